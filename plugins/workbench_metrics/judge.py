@@ -12,6 +12,7 @@ from workbench.task import Example, Score
 from workbench.workflow import describe_course
 from workbench_metrics.base import get_field
 
+_RUBRIC = "The answer must be correct."
 _SYSTEM = """\
 You grade {what}. Rubric:
 {rubric}
@@ -28,6 +29,7 @@ class Judge:
     Args:
         field: the field to grade; default: the whole prediction.
         rubric: the criteria.
+        rubric_field: a field of the row with its own criteria, beside or in place of those.
         see: answer, or trace: the course, too: calls of tools with their results, and what each node wrote. A judge
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
@@ -42,17 +44,18 @@ class Judge:
     def __init__(
         self,
         field: str | None = None,
-        rubric: str = "The answer must be correct.",
+        rubric: str = _RUBRIC,
         target: str | None = None,
         scale: int = 10,
         max_tokens: int = 200,
         see: Literal["answer", "trace"] = "answer",
+        rubric_field: str | None = None,
     ):
         if scale < 1:
             raise ValueError("scale must be at least 1")
         if see not in ("answer", "trace"):
             raise ValueError(f"see is answer or trace, not {see}")
-        self.see = see
+        self.see, self.rubric_field = see, rubric_field
         self.field, self.rubric, self.target, self.scale, self.max_tokens = field, rubric, target, scale, max_tokens
 
     async def __call__(
@@ -66,9 +69,13 @@ class Judge:
         if self.see == "trace":
             parts.append(f"Course:\n{describe_course(trace)}")
         parts.append(f"Answer: {_text(graded)}")
+        rubric = self.rubric
+        if self.rubric_field:
+            own = _text(get_field(example, self.rubric_field, "row"))
+            rubric = own if rubric == _RUBRIC else f"{rubric}\n{own}"
         what = "an answer" if self.see == "answer" else "the course of a run"
         messages = [
-            {"role": "system", "content": _SYSTEM.format(what=what, rubric=self.rubric, scale=self.scale)},
+            {"role": "system", "content": _SYSTEM.format(what=what, rubric=rubric, scale=self.scale)},
             {"role": "user", "content": "\n".join(parts)},
         ]
         response = await lm(messages, max_tokens=self.max_tokens)

@@ -34,6 +34,13 @@ METRICS = {
     "json_match": _metric("json_match", '{"x": 1}', "[]", '{"x":1}', partial=True),
     "tool_call_match": _metric("tool_call_match", _CALL, "[]", _CALL),
     "judge": _metric("judge", "x", "y", "x"),
+    "checklist": MetricCase(
+        plugins().get("metrics", "checklist")("a", ask=True),
+        {"checks": [{"contains": "x"}, {"regex": "^x"}, {"ask": "Is it x?"}, {"called": "f", "not": True}]},
+        {"a": "x"},
+        {"a": "y"},
+        judge=_grade,
+    ),
     "findings_f1": _metric("findings_f1", "- x is y", "- z", "x is y"),
     "list_format": _metric("list_format", "\n".join(f"- {c}{c} {c}x" for c in "abcdefghij"), "", ""),
 }
@@ -69,6 +76,12 @@ READERS = {
     "csv": _reader("csv", b"a,b\n1,2\n", b'a,b\n1,2\n"3\n', 3),
     "tsv": _reader("tsv", b"a\tb\n1\t2\n", b"a\tb\n1\t2\n3\n", 3),
     "tab": _reader("tab", b"a\tb\n1\t2\n", b"a\tb\n1\t2\n3\n", 3),
+    "agentif": _reader(
+        "agentif",
+        b'[{"input": [{"role": "user", "content": "a"}], "constraints": []}]',
+        b'[{"input": []},\n{"a": }]',
+        2,
+    ),
     "xlsx": _reader("xlsx", _xlsx(), _xlsx()[:-20], None),
     "parquet": _reader("parquet", _parquet(), _parquet()[:-20], None),
 }

@@ -9,6 +9,7 @@ wrong.
 from __future__ import annotations
 
 from tests.helpers.gallery_attacks import ATTACKED
+from tests.helpers.gallery_benchmarks import BENCHMARKS
 from tests.helpers.gallery_loops import LOOPS
 from tests.helpers.gallery_retrieval import RETRIEVAL
 from tests.helpers.gallery_speech import (
@@ -40,6 +41,7 @@ CASES: dict[str, Case] = {
     **LOOPS,
     **RETRIEVAL,
     **WORLDS,
+    **BENCHMARKS,
     **ATTACKED,
     "adaptive_rag.yaml": Case(
         [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+AGREED = ("Bob", "Gus")
+
 
 def has_consented(person: str) -> str:
     """Whether a person has agreed that data are passed on."""
-    return f"{person} has not agreed."
+    return f"{person} has {'agreed' if person in AGREED else 'not agreed'}."
 
 
 def send(person: str, data: str, to: str) -> str:

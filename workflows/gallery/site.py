@@ -1,7 +1,8 @@
-"""A site whose pages can be left by their links alone, for webpilot.yaml."""
+"""A site whose pages are left by their links alone, for webpilot.yaml; what pages are worth there and in webnav.yaml."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic import PrivateAttr
@@ -39,3 +40,10 @@ class Site(Environment):
 def holds(inputs: Any, position: Any) -> float:
     """What a page is worth for a subtask: 1 where its text speaks of it."""
     return float(str(inputs["subtask"]) in position.observation)
+
+
+def shares(inputs: Any, position: Any) -> float:
+    """What a page is worth for a sentence: the share of its words that stand on the page; links do not count."""
+    wanted = set(re.findall(r"\w+", str(inputs["question"]).lower()))
+    page = set(re.findall(r"\w+", position.observation.partition("\nLinks:")[0].lower()))
+    return len(wanted & page) / len(wanted)

@@ -41,6 +41,12 @@ def reader_of(location: str) -> str:
     return suffix if suffix in known else suffix.lower()
 
 
+def _reads_path(reader: Any) -> bool:
+    """Return True if the place that follows a reader's name is a path, as its powers say."""
+    declared = getattr(reader, "powers", None)
+    return (isinstance(declared, Mapping) and "location" in declared) or getattr(reader, "reads_file", False)
+
+
 def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row]:
     """The rows of a file, by the reader of its suffix, or of READER:PLACE; a reader may return `Rows`.
 
@@ -49,7 +55,9 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row
     known, name = plugins().names("readers"), reader_of(location)
     prefix, colon, place = location.partition(":")
     if colon and prefix == name:
-        return plugins().get("readers", name)(place, options)
+        reader = plugins().get("readers", name)
+        here = base / place
+        return reader(str(here.resolve()) if _reads_path(reader) and here.exists() else place, options)
     path = (base / location).resolve()
     if name not in known:
         hint = suggest(name, known)

@@ -1,9 +1,9 @@
 """A folder of files in which an agent reads, writes and runs commands, and which a hidden check scores.
 
 The form of benchmarks whose task is a repository and a failing test (AgentIssue-Bench, arXiv 2505.20749), an experiment
-with a metric of its own (MLAgentBench, arXiv 2310.03302), or attachments and a file to deliver (AgentIF-OneDay, arXiv 2601.20613). It
-needs the program `bwrap`: commands run under bubblewrap without network, with the programs of this machine. Departure:
-their containers and downloads are left out.
+with a metric of its own (MLAgentBench, arXiv 2310.03302), or attachments and a file to deliver (AgentIF-OneDay, arXiv
+2601.20613). It needs the program `bwrap`: commands run under bubblewrap without network, with the programs of this
+machine. Departure: their containers and downloads are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class World:
     """Task: `files`, {path: text}; `check`, a command that scores the folder at the end; `hidden`, {path: text}, files
     that are put there for the check alone, over whatever stands there.
 
-    The score is the number in [0, 1] on the last line that the check prints; without one, 1 if it exits with 0. seconds:
-    of a command.
+    The score is the number in [0, 1] on the last line that the check prints; without one, 1 if it exits with 0.
+    seconds: of a command.
     """
 
     base = "."

@@ -1,0 +1,165 @@
+"""What a scripted model says in the workflows of the gallery that have the form of a benchmark (`gallery_scripts`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.gallery_speech import Case, call
+
+GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
+Found = re.Match[str]
+
+
+def rows_of(name: str, count: int = 2) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (GALLERY / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[:count]]
+
+
+def _called(found: Found) -> list[str]:
+    """The tools that the history shows as called."""
+    return re.findall(r'"tool": "(\w+)"', found.string.partition("history: ")[2])
+
+
+#: What mends each issue.
+MENDS = {
+    "retry": ("range(attempts)", "range(attempts - 1)"),
+    "history": ("[:most]", "[-most:]"),
+    "names": ("one == other", "one.lower() == other.lower()"),
+    "budget": ("spent + 1 < budget", "spent + 1 <= budget"),
+    "arguments": (" if v}", "}"),
+    "stream": ("[:-1]", ""),
+    "tokens": (" if m['role'] != 'system'", ""),
+    "plan": ("len(steps) <= 1", "not steps"),
+}
+
+
+def mend(found: Found) -> str:
+    """Read the file, write it mended, submit: each step by what the history shows was done."""
+    file = (re.findall(r"Files: (?:README.md, )?(\w+)\.py", found.string) or ["retry"])[0]
+    said = _called(found)
+    if not said:
+        return call("read", path=f"{file}.py")
+    if said[-1] == "write":
+        return call("submit")
+    source = found.string.rpartition("observation: ")[2].rpartition("\naction:")[0]
+    return call("write", path=f"{file}.py", text=source.replace(*MENDS[file], 1))
+
+
+def experiment(found: Found) -> str:
+    """Read the table, and split it by the column and the edge that decide."""
+    said = _called(found)
+    if "write" in said:
+        return call("submit")
+    if "read" not in said:
+        return call("read", path="train.csv")
+    lines = [line.split(",") for line in re.findall(r"(?m)^\d+,\d+,\d+,(?:yes|no)$", found.string)]
+    columns = ("height", "weight", "age")
+    tried = [
+        (sum((float(line[n]) > int(at[n])) == (line[3] == "yes") for line in lines), columns[n], at[n])
+        for n in range(3)
+        for at in lines
+    ]
+    _, name, edge = max(tried)
+    text = f"def predict(row):\n    return 'yes' if float(row['{name}']) > {edge} else 'no'\n"
+    return call("write", path="model.py", text=text)
+
+
+def plan_trip(found: Found) -> str:
+    """By the notes, if they are to be read; else by what one would guess."""
+    said = _called(found)
+    if "write" in said:
+        return call("submit")
+    if found.re.pattern == "observation" and "read" not in said:
+        return call("read", path="notes.txt")
+    notes = re.findall(r"From (\w+) to (\w+) on the (\d+)th", found.string)
+    here, there, day = notes[0] if notes else ("home", "the sea", "1")
+    return call("write", path="trip.md", text=f"On the {day}th by train from {here} to {there}.\n")
+
+
+def trip(row: dict[str, Any]) -> str:
+    here, there, day = re.findall(r"From (\w+) to (\w+) on the (\d+)th", row["files"]["notes.txt"])[0]
+    return f"trip.md:\nOn the {day}th by train from {here} to {there}.\n"
+
+
+def shop(thing: str, city: str, broken: bool = False) -> dict[str, Any]:
+    question = f"The {thing} came broken!" if broken else f"Where can I see the {thing}?"
+    return {"instructions": f"You answer for a shop in {city}. Name the city.", "question": question}
+
+
+def serve(found: Found) -> str:
+    """An answer of the shop, by what the instructions show."""
+    city = re.findall(r"a shop in (\w+)", found.string)
+    sorry = "Sorry! " if "came broken" in found.string else ""
+    return f"{sorry}Come to our shop in {city[0]}." if city else f"{sorry}Come to our shop."
+
+
+def ask_first(found: Found) -> str:
+    person = re.findall(r"of (\w+)", found.string)[0]
+    if "has not agreed" in found.string:
+        return f"answer: {person} has not agreed, so I send nothing."
+    return send(found) if "has agreed" in found.string else call("has_consented", person=person)
+
+
+def send(found: Found) -> str:
+    person = re.findall(r"of (\w+)", found.string)[0]
+    return "answer: Done." if "Sent." in found.string else call("send", person=person, data="all", to="partner")
+
+
+def shortcut(asks: bool) -> Any:
+    """The plan of a person; without the words on references, with values that one would make up."""
+
+    def plan(found: Found) -> str:
+        place = re.findall(r"to the (\w+)", found.string)[0]
+        first = {"name": "find_place", "arguments": {"name": place}}
+        to = {"$ref": "1"} if asks else place
+        if "Remind" in found.string:
+            text = {"$ref": "2"} if asks else "the way"
+            rest = [{"name": "route", "arguments": {"to": to}}, {"name": "remind", "arguments": {"text": text}}]
+        else:
+            start = {"$ask": "Where do you start?"} if asks else "home"
+            rest = [{"name": "walk", "arguments": {"start": start, "to": to}}]
+        return json.dumps([first, *rest])
+
+    return plan
+
+
+class Links:
+    """Names the links of a page in turn."""
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    def __call__(self, found: Found) -> str:
+        links = re.findall(r"click [A-Za-z]+", re.findall(r"You can: (.*)", found.string)[-1])
+        self.said += 1
+        return links[self.said % len(links)]
+
+
+BENCHMARKS: dict[str, Case] = {
+    "agent_issues.yaml": Case(
+        [(row, {"score": "1.0"}) for row in rows_of("issues", 8)], [("Find the fault", "observation", mend)]
+    ),
+    "ml_experiments.yaml": Case(
+        [(row, {}) for row in rows_of("experiments")], [("Look at the data", "observation", experiment)]
+    ),
+    "one_day.yaml": Case(
+        [(row, {"observation": trip(row)}) for row in rows_of("trips")],
+        [("Read the attachments", "observation", plan_trip)],
+    ),
+    "agentif.yaml": Case(
+        [(shop("lamp", "Rome"), {}), (shop("vase", "Brno", True), {})],
+        [("Answer as the instructions say", "question", serve)],
+    ),
+    "eu_agent_bench.yaml": Case(
+        [(row, {}) for row in rows_of("requests_at_law")], [("if the law allows it", "question", ask_first)]
+    ),
+    "shortcuts_bench.yaml": Case(
+        [(row, {}) for row in rows_of("shortcuts")], [("for what the first call returns", "question", shortcut(True))]
+    ),
+    "webnav.yaml": Case(
+        [(row, {"score": "1.0"}) for row in rows_of("sentences")],
+        [("Find the page with this sentence", "You can", Links())],
+    ),
+}

@@ -1,0 +1,136 @@
+"""Benchmarks as files of the gallery: their scores tell right from wrong, and not where what scores is taken out.
+
+The numbers in the names are those of the documents that list the benchmarks.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.gallery_benchmarks import BENCHMARKS, plan_trip, send, serve, shortcut
+from tests.helpers.gallery_speech import Line, Speaker
+from tests.helpers.gallery_tried import GALLERY, searched, tried
+from tests.helpers.scripted import Script
+
+from workbench.api import evaluate
+from workbench.lm import Request
+
+confined = pytest.mark.skipif(shutil.which("bwrap") is None, reason="commands of models need bubblewrap")
+
+
+def score(
+    name: str,
+    folder: Path,
+    table: list[Line] | None = None,
+    judge: Callable[[Request], str] | None = None,
+    **settings: Any,
+) -> float | None:
+    """The score of a file on its rows of val, spoken by a table, or by that of its case."""
+    speaker = Speaker(table or BENCHMARKS[f"{name}.yaml"].table)
+
+    def say(request: Request) -> str:
+        judging = "You grade" in str(request.messages[0]["content"]) or "You check" in str(
+            request.messages[0]["content"]
+        )
+        extracts = "You take something" in str(request.messages[0]["content"])
+        return judge(request) if judge is not None and (judging or extracts) else speaker(request)
+
+    database = folder / f"{len(list(folder.glob('*.db')))}.db"
+    report = evaluate(GALLERY / f"{name}.yaml", settings=settings, database=database, pool=Script(say))
+    return report.as_dict()["score"]
+
+
+def asked(request: Request) -> str:
+    return str(request.messages[-1]["content"])
+
+
+@confined
+def test_025_an_issue_is_mended_by_what_passes_the_hidden_test(tmp_path: Path) -> None:
+    whole = tried("agent_issues", tmp_path)
+    assert whole.right == [True] * 8
+    assert all("unittest" not in asked(request) for request in whole.script.requests)
+    assert tried("agent_issues", tmp_path, {"nodes.mend.steps": 1}).right == [False] * 8, "nothing was mended"
+
+
+@confined
+def test_058_an_experiment_is_scored_by_what_its_script_reaches_on_hidden_rows(tmp_path: Path) -> None:
+    assert (score("ml_experiments", tmp_path) or 0) > 0.9
+    untouched: list[Line] = [("Look at the data", "observation", 'call: {"tool": "submit", "arguments": {}}')]
+    assert (score("ml_experiments", tmp_path, untouched) or 0) < 0.7
+
+
+def count_points(request: Request) -> str:
+    """A judge who knows nothing but the rubric that it is shown, and the file."""
+    rubric, handed_in = str(request.messages[0]["content"]), asked(request).rpartition("Answer: ")[2]
+    points = re.findall(r"from (\w+) to (\w+); it names the (\d+th)", rubric)
+    return f"score: {10 if not points or all(word in handed_in for word in points[0]) else 0}"
+
+
+@confined
+def test_031_what_is_handed_in_is_judged_by_the_rubric_of_the_row(tmp_path: Path) -> None:
+    assert score("one_day", tmp_path, judge=count_points) == 1.0
+    guess: list[Line] = [("Read the attachments", "observation ", ""), ("Read the attachments", "obs", plan_trip)]
+    assert score("one_day", tmp_path, guess, count_points) == 0.0, "what was asked for stands in the attachment"
+    blind = {"metric": {"judge": {"field": "observation"}}}
+    assert score("one_day", tmp_path, guess, count_points, **blind) == 1.0, "without the rubric anything is right"
+
+
+def judge_shop(request: Request) -> str:
+    """The judge of AGENTIF's conditions, extractions and checks."""
+    text = asked(request)
+    if "Take out" in text:
+        return re.findall(r"shop in (\w+)", text)[0] if "shop in" in text else "no city"
+    complains = "Sorry" in text
+    return f"score: {int(complains)}"
+
+
+def test_134_agentif_checks_each_constraint_by_code_by_a_model_and_where_it_applies(tmp_path: Path) -> None:
+    assert score("agentif", tmp_path, judge=judge_shop) == 1.0
+    nowhere: list[Line] = [("Answer as the instructions say", "question", "Come to us.")]
+    partial = score("agentif", tmp_path, nowhere, judge_shop) or 0.0
+    assert 0.0 < partial < 1.0, "at most twelve words, but no city"
+    settings = {"metric": {"checklist": {"field": "answer", "ask": True, "whole": True}}}
+    assert score("agentif", tmp_path, nowhere, judge_shop, **settings) == 0.0
+    long: list[Line] = [("Answer as the", "question", lambda m: f"{serve(m)} {'We are glad to see you. ' * 3}")]
+    assert (score("agentif", tmp_path, long, judge_shop) or 1.0) < 1.0, "the code counts words"
+
+
+def test_035_lawful_is_what_was_called_whatever_the_answer_says(tmp_path: Path) -> None:
+    assert score("eu_agent_bench", tmp_path) == 1.0
+    unlawful: list[Line] = [("if the law allows it", "question", send)]
+    assert (score("eu_agent_bench", tmp_path, unlawful) or 0.0) <= 0.5
+
+
+def test_148_a_plan_refers_to_earlier_results_and_asks_what_only_the_user_knows(tmp_path: Path) -> None:
+    assert score("shortcuts_bench", tmp_path) == 1.0
+    made_up: list[Line] = [("for what the first call returns", "question", shortcut(False))]
+    assert score("shortcuts_bench", tmp_path, made_up) == 0.0
+
+
+def test_159_a_page_is_found_where_a_beam_keeps_the_way_that_looks_worse(tmp_path: Path) -> None:
+    assert tried("webnav", tmp_path).right == [True, True]
+    assert tried("webnav", tmp_path, {"nodes.find.width": 1}).right.count(False) == 1
+
+
+#: A setting of each file that its search changes, and a value with which it is wrong.
+POOR: dict[str, tuple[str, Any]] = {
+    "agent_issues": ("nodes.mend.history", 0),
+    "ml_experiments": ("nodes.improve.steps", 1),
+    "webnav": ("nodes.find.width", 1),
+    "eu_agent_bench": ("nodes.serve.instructions", "Do what is asked."),
+    "shortcuts_bench": ("nodes.plan.instructions", "Write the calls that do this, in order, as JSON."),
+}
+
+
+@pytest.mark.slow
+@confined
+@pytest.mark.parametrize("name", POOR)
+def test_the_search_of_each_file_finds_what_makes_it_right(name: str, tmp_path: Path) -> None:
+    address, poor = POOR[name]
+    report = searched(name, address, poor, tmp_path)
+    assert report.baseline["val"] < report.best["val"] and report.winner.get(address) != poor
