@@ -99,7 +99,7 @@ class _Run:
     max_tokens: int
 
     async def holds(self, check: Mapping[str, Any]) -> bool:
-        """Whether a check holds. Raises ValueError for one that cannot be read, NodeError("judge")."""
+        """Return True if a check holds. Raises ValueError for one that cannot be read, NodeError("judge")."""
         kinds = [kind for kind in _KINDS if kind in check]
         if unknown := [key for key in check if key not in (*_KINDS, *_MORE)] or len(kinds) != 1:
             found = unknown if isinstance(unknown, list) else kinds
@@ -148,7 +148,7 @@ class _Run:
 
 
 def _name(check: Mapping[str, Any]) -> str:
-    """What a check is called in feedback."""
+    """Return the name of a check in feedback."""
     kind = next(kind for kind in _KINDS if kind in check)
     named = "code" if kind == "code" else f"{'not ' if check.get('not') else ''}{kind} {check[kind]}"
     return str(check.get("say") or named)[:200]

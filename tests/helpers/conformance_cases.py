@@ -39,7 +39,7 @@ METRICS = {
         {"checks": [{"contains": "x"}, {"regex": "^x"}, {"ask": "Is it x?"}, {"called": "f", "not": True}]},
         {"a": "x"},
         {"a": "y"},
-        judge=_grade,
+        judge=lambda messages: f"score: {int('Answer: x' in messages[-1]['content'])}",
     ),
     "findings_f1": _metric("findings_f1", "- x is y", "- z", "x is y"),
     "list_format": _metric("list_format", "\n".join(f"- {c}{c} {c}x" for c in "abcdefghij"), "", ""),

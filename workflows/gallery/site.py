@@ -1,4 +1,4 @@
-"""A site whose pages are left by their links alone, for webpilot.yaml; what pages are worth there and in webnav.yaml."""
+"""A site whose pages are left by their links alone (webpilot.yaml), and the worth of pages (webnav.yaml)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.lm import Response
+from workbench.runtime import open_sandbox
 from workbench.task import Example, as_score
 from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
 
@@ -73,8 +74,6 @@ class MetricCase:
         return Response(self.judge(messages), "stop", 5, 5, 0.0)
 
     async def _call(self, source: str, function: str, arguments: Mapping[str, Any], **settings: Any) -> Any:
-        from workbench.runtime import open_sandbox
-
         sandbox = await open_sandbox()
         try:
             return await sandbox.call(source, function, arguments, **settings)
