@@ -19,7 +19,7 @@ os.environ.setdefault("MINIWOB_URL", f"{Path(miniwob.__file__).parent.as_uri()}/
 import gymnasium
 from browsergym.miniwob import ALL_MINIWOB_TASKS  # registers its ids, too
 from browsergym.utils.obs import flatten_axtree_to_str
-from playwright.sync_api import BrowserType
+from playwright.sync_api import BrowserType, TimeoutError
 
 _launch = BrowserType.launch
 
@@ -43,7 +43,13 @@ class World:
 
     def reset(self, task: dict[str, Any]) -> str:
         self.made = gymnasium.make(f"browsergym/miniwob.{task['task']}", headless=True)
-        self.seen, _ = self.made.reset(seed=int(task.get("seed") or 0))
+        for attempt in range(3):  # a busy machine takes more than the 5 s that a page has to load
+            try:
+                self.seen, _ = self.made.reset(seed=int(task.get("seed") or 0))
+                break
+            except TimeoutError:
+                if attempt == 2:
+                    raise
         return self._tree()
 
     def step(self, action: str) -> str:
