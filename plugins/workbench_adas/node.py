@@ -1,47 +1,57 @@
-"""The `program` node: an agent as a Python generator that yields prompts and receives answers, run in the sandbox.
+"""The `program` node: an agent as a Python generator that yields what it asks for and receives answers.
 
     def agent(task, inputs):
-        thoughts = yield task + "\nThink step by step."
-        return (yield task + "\nThoughts: " + thoughts)
+        found = yield {"tool": "search", "arguments": {"query": inputs["question"]}}
+        return (yield task + "\nFound: " + found)
 
-The code never holds a model, a key or a connection: at each step it is run again from the start with the answers so
-far, and returns its next prompts. So its calls are budgeted, journalled and traced like all others, and a step cannot
-hang.
+It runs in the sandbox as code that asks (`workbench.kit.acting`): at each step again from the start, with the answers
+so far. So its calls are budgeted, journalled and traced like all others, and a step cannot hang.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Mapping
+from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 from pydantic import Field
 
 from workbench.base.concurrency import gather_all
-from workbench.errors import NodeError, SpecError
-from workbench.kit import answers
+from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit.acting import ENV, TOOLS, Unavailable, answered, call_tool, load_tools, make_node_tools, run_asking
+from workbench.kit.answers import convert, parse
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
-from workbench.spec import MODEL
-from workbench.workflow import NodeConfig, SignatureNode, parse_signature
+from workbench.spec import MODEL, NODES, TOOL_ADDRESSES, VARIABLES
+from workbench.workflow import NodeConfig, NodeKind, SignatureNode, parse_signature
 
 FUNCTION = "agent"
 #: Put behind the source, so that lines of errors are those of the source.
-_DRIVER = f"""
+_MAIN = f"""
 
-def workbench_step(task, inputs, answers):
+def workbench_main(ask, task, inputs):
     made = {FUNCTION}(task, inputs)
     if not hasattr(made, "send"):
-        return {{"done": made}}
+        return made
     try:
         asked = next(made)
-        for answer in answers:
-            asked = made.send(answer)
+        while True:
+            try:
+                answer = ask(asked)
+            except ToolError as error:
+                asked = made.throw(ToolError(str(error)))  # a new one: its line is that of the yield
+            else:
+                asked = made.send(answer)
     except StopIteration as stop:
-        return {{"done": stop.value}}
-    return {{"ask": asked}}
+        return stop.value
 """
+_FORMS = "text, {'prompt': ...}, {'tool': NAME, 'arguments': ...}, {'node': NAME, 'inputs': ...}, or a list of them"
+
+
+def _is_empty(value: Any) -> bool:
+    return not value
 
 
 class ProgramConfig(NodeConfig):
@@ -49,10 +59,15 @@ class ProgramConfig(NodeConfig):
 
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     source: str = Field(
-        max_length=100_000, description="Python that defines agent(task, inputs), a generator of prompts"
+        max_length=100_000, description="Python that defines agent(task, inputs), a generator of prompts and calls"
+    )
+    tools: list[str] = Field(default_factory=list, exclude_if=_is_empty, description=f"tools that it may call: {TOOLS}")
+    env: dict[str, str] = ENV
+    nodes: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, exclude_if=_is_empty, description="nodes that it may run, by name"
     )
     instructions: str = Field("", description="what to do, in words; each prompt is sent below it")
-    calls: int = Field(8, ge=1, le=64, description="prompts that it may yield for one example")
+    calls: int = Field(8, ge=1, le=64, description="prompts, and nodes that ask a model, for one example")
     max_tokens: int = Field(512, ge=1, description="default limit on the tokens of one answer")
     temperature: float | None = Field(None, ge=0, le=2, description="default sampling temperature")
     timeout: float = Field(5.0, gt=0, le=600, description="seconds of computing for one step")
@@ -60,11 +75,11 @@ class ProgramConfig(NodeConfig):
 
 
 class Program(SignatureNode):
-    """Runs an agent that is written as code: it yields prompts, gets the model's answers, and returns its own."""
+    """Runs an agent that is written as code: it yields prompts and calls, gets the answers, and returns its own."""
 
     Config = ProgramConfig
     primary = "signature"
-    powers = {"lm": MODEL}
+    powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES, "nodes": NODES, "lm": MODEL}
     learnable = {"source": "agent", "instructions": "text", "calls": "int", "temperature": "float", "lm": "lm"}
     config: ProgramConfig
 
@@ -72,51 +87,85 @@ class Program(SignatureNode):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
         check_source(config.source)
+        self.tools = load_tools(config.tools, base, config.env)
+        self.node_tools = make_node_tools(config.nodes, base)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        of_nodes = (name for found in self.node_tools.values() for name in found.row_inputs)
+        return tuple(dict.fromkeys((*super().inputs, *of_nodes)))
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return {found.node.name: found.node for found in self.node_tools.values()}
+
+    def tool_names(self) -> Collection[str]:
+        return [*self.tools, *self.node_tools]
 
     @property
     def max_calls(self) -> int:
-        return self.config.calls
+        return self.config.calls * max([1, *(found.node.max_calls for found in self.node_tools.values())])
 
     @cached_property
     def system(self) -> str:
         return plain.system_text(self.signature, self.config.instructions, {}, True)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        task, answers, asked = plain.user_text(self.signature, inputs), list[Any](), 0
+        fields = {name: inputs[name] for name in super().inputs}
+        given = {"task": plain.user_text(self.signature, fields), "inputs": fields}
+        answers, asked = list[dict[str, Any]](), 0
         ctx.span.agent = self.name
-        while True:
-            step = await self._step(task, inputs, answers, ctx)
-            if "done" in step:
-                ctx.note(asked=asked)
-                return self._outputs(step["done"])
-            prompts = step["ask"] if isinstance(step["ask"], list) else [step["ask"]]
-            if not prompts:
+
+        async def reply(wanted: Any) -> dict[str, Any]:
+            nonlocal asked
+            several = wanted if isinstance(wanted, list) else [wanted]
+            if not several:
                 raise NodeError("code", "the agent yields an empty list: yield a prompt, or return")
-            if asked + len(prompts) > self.config.calls:
+            numbers = [*accumulate(map(self._is_paid, several), initial=asked)]
+            asked = numbers.pop()
+            if asked > self.config.calls:
                 raise NodeError("steps", f"the agent yields more than {self.config.calls} prompts")
             ctx.span.turn = len(answers)
-            found = await gather_all(self._ask(p, asked + i, ctx) for i, p in enumerate(prompts))
-            asked += len(prompts)
-            answers.append(found if isinstance(step["ask"], list) else found[0])
+            jobs = [partial(self._answer, *pair, inputs, ctx) for pair in zip(several, numbers, strict=True)]
+            if any(isinstance(one, dict) and one.keys() & {"tool", "node"} for one in several):
+                found = [await job() for job in jobs]  # in order: tools may have effects
+            else:
+                found = await gather_all(job() for job in jobs)
+            return {"value": [one.get("value", one) for one in found]} if isinstance(wanted, list) else found[0]
 
-    async def _step(self, task: str, inputs: Mapping[str, Any], answers: Sequence[Any], ctx: Context) -> dict[str, Any]:
-        arguments = {"task": task, "inputs": dict(inputs), "answers": list(answers)}
-        found = await ctx.sandboxed(
-            self.config.source + _DRIVER, "workbench_step", arguments, timeout=self.config.timeout
-        )
-        if found["kind"] != "ok":
-            line = f" in line {found['line']}" if found["line"] else ""
-            raise NodeError("code", f"{found['kind']}{line}: {found['message']}")
-        return found["value"]
+        try:
+            done = await run_asking(ctx, self.config.source + _MAIN, given, answers, reply, timeout=self.config.timeout)
+        except Unavailable as failed:
+            raise failed.error from None
+        ctx.note(asked=asked)
+        return self._outputs(done)
+
+    def _is_paid(self, wanted: Any) -> bool:
+        """Return True for what `calls` counts: a prompt, or a node that asks a model."""
+        if not isinstance(wanted, dict) or "prompt" in wanted:
+            return True
+        tool = self.node_tools.get(str(wanted.get("node")))
+        return bool(tool and tool.node.max_calls)
+
+    async def _answer(self, wanted: Any, number: int, row: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
+        """{value} of what the agent asks, or {error} of a tool or node."""
+        for kind, given, known in (("tool", "arguments", self.tools), ("node", "inputs", self.node_tools)):
+            if not isinstance(wanted, dict) or kind not in wanted:
+                continue
+            name, arguments = wanted[kind], wanted.get(given, {})
+            if name not in known or not isinstance(arguments, dict) or wanted.keys() - {kind, given}:
+                hint = suggest(str(name), list(known))
+                raise NodeError("code", f"{wanted!r:.80} is no call of a {kind}: yield {_FORMS}. {hint}")
+            if kind == "tool":
+                return await answered(call_tool(ctx, self.tools[name], arguments))
+            return await answered(self.node_tools[name].call(ctx, arguments, row, self.config.calls, number))
+        return {"value": await self._ask(wanted, number, ctx)}
 
     async def _ask(self, prompt: Any, number: int, ctx: Context) -> str:
         """Ask one prompt: text, or {prompt, temperature?, max_tokens?}. A refused or empty answer is an empty text, and
         the program decides what that means."""
         given = {"prompt": prompt} if isinstance(prompt, str) else prompt
         if not isinstance(given, dict) or not isinstance(given.get("prompt"), str):
-            raise NodeError(
-                "code", f"the agent yields text, {{'prompt': text, ...}}, or a list of them, not {prompt!r:.80}"
-            )
+            raise NodeError("code", f"the agent yields {_FORMS}, not {prompt!r:.80}")
         if unknown := set(given) - {"prompt", "temperature", "max_tokens"}:
             raise NodeError("code", f"a prompt has no key '{sorted(unknown)[0]}': use prompt, temperature, max_tokens")
         temperature = given.get("temperature", self.config.temperature)
@@ -142,10 +191,10 @@ class Program(SignatureNode):
             missing = [f.name for f in self.signature.outputs if f.name not in value]
             if missing:
                 raise NodeError("code", f"the agent returned no '{missing[0]}'")
-            return {f.name: answers.convert(f, plain.as_text(value[f.name]))[0] for f in self.signature.outputs}
+            return {f.name: convert(f, plain.as_text(value[f.name]))[0] for f in self.signature.outputs}
         if value is None or not plain.as_text(value).strip():
             raise NodeError("empty", "the agent returned nothing")
-        return answers.parse(self.signature, plain.as_text(value))[0]
+        return parse(self.signature, plain.as_text(value))[0]
 
 
 def check_source(source: str) -> None:

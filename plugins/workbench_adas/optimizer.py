@@ -23,6 +23,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
+from workbench.kit.acting import describe_tool, know_tools
 from workbench.kit.answers import find_code
 from workbench.kit.prompting import Proposer, describe, finalists, room_for, show_results
 from workbench.workflow import NodeKind, Signature
@@ -38,8 +39,11 @@ def agent(task, inputs):
 
 `task` is the task as text, which ends where the answer is to follow; `inputs` is a dict of its fields. Each `yield` of a
 text asks the model and gives its answer as text; it does not remember earlier prompts. Yield a list to ask several at
-once and get a list; yield {"prompt": text, "temperature": 0.8} to sample. Return the answer. At most CALLS prompts. Only
+once and get a list; yield {"prompt": text, "temperature": 0.8} to sample.TOOLS Return the answer. At most CALLS prompts. Only
 the standard library; no files, no network; the same inputs must lead to the same prompts."""  # noqa: E501
+_TOOLS = """ Yield {"tool": NAME, "arguments": {...}} to call one of these
+tools, or {"node": NAME, "inputs": {...}} for a step of the workflow, and get its result; a failure is a ToolError:
+"""
 _ANSWER = (
     "Answer with a line `name: ...`, a line `thought: ...` that says why this should do better, and the whole code "
     "in one ```python block."
@@ -47,6 +51,9 @@ _ANSWER = (
 _REVIEW = """\
 Look at your agent again. Is it different from those above? Does it use what the model gave? Is there a bug: a name that is
 not defined, an answer that is thrown away, a return without a value, more prompts than allowed? """  # noqa: E501
+
+
+_PLAINEST = "def agent(task, inputs):\n    return (yield task)\n"
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,8 @@ class Adas(Optimizer):
         """The workflow with the node as a program. Raises SpecError for invalid code."""
         check_source(source)
         old: dict[str, Any] = workflow.nodes[name]
-        kept = {k: old[k] for k in ("needs", "optional", "lm") if k in old}
+        of_agent = ("tools", "env", "nodes") if old["kind"] in ("agent", "program") else ()
+        kept = {k: old[k] for k in ("needs", "optional", "lm", *of_agent) if k in old}
         tree = {
             "kind": "program",
             "signature": old.get("signature") or old.get("states"),
@@ -142,12 +150,20 @@ class Adas(Optimizer):
         }
         return workflow.patched(Patch({f"nodes.{name}": tree}, note=f"agent: {title}"[:200]))
 
+    async def _contract(self, workflow: Workflow, name: str, node: NodeKind) -> str:
+        """What the proposer is told of agents, with the tools and nodes that they may use."""
+        made: Any = self._candidate(workflow, name, node, _PLAINEST, "").enabled_nodes[name]
+        tools = [*made.tools.values(), *(found.tool for found in made.node_tools.values())]
+        await know_tools(tools)
+        told = _TOOLS + "\n".join(map(describe_tool, tools)) + "\n" if tools else ""
+        return _CONTRACT.replace("CALLS", str(self.calls)).replace("TOOLS", told)
+
     async def _generation(
         self, study: Study, ask: Proposer, name: str, node: NodeKind, archive: list[Entry], rows: Any, number: int
     ) -> tuple[Entry | None, bool]:
         """(a new member of the archive or None, whether the budget allows another generation)."""
         messages = [
-            {"role": "system", "content": _CONTRACT.replace("CALLS", str(self.calls))},
+            {"role": "system", "content": await self._contract(study.best, name, node)},
             {"role": "user", "content": self._request(study, node, archive)},
         ]
         text = await ask.ask(messages, replica=number * 100)

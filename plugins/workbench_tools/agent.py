@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from workbench.errors import Defect, NodeError, SpecError, suggest
+from workbench.errors import Defect, NodeError, SpecError
 from workbench.kit import answers
 from workbench.kit.acting import (
+    Reach,
     Tool,
+    Unavailable,
     call_tool,
     describe_tool,
     fit_values,
@@ -24,6 +26,7 @@ from workbench.kit.acting import (
     is_permitted,
     know_tools,
     load_tools,
+    make_node_tools,
     permitted,
     read_calls,
     run_in_sandbox,
@@ -37,12 +40,12 @@ from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
-from workbench_tools.agent_config import AgentConfig, check_settings
+from workbench_tools.agent_config import AgentConfig, check_names_differ, check_settings, check_tool_names
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects, find_undescribed_nodes
-from workbench_tools.exchange import check_exchange, replay_message, result_messages, without_images
+from workbench_tools.exchange import check_exchange, note_call, replay_message, result_messages, without_images
 from workbench_tools.first_thought import think_first
-from workbench_tools.node_tools import EarlierCalls, Unavailable, make_node_tools
+from workbench_tools.objects import ask_for_kept, describe_given, find_session, read_kept, without_kept
 from workbench_tools.screens import Screens
 from workbench_tools.toolset import (
     LAZY,
@@ -51,8 +54,7 @@ from workbench_tools.toolset import (
     Shown,
     ToolIndex,
     check_wrapper,
-    count_prompt_characters,
-    find_crossover,
+    tell_crossover,
 )
 from workbench_tools.user import RULES, SimulatedUser, extract_user_message
 
@@ -68,10 +70,6 @@ _QUERIES = (
     "You look for tools that help with a task. Write {count} short search queries for descriptions of such tools, "
     "one a line: what a tool would have to do, without the details of this task."
 )
-
-
-#: Characters; shorter results of tools are kept whole in a trace.
-_KEPT = 4000
 
 
 class Agent(SignatureNode):
@@ -108,27 +106,20 @@ class Agent(SignatureNode):
         self.signature = parse_signature(config.signature, load_types(config.types, base))
         self.forged = {f.name: f for f in config.functions}
         self.tools = load_tools(config.tools, base, config.env)
-        twice = sorted(set(self.tools) & set(self.forged))
-        if twice or len(self.forged) < len(config.functions):
-            raise SpecError(
-                f"two tools are named '{twice[0] if twice else config.functions[-1].name}'", hint="Rename one of them."
-            )
+        check_names_differ(config, self.tools)
         self.node_tools = make_node_tools(config.nodes, base, actions=config.actions)
-        if taken := sorted(self.node_tools.keys() & {*self.tools, *self.forged}):
-            raise SpecError(f"two tools are named '{taken[0]}'", hint="Rename one of them.", path=("nodes", taken[0]))
         self.live_tools, self.tools_unknown = tuple(self.tools), has_unknown_tools(config.tools)
         self.tools |= {f.name: f.tool() for f in config.functions}
         self.tools |= {name: found.tool for name, found in self.node_tools.items()}
+        self.session = find_session(config, self.signature, self.tools)
+        self.told = without_kept(self.signature, config.kept)
+        self.tools |= {self.session.name: self.session} if self.session else {}
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy, no tool may be named 'register'; rename it", path=("tools",))
         self.screens = Screens(config.screens, base, () if self.tools_unknown else self.tools)
         check_settings(config, self.outputs)
-        for key in ("asked", "descriptions", "wrappers", "live"):
-            for tool in getattr(config, key):
-                if tool not in (self.tools if key != "live" else self.live_tools) and not self.tools_unknown:
-                    raise SpecError(
-                        f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)), path=(key, tool)
-                    )
+        if not self.tools_unknown:
+            check_tool_names(config, list(self.tools), self.live_tools)
         self.tools |= {n: self.tools[n].described(text) for n, text in config.descriptions.items() if n in self.tools}
         for tool, source in config.wrappers.items():
             check_wrapper(source, ("wrappers", tool))
@@ -153,13 +144,18 @@ class Agent(SignatureNode):
     def max_calls(self) -> int:
         c = self.config
         steps = c.max_steps * c.actions * (2 if c.user else 1)
-        asked = max((found.node.max_calls for found in self.node_tools.values()), default=0)
-        return steps * (1 + asked + self.screens.max_calls) + bool(c.queries) + c.first_thought
+        asked = max((found.node.max_calls for found in self.node_tools.values()), default=0) + self.screens.max_calls
+        return steps + (c.calls if self.session else steps) * asked + bool(c.queries) + c.first_thought
+
+    @property
+    def most_calls(self) -> int | None:
+        """Calls of nodes and screens that ask a model; None: one at each step."""
+        return self.config.calls if self.session else None
 
     @cached_property
     def head(self) -> str:
         """The instructions and the form of the answer, without tools."""
-        return plain.system_text(self.signature, self.config.instructions, {}, True)
+        return plain.system_text(self.told, self.config.instructions, {}, True) + ask_for_kept(self.config.kept)
 
     @cached_property
     def index(self) -> ToolIndex:
@@ -176,22 +172,13 @@ class Agent(SignatureNode):
     def warnings(self) -> list[str]:
         if self.config.register_ != "lazy" or self.config.nearest:
             return []
-        tools, fixed = list(self.tools.values()), len(self.system(Shown(self.tools, (), lazy=False)))
-        full, lazy = count_prompt_characters(tools, fixed)
-        if lazy < full:
-            return [
-                f"'{self.name}': with {len(tools)} tools, register: lazy sends about {1 - lazy / full:.0%} less than "
-                "showing all."
-            ]
-        return [
-            f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than "
-            f"showing all; it saves from about {find_crossover(tools, fixed)} such tools."
-        ]
+        fixed = len(self.system(Shown(self.tools, (), lazy=False)))
+        return [f"'{self.name}': {tell_crossover(list(self.tools.values()), fixed)}"]
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
         if self.tools_unknown:
             return ()  # all of them are about the tools that there are
-        found = find_agent_defects(self.config, self.signature, self.tools, self.base, around)
+        found = find_agent_defects(self.config, self.told, self.tools, self.base, around)
         return [*found, *find_undescribed_nodes(self.node_tools, self.config.descriptions)]
 
     def system(self, shown: Shown) -> str:
@@ -201,7 +188,7 @@ class Agent(SignatureNode):
     def _with_tools(self, shown: Shown) -> str:
         if self.config.native or not self.tools:
             return self.head
-        form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
+        form = "\n".join(f"{f.name}: ..." for f in self.told.outputs) or "done"
         text = f"{self.head}\n{_RULES.format(form=form, tools=chr(10).join(map(describe_tool, shown.whole.values())))}"
         return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
 
@@ -233,7 +220,7 @@ class Agent(SignatureNode):
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
-        labels = (*self.outputs, *(["say"] if user else []))
+        labels = (*(f.name for f in self.told.outputs), *(["say"] if user else []))
         corrected, thought = False, await self._first_thought(inputs, ctx)
         for step in range(self.config.max_steps):
             ctx.span.turn = step
@@ -254,7 +241,8 @@ class Agent(SignatureNode):
                     continue
             if not calls:
                 try:
-                    return answers.parse(self.signature, response.text, response.finish == "length")[0]
+                    said = self._read_answer(response)
+                    return {**said, **await read_kept(ctx, self.session, self.signature, self.config.kept)}
                 except NodeError as error:
                     messages += [
                         to_message(response),
@@ -286,11 +274,16 @@ class Agent(SignatureNode):
             texts += [line for line in lines if line][: c.queries]
         return Shown(self.tools, self.index.nearest(texts, c.nearest), lazy)
 
+    def _read_answer(self, response: Response) -> Mapping[str, Any]:
+        return answers.parse(self.told, response.text, response.finish == "length")[0] if self.told.outputs else {}
+
     def _question(self, values: Mapping[str, Any]) -> str:
+        values = {n: describe_given(v) if n in self.config.given else v for n, v in values.items()}
         return "\n".join(f"{n}: {plain.as_text(values.get(n, ''))}" for n in super().inputs)
 
     def _answer(self, values: Mapping[str, Any]) -> str:
-        return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in self.outputs if n in values)
+        outputs = [field.name for field in self.told.outputs]
+        return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in outputs if n in values)
 
     async def _first_thought(self, inputs: Mapping[str, Any], ctx: Context) -> str:
         c = self.config
@@ -327,7 +320,7 @@ class Agent(SignatureNode):
             failed = any(text.startswith("error:") for text in told)
             return Attempt(response, None if failed else json.dumps(["calls", *told]), results)
         try:
-            answer = answers.parse(self.signature, response.text, response.finish == "length")[0]
+            answer = self._read_answer(response)
         except NodeError:
             return Attempt(response, None)
         return Attempt(response, None if reading.fault else json.dumps(["answer", answer], default=str))
@@ -344,7 +337,7 @@ class Agent(SignatureNode):
         """(a tool's result as text, the images in it that the model takes); for a wrong call, the text is the error."""
         images: Sequence[str] = ()
         name, arguments = call.get("name"), call.get("arguments")
-        known: dict[str, Any] = {}
+        value: Any = ...
         if name == REGISTER and self.config.register_ == "lazy":
             text = shown.register(arguments.get("tool") if isinstance(arguments, dict) else None)
         elif refusal := shown.refusal(name):
@@ -353,10 +346,7 @@ class Agent(SignatureNode):
             text = "error: the arguments must be a JSON object"
         else:
             text, value, images = await self._observed(self.tools[str(name)], arguments, ctx)
-            known = {"value": value} if len(plain.as_text(value)) <= _KEPT else {}
-        told = {"name": name, "arguments": arguments, "result": text[:500], **known}
-        ctx.note(tools=[*ctx.span.notes.get("tools", []), told])
-        EarlierCalls.of(ctx).keep(str(name), arguments if isinstance(arguments, dict) else {}, text)
+        note_call(ctx, name, arguments, text, value)
         return text, images
 
     async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any, Sequence[str]]:
@@ -385,13 +375,24 @@ class Agent(SignatureNode):
                 ctx.note(wrapper=f"{tool.name}: {error}"[:300])
         return f"{kind}: {shown}", value, images
 
+    async def _reached(self, ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+        """The result of a call that code makes: noted as others, and never shown by itself."""
+        try:
+            value = await self._call(tool, arguments, ctx)
+        except NodeError as error:
+            note_call(ctx, tool.name, arguments, f"error: {error}", {"error": str(error)})
+            raise
+        note_call(ctx, tool.name, arguments, f"result: {plain.as_text(value)}", value)
+        return value
+
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """Call a tool and return its result, journalled. Raises NodeError("tool") and NodeError("policy")."""
-        self.screens.claim(tool.name, ctx)
+        self.screens.claim(tool.name, ctx, self.most_calls)
         if tool.name in self.node_tools:
-            found = await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs)
+            found = await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs, self.most_calls)
         elif tool.name not in self.forged:
-            found = await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
+            reach = Reach(self.tools, partial(self._reached, ctx), {n: ctx.span.inputs[n] for n in self.config.given})
+            found = await call_tool(ctx, tool, arguments, self.config.live.get(tool.name), reach)
         else:
             arguments = fit_values(tool.schema, arguments)
             async with permitted(ctx, tool.name, arguments, tool.all_defaults):

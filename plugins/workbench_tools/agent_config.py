@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, suggest
 from workbench.kit.acting import ENV, TOOLS, Forged
 from workbench.kit.prompting import NAMED_TYPES, NamedTypes
 from workbench.workflow import NodeConfig
 from workbench_tools.live_calls import LiveCalls
 from workbench_tools.user import UserConfig
 
-_LATER = ("actions", "first_thought", "nodes", "live", "screens")
+_LATER = ("actions", "first_thought", "nodes", "live", "screens", "given", "kept", "calls")
 
 
 class AgentConfig(NodeConfig):
@@ -36,6 +36,13 @@ class AgentConfig(NodeConfig):
     live: dict[str, LiveCalls] = Field(
         default_factory=dict,
         description="for tools that call a live service, by name: retries, and a cache by arguments; {}: defaults",
+    )
+    given: list[str] = Field(
+        default_factory=list,
+        description="inputs that are variables of the code (sandbox:session), and stand in no prompt",
+    )
+    kept: list[str] = Field(
+        default_factory=list, description="outputs that are read from variables of the code, whole, with their types"
     )
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="instructions for the model")
@@ -75,6 +82,9 @@ class AgentConfig(NodeConfig):
     )
     user: UserConfig | None = Field(None, description="a simulated user that the agent may talk to")
     max_steps: int = Field(6, ge=1, le=100, description="maximum number of answers of the model, tool calls included")
+    calls: int = Field(
+        8, ge=0, le=1000, description="where it writes code: calls of `nodes` that ask a model, for one example"
+    )
     actions: int = Field(
         1,
         ge=1,
@@ -99,6 +109,24 @@ class AgentConfig(NodeConfig):
         found = serialize(self)
         defaults = {k: type(self).model_fields[k].get_default(call_default_factory=True) for k in _LATER}
         return {k: v for k, v in found.items() if k not in _LATER or v != defaults[k]}
+
+
+def check_names_differ(config: AgentConfig, tools: Collection[str]) -> None:
+    """Raise SpecError where two tools have one name. tools: those at addresses."""
+    seen = set(tools)
+    for name in (*(function.name for function in config.functions), *config.nodes):
+        if name in seen:
+            path = ("nodes", name) if name in config.nodes else ()
+            raise SpecError(f"two tools are named '{name}'", hint="Rename one of them.", path=path)
+        seen.add(name)
+
+
+def check_tool_names(config: AgentConfig, tools: Collection[str], live: Collection[str]) -> None:
+    """Raise SpecError for settings by tool that name none. live: those that may be called as live services."""
+    for key in ("asked", "descriptions", "wrappers", "live"):
+        for tool in getattr(config, key):
+            if tool not in (live if key == "live" else tools):
+                raise SpecError(f"there is no tool '{tool}'", hint=suggest(tool, list(tools)), path=(key, tool))
 
 
 def check_settings(config: AgentConfig, outputs: Collection[str]) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import Defect, DefectKind
-from workbench.kit.acting import Tool, find_source_defects, find_tool_defects, tools_at
+from workbench.kit.acting import NodeTool, Tool, find_source_defects, find_tool_defects, tools_at
 from workbench.kit.prompting import prompt_defects as prompts
 from workbench.workflow import NodeKind, Signature, Surroundings
-from workbench_tools.node_tools import NodeTool
 
 
 def find_agent_defects(

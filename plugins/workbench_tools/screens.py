@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError, suggest
-from workbench.kit.acting import child_node
+from workbench.kit.acting import Unavailable, child_node, claim_call
 from workbench.runtime import Context
 from workbench.workflow import NodeKind
-from workbench_tools.node_tools import Unavailable, claim_turn
 
 #: Inputs of a screen that are of the call; the others are inputs of the agent.
 _OF_CALL = ("result", "tool")
@@ -45,10 +44,10 @@ class Screens:
     def max_calls(self) -> int:
         return max((node.max_calls for node in self.nodes.values()), default=0)
 
-    def claim(self, tool: str, ctx: Context) -> None:
-        """Refuse a second screened call at a step, whose model's calls the budget does not count."""
+    def claim(self, tool: str, ctx: Context, most: int | None) -> None:
+        """Refuse a screened call whose model's calls the budget does not count: by default a second one at a step."""
         if (node := self._node(tool)) is not None and node.max_calls:
-            claim_turn(tool, ctx, "screened_at")
+            claim_call(tool, ctx, "screened", most)
 
     async def check(self, tool: str, result: Any, ctx: Context) -> Any:
         """The result, if it is clean, or that it is withheld. Raises Unavailable."""

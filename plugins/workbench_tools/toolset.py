@@ -154,3 +154,13 @@ def find_crossover(tools: Sequence[Tool], fixed: int) -> int:
             return count
         count += 1
     return count
+
+
+def tell_crossover(tools: Sequence[Tool], fixed: int) -> str:
+    """The words on what lazy registration saves with these tools, or from how many on it would."""
+    full, lazy = count_prompt_characters(tools, fixed)
+    begun = f"with {len(tools)} tools, register: lazy sends about"
+    if lazy < full:
+        return f"{begun} {1 - lazy / full:.0%} less than showing all."
+    least = find_crossover(tools, fixed)
+    return f"{begun} {lazy / full - 1:.0%} more than showing all; it saves from about {least} such tools."

@@ -129,7 +129,7 @@ SIBLINGS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "item that is searched": (
         {
-            "nodes": {"n": {"agent": "a -> b", "tools": ["sandbox:python"]}},
+            "nodes": {"n": {"agent": "a -> b", "tools": ["sandbox:session"]}},
             "search": {"nodes.n.tools.0": ["mcp:evil#t"]},
         },
         "evil",

@@ -32,7 +32,6 @@ CALLS = {
     "in a fence": f"```json\n{LINE}\n```",
     "in a fence behind the mark": f"call:\n```json\n{LINE}\n```",
     "in a fence with the mark": f"```\ncall: {LINE}\n```",
-    "as Gemma does": '```tool_code\nprint(lookup(key="a"))\n```',
     "bare JSON": LINE,
     "bare JSON after a thought": f"I will look it up.\n{LINE}",
     "parameters for arguments": '{"name": "lookup", "parameters": {"key": "a"}}',
@@ -75,6 +74,15 @@ OTHERS = {
         "```python\nprint(lookup('a'))\n```",
         {"name": "python", "arguments": {"code": "print(lookup('a'))"}},
     ),
+    "code of one call, as Gemma fences it": (
+        "```tool_code\nlookup('a')\n```",
+        {"name": "python", "arguments": {"code": "lookup('a')"}},
+    ),
+    "code of one call in a fence of no language": (
+        "```\nprint(lookup('a'))\n```",
+        {"name": "python", "arguments": {"code": "print(lookup('a'))"}},
+    ),
+    "a list in a fence of Python": ("```python\n[1]\n```", {"name": "python", "arguments": {"code": "[1]"}}),
     "code behind its name": (
         "call: python\n```python\nprint(1)\n```",
         {"name": "python", "arguments": {"code": "print(1)"}},

@@ -19,7 +19,7 @@ from workbench.plugins import plugins
 from workbench.run import prepare
 from workbench.workflow import Patch, Workflow, graph_hash, learnable_addresses, setting_at
 from workbench.workflow.tree import edit_tree, leaves_of
-from workbench.workflow.workflow import _make_node
+from workbench.workflow.workflow import _make_node, node_tree
 
 _leaf = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=4))
 _key = st.text("abcdef", min_size=1, max_size=3)
@@ -154,6 +154,14 @@ def test_a_node_written_short_inside_others_has_addresses_as_the_normal_form_has
     assert changed.patched(changed.patch.inverse(workflow)) == workflow
     assert changed.patched(Patch(unset=(addresses[0],))).get(addresses[0], None) is None
     assert changed.get("nodes.n.of.on", None) is None and changed.get("nodes.n.samples.of", None) is None
+
+
+def test_the_name_of_a_kind_may_be_a_setting_of_another_kind() -> None:
+    source = "def agent(task, inputs): return (yield task)"
+    assert node_tree({"program": "a -> b", "source": source, "calls": 2})["kind"] == "program"
+    assert node_tree({"calls": "plan -> results", "tools": []})["kind"] == "calls"
+    with pytest.raises(SpecError, match="this one names predict, calls"):
+        node_tree({"predict": "a -> b", "calls": 2})
 
 
 def test_hashes_of_the_gallery_stay_what_they_are(subtests: pytest.Subtests) -> None:

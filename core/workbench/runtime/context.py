@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Protocol, cast
 
+from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import Message, Request, Response
@@ -240,15 +241,25 @@ class Context:
         return vectors
 
     async def sandboxed(
-        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+        self,
+        source: str,
+        function: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float = 5.0,
+        large: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Run code in the sandbox, once for this position in this example. Returns the fields of SandboxResult."""
+        """Run code in the sandbox, once for this position in this example. Returns the fields of SandboxResult.
+
+        large: further arguments, of which journal and trace keep the hash alone.
+        """
 
         async def run() -> dict[str, Any]:
             sandbox = await self.program.runtime.sandbox()
-            return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
+            return asdict(await sandbox.call(source, function, {**arguments, **(large or {})}, timeout=timeout))
 
-        return await self.effect("code", [source, function, dict(arguments)], run)
+        hashed = {name: digest(value) for name, value in (large or {}).items()}
+        return await self.effect("code", [source, function, {**arguments, **hashed}], run)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
         """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""

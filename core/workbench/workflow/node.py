@@ -64,9 +64,16 @@ class NodeContext(Protocol):
         ...
 
     async def sandboxed(
-        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+        self,
+        source: str,
+        function: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float = 5.0,
+        large: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Call a function of a Python source in the sandbox. timeout: in seconds."""
+        """Call a function of a Python source in the sandbox. timeout: in seconds. large: further arguments, of which
+        the journal keeps the hash alone."""
         ...
 
     async def run_child(

@@ -8,7 +8,7 @@ One file: a workflow, its patches and the nodes made of it need each other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -240,8 +240,8 @@ def node_tree(raw: Mapping[str, Any]) -> Tree:
         kinds = [raw["kind"]]
         rest = {k: v for k, v in raw.items() if k != "kind"}
     else:
-        kinds = [key for key in raw if key in known]
-        rest = dict(raw)
+        named = [key for key in raw if key in known]
+        kinds, rest = [kind for kind in named if not _is_setting(kind, named)], dict(raw)
     if len(kinds) != 1 or kinds[0] not in known:
         if kinds:
             raise SpecError(f"a node has one kind, this one names {', '.join(map(str, kinds))}")
@@ -258,6 +258,11 @@ def node_tree(raw: Mapping[str, Any]) -> Tree:
     if kind in rest:
         rest = {cls.primary: rest.pop(kind), **rest}
     return {"kind": kind, **rest, **{group: {} for group in cls.groups if group not in rest}}
+
+
+def _is_setting(name: str, kinds: Iterable[str]) -> bool:
+    """Return True for the name of a kind that is a setting beside another: `calls` is one of `program`."""
+    return any(name in node_class(kind).Config.model_fields for kind in kinds if kind != name)
 
 
 def node_class(kind: str) -> type[NodeKind]:

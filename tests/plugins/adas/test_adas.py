@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
+from workbench.run import Options, optimize
 from workbench_adas.optimizer import read_agent
 from workbench_adas.seeds import SEEDS
 
@@ -209,3 +211,100 @@ def test_against_random_search_and_where_nothing_helps(tmp_path: Path) -> None:
         drawn, _ = plant(tmp_path / f"r{seed}", skill, "random", calls=700, seed=seed, rows=(24, 24, 40))
         assert "carefully" in source_of(report) and not drawn.gain_shown
         assert not run(tmp_path / f"n{seed}", Meta(GOOD), lambda request: 0.5, seed=seed).gain_shown
+
+
+# tools and nodes
+
+LOOK = '''
+def look(key: str) -> str:
+    """Looks a key up."""
+    with open(__file__ + ".log", "a") as log:
+        log.write(key + " ")
+    return {"a": "red", "b": "blue"}[key]
+'''
+WITH_TOOLS = """\
+def agent(task, inputs):
+    found = []
+    for key in ("a", "x", "b"):
+        try:
+            found.append((yield {"tool": "look", "arguments": {"key": key}}))
+        except ToolError as error:
+            found.append("none")
+    loud = {"node": "shout", "inputs": {"text": found[0]}}
+    mixed = yield [loud, {"tool": "look", "arguments": {}}, "say " + found[2]]
+    return found[1] + mixed[0] + str("error" in mixed[1]) + mixed[2]
+"""
+
+
+def test_a_program_calls_tools_and_nodes_and_a_failure_is_an_exception(tmp_path: Path) -> None:
+    (tmp_path / "shelf.py").write_text(LOOK, encoding="utf-8")
+    nodes = {"shout": {"predict": "text -> loud", "instructions": "Shout."}}
+    node = program(WITH_TOOLS, tools=["python:shelf.py:look"], nodes=nodes, calls=2)
+
+    def say(request: Request) -> str:
+        return "RED" if "Shout." in str(request.messages[0]["content"]) and "red" in last(request) else last(request)
+
+    workflow, script = make_workflow({"n": node}, tmp_path), Script(say)
+    first = run_rows(workflow, [{"question": "q"}], script, tmp_path / "run.db")
+    assert first[0].prediction.get("answer") == "noneREDTruesay blue", first[0].message
+    assert workflow.enabled_nodes["n"].max_calls == 2 == len(script.requests)
+    again = run_rows(workflow, [{"question": "q"}], script, tmp_path / "run.db")
+    assert again[0].prediction == first[0].prediction and len(script.requests) == 2
+    assert (tmp_path / "shelf.py.log").read_text().split() == ["a", "x", "b"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "told"),
+    [
+        ("{'tool': 'lok', 'arguments': {'key': 'a'}}", "code", "look"),
+        ("{'tool': 'look', 'arguments': 'a'}", "code", "no call of a tool"),
+        ("{'tool': 'look', 'args': {'key': 'a'}}", "code", "no call of a tool"),
+        ("{'node': 'look', 'inputs': {}}", "code", "no call of a node"),
+        ("{'tool': 'look', 'arguments': {'key': 'x'}}", "code", "line 2: ToolError: look: KeyError"),
+        ("['a', {'node': 'shout', 'inputs': {'text': 'b'}}]", "steps", "more than 1"),
+    ],
+)
+def test_wrong_calls_of_a_program_fail_its_example(asked: str, kind: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "shelf.py").write_text(LOOK, encoding="utf-8")
+    source = f"def agent(task, inputs):\n    x = yield {asked}\n    return 'x'\n"
+    nodes = {"shout": {"predict": "text -> loud"}}
+    node = program(source, tools=["python:shelf.py:look"], nodes=nodes, calls=1)
+    outcome, script = run_node(node, {"question": "q"}, tmp_path, lambda r: "x")
+    assert outcome.failure == kind and told in str(outcome.message) and not script.requests
+
+
+@pytest.mark.slow
+def test_the_proposer_is_told_of_the_tools_of_the_agent_that_it_rewrites_and_the_winner_uses_them(
+    tmp_path: Path,
+) -> None:
+    """Only the tool knows the answers."""
+    (tmp_path / "shelf.py").write_text('def look(key: str) -> str:\n    """Looks up."""\n    return key[::-1]\n')
+    written = """name: t\nthought: t\n```python
+def agent(task, inputs):
+    return (yield {"tool": "look", "arguments": {"key": inputs["key"]}})
+```"""
+    asked = list[str]()
+
+    def say(request: Request) -> str:
+        system = str(request.messages[0]["content"])
+        asked.extend([system] if "You design agents" in system else [])
+        return written if "You design agents" in system else "answer: no idea"
+
+    for name, count in (("train", 6), ("val", 12), ("test", 30)):
+        rows = [json.dumps({"key": f"{name}{i}", "answer": f"{name}{i}"[::-1]}) for i in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    file = {
+        "name": "w",
+        "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+        "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
+        "metric": "exact_match(answer)",
+        "nodes": {"n": {"agent": "key -> answer", "tools": ["python:shelf.py:look"]}},
+        "optimize": [{"adas": {"seeds": False, "rounds": 1, "rows": 4}}],
+        "budget": {"calls": 2000},
+    }
+    (tmp_path / "w.yaml").write_text(json.dumps(file))
+    options = Options(out=str(tmp_path / "o.yaml"))
+    report = optimize(tmp_path / "w.yaml", database=tmp_path / "run.db", pool=Script(say), options=options)
+    assert report.best["val"] == 1.0 > report.baseline["val"], report.error
+    assert report.winner.nodes["n"]["tools"] == ["python:shelf.py:look"]
+    assert '- look({"key": "string"}): Looks up.' in asked[0]

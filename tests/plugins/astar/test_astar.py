@@ -238,7 +238,7 @@ def test_calls_that_cannot_be_made_are_no_candidates(folder: Path) -> None:
 
 
 def test_python_that_a_plan_writes_runs_in_the_sandbox(folder: Path) -> None:
-    node = {**NODE, "tools": ["sandbox:python"], "finish": ["python"], "samples": 1}
+    node = {**NODE, "tools": ["sandbox:session"], "finish": ["python"], "samples": 1}
     write = {"tool": "python", "arguments": {"code": "print(6 * 7)"}}
     outcome, _ = run_node(node, ROW, folder, lambda request: f"call: {json.dumps(write)}")
     assert outcome.prediction["answer"] == "42", outcome.message

@@ -198,21 +198,3 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, settings: dict[
 def test_a_described_tool_is_one_line() -> None:
     tool = Tool("t", "First.\nSecond.", {"properties": {"a": {"type": "string"}}}, lambda arguments: None)
     assert describe_tool(tool) == '- t({"a": "string"}): First.'
-
-
-def test_python_that_a_model_writes_runs_in_the_sandbox(tmp_path: Path) -> None:
-    """CodeAct: what is printed comes back, an error does with its line, and the machine is out of reach."""
-    programs = iter(["print(sum(range(10)))", "x = 1\nraise ValueError('no')", "print(open('/etc/passwd').read())"])
-    told: list[str] = []
-
-    def say(request: Request) -> str:
-        told.append(str(request.messages[-1]["content"]))
-        code = next(programs, None)
-        return "call: " + json.dumps({"tool": "python", "arguments": {"code": code}}) if code else "answer: done"
-
-    outcome, _ = run_node(
-        {"agent": "question -> answer", "tools": ["sandbox:python"]}, {"question": "q"}, tmp_path, say
-    )
-    assert outcome.prediction["answer"] == "done"
-    assert told[1] == "result: 45" and "ValueError: no" in told[2] and "root:" not in told[3]
-    assert told[3].startswith("error")

@@ -1,7 +1,9 @@
 """Acting: tools, MCP servers, environments, and what a program of somebody else may do."""
 
+from workbench.kit.acting.asking_code import answered, run_asking
 from workbench.kit.acting.beside import LEAST_CHANGES, Beside, Leftovers
 from workbench.kit.acting.bound_function import BoundFunction
+from workbench.kit.acting.code_session import Reach, is_session, session_of
 from workbench.kit.acting.conditions import FieldCondition
 from workbench.kit.acting.environment import (
     Environment,
@@ -16,6 +18,7 @@ from workbench.kit.acting.forged import Forged
 from workbench.kit.acting.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.kit.acting.mcp import LONGEST_RESULT
 from workbench.kit.acting.mcp_session import Server
+from workbench.kit.acting.node_tools import EarlierCalls, NodeTool, Unavailable, claim_call, make_node_tools
 from workbench.kit.acting.permission import check_call, check_policy, is_permitted, permitted
 from workbench.kit.acting.programs import check_program, dying_with_us
 from workbench.kit.acting.schemas import fit_values, schema_defaults, told_arguments
@@ -41,6 +44,7 @@ from workbench.kit.acting.tools import (
 
 __all__ = [
     "Beside",
+    "EarlierCalls",
     "BoundFunction",
     "ENV",
     "Environment",
@@ -50,14 +54,19 @@ __all__ = [
     "LEAST_CHANGES",
     "LONGEST_RESULT",
     "Leftovers",
+    "NodeTool",
     "Position",
+    "Reach",
     "Server",
     "Step",
     "TOOLS",
     "Tool",
+    "Unavailable",
+    "answered",
     "argument_names",
     "as_rules_see",
     "call_tool",
+    "claim_call",
     "calls_in",
     "check_call",
     "check_policy",
@@ -73,14 +82,18 @@ __all__ = [
     "find_tool_defects",
     "fit_values",
     "has_unknown_tools",
+    "is_session",
     "know_tools",
     "load_arguments",
     "load_tool",
     "load_tools",
+    "make_node_tools",
     "open_environment",
     "read_arguments",
     "read_calls",
+    "run_asking",
     "run_in_sandbox",
+    "session_of",
     "schema_defaults",
     "told_arguments",
     "tool_name",

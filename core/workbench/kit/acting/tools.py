@@ -3,7 +3,7 @@
 `python:path/tools.py:lookup`    a function in a file or a module (`workbench.spec`)
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
 `mcp:COMMAND ARGS`               all its tools
-`sandbox:python`                 runs Python that the model writes, in the sandbox; the result is the printed output
+`sandbox:session`                runs Python that the model writes, in the sandbox (`code_session`)
 
 A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`.
 `workbench.kit.answers` reads this line, and other forms that models write instead.
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from workbench.errors import NodeError, SpecError
 from workbench.kit.acting.beside import Leftovers
 from workbench.kit.acting.bound_function import BoundFunction
+from workbench.kit.acting.code_session import NOTHING, SESSION, Reach, is_session, session_of
 from workbench.kit.acting.mcp import McpCall
 from workbench.kit.acting.mcp_session import RowSessions, in_sessions
 from workbench.kit.acting.permission import permitted
@@ -38,16 +39,8 @@ from workbench.spec import (
     parse_server,
 )
 
-INTERPRETER = "sandbox:python"
-_INTERPRET = """
-import contextlib, io
-
-def run(code):
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(code, {"__name__": "__main__"})
-    return out.getvalue().strip()[:8000] or "(nothing was printed)"
-"""
+_RUNS_CODE = "Run Python code, in this form or in a ```python fence. The result is what it prints. Variables stay."
+_CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 
 class CallsTools(Protocol):
@@ -56,24 +49,32 @@ class CallsTools(Protocol):
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any: ...
 
 
-async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live: CallsTools | None = None) -> Any:
+async def call_tool(
+    ctx: Context,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    live: CallsTools | None = None,
+    reach: Reach = NOTHING,
+) -> Any:
     """Call a tool if the policy allows it, and return its result. Results and failures are journalled.
 
-    live: makes the call in place of a single attempt. Raises NodeError("policy") and NodeError("tool").
+    live: makes the call in place of a single attempt. reach: of code that a model writes. Raises NodeError("policy")
+    and NodeError("tool").
     """
     if ctx.restricted:
         await know_tools([tool])  # its rules may be about arguments that are left out
     given = as_rules_see(tool, arguments)
     async with permitted(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None):
-        return ctx.received(tool.name, await _call_permitted(ctx, tool, arguments, given, live))
+        if is_session(tool):
+            found = await session_of(ctx, tool).run(ctx, given["code"], reach)
+        else:
+            found = await _call_permitted(ctx, tool, arguments, given, live)
+        return ctx.received(tool.name, found)
 
 
 async def _call_permitted(
     ctx: Context, tool: Tool, arguments: Mapping[str, Any], given: Mapping[str, Any], live: CallsTools | None
 ) -> Any:
-    if tool.source == INTERPRETER:
-        return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
-
     leftovers = await ctx.shared("tools", Leftovers.open)
     sessions = ctx.row.get((RowSessions, ctx.draw.replica), RowSessions)
     replayed = True
@@ -157,13 +158,12 @@ def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None) -> 
     """
     if address.startswith(SERVER):
         return server_tools(address, base.resolve(), tuple((env or {}).items()), instead_of_code() == "code")
-    if address == INTERPRETER:
-        schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
-        return [Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)]
+    if address.partition("#")[0] == SESSION:
+        return [Tool("python", _RUNS_CODE, _CODE, _outside, address)]
     if not address.startswith(PREFIX):
         raise SpecError(
             f"'{address}' is not a tool",
-            hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python.",
+            hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:session.",
         )
     if instead_of_code() == "names":
         return [Tool(parse_address(address).name, "", {}, _outside, address)]

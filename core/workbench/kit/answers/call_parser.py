@@ -96,7 +96,9 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
 
 def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
     """The first readable call before the answer; else the first fault, or NOTHING."""
-    if whole := read_expression(text.strip().strip("`").strip(), tools):
+    said = text.strip()
+    fenced = said.startswith("```") and _runs_code(tools)
+    if not fenced and (whole := read_expression(said.strip("`").strip(), tools)):
         return whole
     end, fault = _answer_begins(text, outputs), NOTHING
     found = (takewhile(lambda mark: mark.start() < end, marks.finditer(text)) for marks in _MARKS)
@@ -195,15 +197,19 @@ def _with_input(name: str, text: str, place: int, tools: Tools) -> Reading:
 
 
 def _fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code."""
+    """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code: a single call, too."""
     language, content = mark["language"].lower(), mark["named"].strip()
-    if content.startswith(("{", "[")):
+    runs = _runs_code(tools)
+    if content.startswith(("{", "[")) and not (runs and language in ("python", "py")):
         return json_at(text, mark.start("named"), tools, marked=language in _CALL_FENCES)
-    runs = content and language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]
-    code = Reading([{"name": "python", "arguments": {"code": content}}])
-    if runs and language != "tool_code":  # a single call, too: two statements would be code
-        return code
-    return read_expression(content, tools) or (code if runs else NOTHING)
+    call = read_expression(content, tools)
+    if runs and content and (language in _CODE_FENCES or (call and not language)):
+        return Reading([{"name": "python", "arguments": {"code": content}}])
+    return call or NOTHING
+
+
+def _runs_code(tools: Tools) -> bool:
+    return list(tools.get("python", ())) == ["code"]
 
 
 def _bare(text: str, mark: re.Match[str], tools: Tools) -> Reading:

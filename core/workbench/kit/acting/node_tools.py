@@ -1,4 +1,4 @@
-"""Tools of an agent that are nodes: their calls of models are paid, journalled and replayed like all others."""
+"""Tools that are nodes: their calls of models are paid, journalled and replayed like all others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError
-from workbench.kit.acting import BoundFunction, Tool, as_rules_see, child_node, permitted, read_arguments
+from workbench.kit.acting.bound_function import BoundFunction
+from workbench.kit.acting.inner_nodes import child_node
+from workbench.kit.acting.permission import permitted
+from workbench.kit.acting.tool import Tool, as_rules_see, read_arguments
 from workbench.runtime import Context
 from workbench.workflow import Image, NodeKind
 
@@ -75,24 +78,33 @@ class NodeTool:
         bound = BoundFunction(_never, Signature(asked))
         return Tool(self.name, self.about or self.node.tool_description, bound.schema, bound)
 
-    async def call(self, ctx: Context, arguments: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
+    async def call(
+        self,
+        ctx: Context,
+        arguments: Mapping[str, Any],
+        row: Mapping[str, Any],
+        most: int | None = None,
+        replica: int = 0,
+    ) -> Any:
         """The node's output, or its outputs by name if it has several.
+
+        most: calls of nodes that ask a model, for one example; by default one at each step of an agent.
 
         Raises NodeError("policy"), NodeError("tool") for what the model can be told of, and Unavailable.
         """
         read_arguments(self.tool, arguments)
         arguments = as_rules_see(self.tool, arguments)
         async with permitted(ctx, self.name, arguments):
-            return await self._call_permitted(ctx, arguments, row)
+            if self.node.max_calls:
+                claim_call(self.name, ctx, "asked", most)
+            given = {**{name: row[name] for name in self.row_inputs}, **arguments}
+            return await self._run(ctx, given, replica)
 
-    async def _call_permitted(self, ctx: Context, arguments: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
-        if self.node.max_calls:
-            claim_turn(self.name, ctx, "asked_at")
-        given = {**{name: row[name] for name in self.row_inputs}, **arguments}
+    async def _run(self, ctx: Context, given: dict[str, Any], replica: int) -> Any:
         if EARLIER in self.node.inputs:
             given[EARLIER] = "\n".join(EarlierCalls.of(ctx).lines) or "none"
         try:
-            found = await ctx.run_child(self.node, self.node.name, given)
+            found = await ctx.run_child(self.node, self.node.name, given, replica)
         except NodeError as error:
             if FailureKind(error.kind).infrastructure:
                 raise Unavailable(error) from error
@@ -101,11 +113,21 @@ class NodeTool:
         return ctx.received(self.name, found[outputs[0]] if len(outputs) == 1 else dict(found))
 
 
-def claim_turn(tool: str, ctx: Context, key: str) -> None:
-    """Refuse a second such call at a step: the budget counts one, and native answers may have several."""
-    if ctx.span.notes.get(key) == ctx.span.turn:
-        raise NodeError("tool", f"{tool}: one such call at a time")
-    ctx.note(**{key: ctx.span.turn})
+def claim_call(tool: str, ctx: Context, key: str, most: int | None = None) -> None:
+    """Refuse a call whose calls of models the budget does not count.
+
+    key: counts such calls apart from others. most: for one example; by default one at each step of an agent, whose
+    native answers may have several.
+    """
+    if most is None:
+        if ctx.span.notes.get(f"{key}_at") == ctx.span.turn:
+            raise NodeError("tool", f"{tool}: one such call at a time")
+        ctx.note(**{f"{key}_at": ctx.span.turn})
+        return
+    made = ctx.span.notes.get(f"{key}_calls", 0)
+    if made >= most:
+        raise NodeError("tool", f"{tool}: no more calls that ask a model: there may be {most} (`calls`)")
+    ctx.note(**{f"{key}_calls": made + 1})
 
 
 def _never(**arguments: Any) -> Any:
@@ -117,8 +139,8 @@ def _shown_type(found: Any) -> Any:
     return str if found is Image else found
 
 
-def make_node_tools(trees: Mapping[str, Any], base: Path, *, actions: int) -> dict[str, NodeTool]:
-    """The tools by name. actions: that the agent draws at each step. Raises SpecError at the place in the agent."""
+def make_node_tools(trees: Mapping[str, Any], base: Path, *, actions: int = 1) -> dict[str, NodeTool]:
+    """The tools by name. actions: that an agent draws at each step. Raises SpecError at the place in the agent."""
     found: dict[str, NodeTool] = {}
     for name, tree in trees.items():
         about, rest = tree.get("describe", ""), {key: value for key, value in tree.items() if key != "describe"}
