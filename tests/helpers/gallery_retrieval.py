@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.gallery_loops import listed, shown
-from tests.helpers.gallery_speech import BUILDER, COLOURS, RIPENS, Case
+from tests.helpers.gallery_speech import BUILDER, COLOURS, RIPENS, Case, code
 
 DATA = Path(__file__).parents[2] / "workflows" / "gallery"
 TOGETHER = "How many fruits and towns are there together, and what is to be bought?"
@@ -61,7 +61,7 @@ def colour_in_graph(found: re.Match[str]) -> str:
     return seen[0] if seen else "unknown"
 
 
-# ResearchCodeAgent: what file 1 said is needed nine steps later.
+# ResearchCodeAgent: what file 1 said, and a variable, are needed steps later.
 
 
 def plan_action(found: re.Match[str]) -> str:
@@ -77,10 +77,13 @@ def plan_action(found: re.Match[str]) -> str:
     ):
         if f"{name}: " not in facts:
             seen = re.findall(pattern, recent)
+            if seen and name == "fruits" and "fruits = " not in recent:
+                return act("run", f"fruits = {seen[-1]}")
+            seen = ["a variable"] if "fruits = " in recent else seen
             return act("keep", f"{name}: {seen[-1]}") if seen else act(action, argument)
-    counts = [int(n) for n in re.findall(r"(?:fruits|towns): (\d+)", facts)]
-    summed, bought = re.findall(r"action: run; .*outcome: (\d+)", recent), re.findall(r"to buy: (\w+)", facts)
-    return act("finish", f"{summed[-1]}, {bought[0]}") if summed else act("run", f"print({sum(counts)})")
+    towns, bought = re.findall(r"towns: (\d+)", facts), re.findall(r"to buy: (\w+)", facts)
+    summed = re.findall(r"action: run; .*outcome: (\d+)", recent)
+    return act("finish", f"{summed[-1]}, {bought[0]}") if summed else act("run", f"print(fruits + {towns[0]})")
 
 
 # Toolshed: what each part of a request is called, and the words of the tool that does it.
@@ -105,17 +108,22 @@ def order_tools(found: re.Match[str]) -> str:
     )
 
 
-# GraphTeam: who is not told the method prints 0; on triangles the code fails.
+# GraphTeam: who is not told the method prints 0; on triangles the code fails, and the tool's arguments are mended.
 
 
 def write_code(found: re.Match[str]) -> str:
-    graph, method = shown(found, "graph"), whole(found, "documents")
+    if said := re.findall(r"result: (\d+)\Z", found.string):
+        return f"found: {said[0]}"
+    method = whole(found, "documents")
     if "three nodes" in method:
-        return "raise ValueError('too hard')"
+        return code("raise ValueError('too hard')")
     node = re.findall(r"neighbours has (\w)", shown(found, "question"))
     if "sum(NODE" in method and node:
-        return f"print(sum('{node[0]}' in edge.split('-') for edge in '{graph}'.split()))"
-    return f"print(len('{graph}'.split()))" if "len(graph.split())" in method else "print(0)"
+        return code(f"print(sum('{node[0]}' in edge.split('-') for edge in graph.split()))")
+    if "distance(graph" in method:
+        start, goal = re.findall(r"far is (\w) from (\w)", shown(found, "question"))[0]
+        return code(f"print(distance({'graph, ' if 'error: ' in found.string else ''}{start!r}, {goal!r}))")
+    return code("print(len(graph.split()))" if "len(graph.split())" in method else "print(0)")
 
 
 def think_through(found: re.Match[str]) -> str:
@@ -204,16 +212,17 @@ RETRIEVAL: dict[str, Case] = {
         [("Do what the examples do", r"action: (turn|press|dial|give)([a-z0-9 ]+)", r"\1\2")],
     ),
     "graph_team.yaml": Case(
-        rows("graphs.jsonl", 0, 1, 2),
+        rows("graphs.jsonl", 0, 1, 2, 12),
         [
             ("Name the task", "neighbours", "the neighbours of a node"),
             ("Name the task", "edges", "the number of edges of a graph"),
             ("Name the task", "triangles", "the triangles of a graph"),
+            ("Name the task", "far", "how far two nodes are"),
             ("Write Python", "question: ", write_code),
             ("Answer by thinking", "graph: ", think_through),
             ("Write the answer", r"finding: (\d+)", r"\1"),
         ],
-        wrong=["run"],
+        wrong=["code"],
     ),
     "mobile_agent.yaml": Case(
         [

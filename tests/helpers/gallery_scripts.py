@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tests.helpers.gallery_attacks import ATTACKED
 from tests.helpers.gallery_benchmarks import BENCHMARKS
+from tests.helpers.gallery_code import CODE
 from tests.helpers.gallery_loops import LOOPS
 from tests.helpers.gallery_retrieval import RETRIEVAL
 from tests.helpers.gallery_speech import (
@@ -38,6 +39,7 @@ from tests.helpers.gallery_speech import (
 from tests.helpers.gallery_worlds import WORLDS
 
 CASES: dict[str, Case] = {
+    **CODE,
     **LOOPS,
     **RETRIEVAL,
     **WORLDS,
@@ -97,13 +99,6 @@ CASES: dict[str, Case] = {
             ("Name the person", r"animal of (\w+)\?", r"\1"),
             ("Which animal", r"\nsubject: (\w+)\nanimal:", owner_of),
             ("Which color", r"(?s)the (\w+) is (\w+)\b.*\nanimal: \1\n", r"\2"),
-        ],
-    ),
-    "codeact.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
-        [
-            ("Write Python", rf"\A{SUM}\Z", lambda m: call("python", code=f"print('sum', {m[1]})")),
-            ("Write Python", r"result: (?:.*\D)?sum (\d+)\D*\Z", r"answer: \1"),
         ],
     ),
     "contest.yaml": Case(

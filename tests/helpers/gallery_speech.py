@@ -67,6 +67,10 @@ def call(name: str, /, **arguments: Any) -> str:
     return f"call: {json.dumps({'tool': name, 'arguments': arguments})}"
 
 
+def code(*lines: str) -> str:
+    return "\n".join(("```python", *lines, "```"))
+
+
 def add(found: re.Match[str]) -> str:
     return call("add", numbers=numbers(found[1]))
 

@@ -21,7 +21,7 @@ class Tried:
     """A workflow on rows with a new journal: which were right, the outcomes, and the requests."""
 
     def __init__(self, workflow: Workflow, name: str, rows: Rows, folder: Path):
-        self.script = Script(Speaker(CASES[f"{name}.yaml"].table))
+        self.workflow, self.script = workflow, Script(Speaker(CASES[f"{name}.yaml"].table))
         database = folder / f"{len(list(folder.glob('*.db')))}.db"
         self.outcomes: list[ExampleRun] = run_rows(workflow, [row for row, _ in rows], self.script, database)
         self.right = [

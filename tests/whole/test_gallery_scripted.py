@@ -55,7 +55,7 @@ def tools_called(database: Path) -> set[str]:
     with sqlite3.connect(database) as connection:
         rows = connection.execute("select kind, request from calls where kind in ('tool', 'code')").fetchall()
     sources = [json.loads(request)[0][0] for kind, request in rows if kind == "tool"]
-    ran = ["python"] if any("exec(code" in request for kind, request in rows if kind == "code") else []
+    ran = ["python"] if any("workbench_cell(" in request for kind, request in rows if kind == "code") else []
     return {re.split("[:#]", source)[-1] for source in [*sources, *ran]}
 
 

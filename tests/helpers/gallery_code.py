@@ -1,0 +1,160 @@
+"""What a scripted model says in the workflows of the gallery whose agents write code."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.gallery_loops import listed, shown
+from tests.helpers.gallery_speech import Case, code, numbers, sums
+
+DATA = Path(__file__).parents[2] / "workflows" / "gallery"
+#: Characters that the model of cave_agent can read.
+WINDOW = 3_000
+Rows = list[tuple[dict[str, Any], dict[str, Any]]]
+
+
+def rows(name: str, *which: int) -> Rows:
+    """Rows of a data file by their numbers: inputs, and the expected answer."""
+    read = [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+    return [({k: v for k, v in read[n].items() if k != "answer"}, {"answer": read[n]["answer"]}) for n in which]
+
+
+# CodeAct: a loop over the fruits of the question.
+
+
+def loop_over_fruits(found: re.Match[str]) -> str:
+    return code(
+        "total = 0", f"for fruit in {found[1].split(', ')}:", "    total += price(fruit)", "print('total', total)"
+    )
+
+
+# CaveAgent: each cell builds on the variable of the one before, and columns are known from the first result.
+
+
+def narrow_down(found: re.Match[str]) -> str:
+    if len(found.string) > WINDOW:
+        return "note: too long to read"
+    customer, state = re.findall(r"orders of (C\d+) that are (\w+)", found.string)[0]
+    results = re.findall(r"(?m)^result: (.*)$", found.string)
+    if not results:
+        return code("table[0]")
+    if len(results) == 1:
+        name = re.findall(r"'(\w+)': 'C\d+'", results[0])
+        return code(f"theirs = [row for row in table if row[{name[0]!r}] == {customer!r}]", "len(theirs)")
+    name = re.findall(r"'(\w+)': '(?:sent|open|returned)'", results[0])
+    chosen = f"chosen = [row for row in theirs if row[{name[0]!r}] == {state!r}]"
+    return code(chosen) if len(results) == 2 else "note: chosen"
+
+
+# PoAct: who is offered `pay` pays, though nothing may be reserved yet.
+
+
+def reserve_in_code(found: re.Match[str]) -> str:
+    if said := re.findall(r"result: (reserved at \d+)\Z", found.string):
+        return f"said: {said[0]}"
+    return code(
+        "costs = 0",
+        f"for number in {numbers(shown(found, 'question'))}:",
+        "    costs += int(quote([number]).split()[-1])",
+        "deal = reserve(f'quote of {costs}')",
+        "deal",
+    )
+
+
+def pay_in_code(found: re.Match[str]) -> str:
+    if said := re.findall(r"result: (paid \d+)\Z", found.string):
+        return f"said: {said[0]}"
+    return code("pay(deal)" if "reserved at" in shown(found, "course") else "pay()")
+
+
+def name_policy(found: re.Match[str]) -> str:
+    said = shown(found, "said")
+    for seen, policy in (("paid", "end"), ("reserved at", "think"), ("it can be paid", "pay")):
+        if seen in said:
+            return policy
+    return "reserve"
+
+
+# AutoML-Agent: what the question calls its columns, and what each plan needs.
+
+
+def parse_request(found: re.Match[str]) -> str:
+    value, columns = numbers(shown(found, "question"))[0], listed(found, "columns")
+    target = "price" if "rent is no column" in shown(found, "fault") and "price" in columns else "rent"
+    return f"target: {target}\nknown: size\nvalue: {value}"
+
+
+def can_work(found: re.Match[str]) -> str:
+    needs, columns = shown(found, "needs").split(", "), listed(found, "columns")
+    return "yes" if all(need in columns for need in needs) and shown(found, "model") else "no"
+
+
+def fit_plan(found: re.Match[str]) -> str:
+    if "result: " in found.string:
+        return "note: fitted"
+    plan, target, known = (shown(found, field) for field in ("plan", "target", "known"))
+    if "line" in plan:
+        return code(
+            f"xs, ys = [row[{known!r}] for row in train], [row[{target!r}] for row in train]",
+            "from statistics import linear_regression",
+            "slope, constant = linear_regression(xs, ys)",
+        )
+    by = "street" if "street" in plan else target
+    return code(
+        f"groups = {{row[{by!r}] for row in train}}",
+        f"constant, slope = sum(row[{target!r}] for row in train) / len(train), 0.0",
+    )
+
+
+def table_of(count: int, seed: int) -> list[dict[str, Any]]:
+    """The table that the file makes."""
+    states = ("sent", "open", "returned")
+    return [
+        {"id": n, "customer": f"C{(7 * n + seed) % 40}", "cost": 13 * n % 97 + 1, "state": states[11 * n % 7 % 3]}
+        for n in range(count)
+    ]
+
+
+def orders(count: int) -> Rows:
+    """A question on a table of so many rows."""
+    seed = random.Random(count).randrange(40)
+    found = [o for o in table_of(count, seed) if o["customer"] == "C3" and o["state"] == "open"]
+    question = "What do the orders of C3 that are open cost together?"
+    return [({"question": question, "count": count, "seed": seed}, {"answer": str(sum(o["cost"] for o in found))})]
+
+
+CODE: dict[str, Case] = {
+    "codeact.yaml": Case(
+        rows("prices.jsonl", 0, 1),
+        [
+            ("Write Python", r"\Aquestion: .*together: ([\w, ]+)\?[a-z ]*\Z", loop_over_fruits),
+            ("Write Python", r"result: total (\d+)\Z", r"answer: \1"),
+        ],
+    ),
+    "cave_agent.yaml": Case(rows("orders.jsonl", 0, 1, 2), [("Choose the orders", "question: ", narrow_down)]),
+    "poact.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Which steps", "question: ", "reserve, then pay"),
+            ("What follows", r"course: .*reserved at", "it can be paid"),
+            ("pay(", "question: ", pay_in_code),
+            ("reserve(", "question: ", reserve_in_code),
+            ("What comes next", "said: ", name_policy),
+            ("Say what was paid.", r"course: .*paid (\d+)", r"\1"),
+        ],
+    ),
+    "automl_agent.yaml": Case(
+        rows("flats.jsonl", 0, 1, 2),
+        [
+            ("Which column is asked for", "question: ", parse_request),
+            ("You prepare data", r"Needs: ([\w, ]+)\.", r"\1"),
+            ("You choose models", r"plan: [^\n]*: (.*)\. Needs", r"\1"),
+            ("Can the plan work", "plan: ", can_work),
+            ("Write Python that fits", "plan: ", fit_plan),
+        ],
+    ),
+}
