@@ -54,7 +54,7 @@ def narrow_down(found: re.Match[str]) -> str:
 
 
 def reserve_in_code(found: re.Match[str]) -> str:
-    if said := re.findall(r"result: (reserved at \d+)\Z", found.string):
+    if said := re.findall(r"result: '(reserved at \d+)'\Z", found.string):
         return f"said: {said[0]}"
     return code(
         "costs = 0",
@@ -66,14 +66,14 @@ def reserve_in_code(found: re.Match[str]) -> str:
 
 
 def pay_in_code(found: re.Match[str]) -> str:
-    if said := re.findall(r"result: (paid \d+)\Z", found.string):
+    if said := re.findall(r"result: '(paid \d+)'\Z", found.string):
         return f"said: {said[0]}"
     return code("pay(deal)" if "reserved at" in shown(found, "course") else "pay()")
 
 
 def name_policy(found: re.Match[str]) -> str:
     said = shown(found, "said")
-    for seen, policy in (("paid", "end"), ("reserved at", "think"), ("it can be paid", "pay")):
+    for seen, policy in (("it can be paid", "pay"), ("paid", "end"), ("reserved at", "think")):
         if seen in said:
             return policy
     return "reserve"

@@ -77,9 +77,10 @@ def plan_action(found: re.Match[str]) -> str:
     ):
         if f"{name}: " not in facts:
             seen = re.findall(pattern, recent)
-            if seen and name == "fruits" and "fruits = " not in recent:
+            if name == "fruits" and "fruits = " in recent:
+                return act("keep", "fruits: a variable")
+            if name == "fruits" and seen:
                 return act("run", f"fruits = {seen[-1]}")
-            seen = ["a variable"] if "fruits = " in recent else seen
             return act("keep", f"{name}: {seen[-1]}") if seen else act(action, argument)
     towns, bought = re.findall(r"towns: (\d+)", facts), re.findall(r"to buy: (\w+)", facts)
     summed = re.findall(r"action: run; .*outcome: (\d+)", recent)

@@ -27,7 +27,8 @@ def test_11_codeact_calls_a_tool_for_five_keys_in_one_step_of_two(tmp_path: Path
     calls = [call("price", fruit=fruit) for fruit in fruits]
     alone = whole.workflow.patched({"nodes.solve.tools": ["python:tools.py:price"]})
     for steps, failure in ((2, "steps"), (6, None)):
-        script = Script(lambda request, said=iter([*calls, "answer: 27"]): next(said))
+        said = iter([*calls, "answer: 27"])
+        script = Script(lambda request, said=said: next(said))
         (run,) = run_rows(alone.patched({"nodes.solve.max_steps": steps}), [row], script, tmp_path / f"{steps}.db")
         assert run.failure == failure
 
@@ -83,10 +84,13 @@ def test_188_automl_agent_builds_only_what_three_verifications_leave(tmp_path: P
     assert tried("automl_agent", tmp_path, asked_nothing).right == [False] * 3
     blind = {"nodes.judge.nodes.verify.signature": "columns, plan, model -> works: bool"}
     assert tried("automl_agent", tmp_path, blind).right == [False] * 3, "no specialist says what a plan needs"
-    trusted = tried("automl_agent", tmp_path, {"nodes.build.until": None, "nodes.build.rounds": 3})
-    assert trusted.right == [True] * 3 and [notes["rounds"] for notes in trusted.notes("build")] == [2, 2, 2]
-    first = {"nodes.left.source": "def left(plans, works): return [p for p, ok in zip(plans, works) if ok][:1]"}
-    assert tried("automl_agent", tmp_path, first).right == [False, False, True]
+    verify = {
+        "kind": "code",
+        "code": "value, constant, slope -> verified: bool, answer: float",
+        "source": "def verify(value, constant, slope): return {'verified': True, 'answer': constant + slope * value}",
+    }
+    unverified = {"nodes.build.nodes.verify": verify}
+    assert tried("automl_agent", tmp_path, unverified).right == [False, False, True]
 
 
 #: A setting of each file that its search changes, and a value with which it is wrong.
