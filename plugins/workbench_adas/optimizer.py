@@ -151,7 +151,7 @@ class Adas(Optimizer):
         return workflow.patched(Patch({f"nodes.{name}": tree}, note=f"agent: {title}"[:200]))
 
     async def _contract(self, workflow: Workflow, name: str, node: NodeKind) -> str:
-        """What the proposer is told of agents, with the tools and nodes that they may use."""
+        """The words for the proposer on agents, with the tools and nodes that they may use."""
         made: Any = self._candidate(workflow, name, node, _PLAINEST, "").enabled_nodes[name]
         tools = [*made.tools.values(), *(found.tool for found in made.node_tools.values())]
         await know_tools(tools)

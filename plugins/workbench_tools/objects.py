@@ -50,7 +50,7 @@ def without_kept(signature: Signature, kept: Collection[str]) -> Signature:
 
 
 def describe_given(value: Any) -> str:
-    """What a prompt says in place of an object: its type and size."""
+    """The words of a prompt in place of an object: its type and size."""
     size = f" of {len(value)}" if isinstance(value, Sequence | Mapping) else ""
     return f"(a variable in Python: {type(value).__name__}{size})"
 
@@ -68,7 +68,7 @@ async def read_kept(ctx: Context, tool: Tool | None, signature: Signature, kept:
     for field in signature.outputs:
         if field.name not in values:
             continue
-        kind = Literal[field.values] if field.values else field.type  # type: ignore[valid-type]
+        kind: Any = Literal[field.values] if field.values else field.type
         if kind is str:
             values[field.name] = plain.as_text(values[field.name])
             continue

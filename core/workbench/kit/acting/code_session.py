@@ -81,7 +81,7 @@ def workbench_value(name, space):
 
 @dataclass(frozen=True)
 class Reach:
-    """What code in a session can reach: tools as functions, and objects that are put into it, as variables.
+    """Things that code in a session can reach: tools as functions, and objects put into it as variables.
 
     call: makes a call; its NodeError is a ToolError in the code.
     """
@@ -96,7 +96,7 @@ NOTHING = Reach()
 
 @dataclass(frozen=True)
 class _Told:
-    """What running the cells told; it comes from the sandbox, so anything may stand there."""
+    """The report of a run of the cells; it comes from the sandbox, so anything may stand there."""
 
     printed: str
     error: str
