@@ -27,58 +27,38 @@ from workbench_dspy.export import export
 ROOT = Path(__file__).parents[3]
 FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name not in ("data", "synthesis"))
 EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
-#: What a file has that DSPy has not.
-REFUSED = {
-    "adaptive_rag": "'code'",
-    "amber": "'loop'",
-    "aries": "'code'",
-    "arigraph": "'code'",
-    "astar": "'astar'",
-    "autoflow": "'code'",
-    "automl_agent": "'code'",
-    "best_first": "'tree_search'",
-    "best_route": "'route'",
-    "captain": "'captain'",
-    "cave_agent": "'code'",
-    "chain_of_agents": "'code'",
-    "codeact": "'sandbox:session'",
-    "codetree": "'tree'",
-    "contest": "'contest'",
-    "counter": "'play'",
-    "dare": "'code'",
-    "debate": "'dylan'",
-    "dylan": "'dylan'",
-    "ecoact": "'register: lazy'",
-    "forge": "'code'",
-    "formal_specification": "policy",
-    "graph_of_thoughts": "'code'",
-    "graph_team": "'search'",
-    "hm_rag": "'map'",
-    "iagents": "'code'",
-    "intercode_sql": "'states'",
-    "knowledge_cache": "'loop'",
-    "long_writer": "'loop'",
-    "mag_sql": "__file__",
-    "memory": "'recall'",
-    "mindsearch": "'loop'",
-    "mobile_agent": "'search'",
-    "omni_search": "'loop'",
-    "own_examples": "'loop'",
-    "plangen": "'code'",
-    "poact": "'loop'",
-    "reaper": "'map'",
-    "research_code_agent": "'loop'",
-    "se_agent": "'code'",
-    "search": "'search'",
-    "selforg": "'selforg'",
-    "sibyl": "'loop'",
-    "small_agent": "'first_thought'",
-    "stateflow_bash": "'states'",
-    "swe_search": "'tree'",
-    "toolshed": "'map'",
-    "two_heads": "'loop'",
-    "vidorag": "'search'",
+#: What files have that DSPy has not, and their names.
+_REFUSED = {
+    "'astar'": "astar",
+    "'captain'": "captain",
+    "'code'": (
+        "adaptive_rag aries arigraph autoflow automl_agent cave_agent chain_of_agents dare forge "
+        "graph_of_thoughts iagents plangen se_agent"
+    ),
+    "'contest'": "contest",
+    "'dylan'": "debate dylan",
+    "'first_thought'": "small_agent",
+    "'loop'": (
+        "amber knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
+        "research_code_agent sibyl two_heads webpilot"
+    ),
+    "'map'": "hm_rag reaper toolshed",
+    "'play'": (
+        "agent_occam agent_s2 ask_before_acting boxing_gym capo counter diff_history entity_deduction glee simura"
+    ),
+    "'recall'": "memory",
+    "'register: lazy'": "ecoact",
+    "'route'": "best_route",
+    "'sandbox:session'": "codeact",
+    "'search'": "graph_team mobile_agent search vidorag",
+    "'selforg'": "selforg",
+    "'states'": "intercode_sql stateflow_bash",
+    "'tree'": "codetree master swe_search",
+    "'tree_search'": "best_first",
+    "__file__": "mag_sql",
+    "policy": "formal_specification",
 }
+REFUSED = {name: told for told, names in _REFUSED.items() for name in names.split()}
 TOOLS = '''
 def lookup(order: str, year: int = 2020) -> str:
     """Finds an order."""
