@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.acting import EarlierCalls
+from workbench.kit.acting import RowCalls
 from workbench.kit.prompting import image_parts
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.lm import count_images, read_content
@@ -26,7 +26,7 @@ def note_call(ctx: Context, name: Any, arguments: Any, text: str, value: Any) ->
     known = {"value": value} if value is not ... and len(plain.as_text(value)) <= _KEPT else {}
     told = {"name": name, "arguments": arguments, "result": text[:500], **known}
     ctx.note(tools=[*ctx.span.notes.get("tools", []), told])
-    EarlierCalls.of(ctx).keep(str(name), arguments if isinstance(arguments, dict) else {}, text)
+    RowCalls.of(ctx).keep(str(name), arguments if isinstance(arguments, dict) else {}, text)
 
 
 def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:

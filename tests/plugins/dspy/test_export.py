@@ -44,9 +44,10 @@ _REFUSED = {
     ),
     "'map'": "hm_rag reaper toolshed",
     "'play'": (
-        "agent_occam agent_s2 ask_before_acting boxing_gym capo counter diff_history entity_deduction glee simura"
+        "agent_issues agent_occam agent_s2 ask_before_acting boxing_gym capo counter diff_history "
+        "entity_deduction glee ml_experiments one_day simura"
     ),
-    "'recall'": "memory",
+    "'recall'": "agent_poison memory",
     "'register: lazy'": "ecoact",
     "'route'": "best_route",
     "'sandbox:session'": "codeact",
@@ -54,9 +55,9 @@ _REFUSED = {
     "'selforg'": "selforg",
     "'states'": "intercode_sql stateflow_bash",
     "'tree'": "codetree master swe_search",
-    "'tree_search'": "best_first",
+    "'tree_search'": "best_first webnav",
     "__file__": "mag_sql",
-    "policy": "formal_specification",
+    "policy": "agentif formal_specification toolemu",
 }
 REFUSED = {name: told for told, names in _REFUSED.items() for name in names.split()}
 TOOLS = '''

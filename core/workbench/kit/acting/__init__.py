@@ -18,7 +18,7 @@ from workbench.kit.acting.forged import Forged
 from workbench.kit.acting.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.kit.acting.mcp import LONGEST_RESULT
 from workbench.kit.acting.mcp_session import Server
-from workbench.kit.acting.node_tools import EarlierCalls, NodeTool, Unavailable, claim_call, make_node_tools
+from workbench.kit.acting.node_tools import NodeTool, RowCalls, Unavailable, claim_call, make_node_tools
 from workbench.kit.acting.permission import check_call, check_policy, is_permitted, permitted
 from workbench.kit.acting.programs import check_program, dying_with_us
 from workbench.kit.acting.schemas import fit_values, schema_defaults, told_arguments
@@ -44,7 +44,7 @@ from workbench.kit.acting.tools import (
 
 __all__ = [
     "Beside",
-    "EarlierCalls",
+    "RowCalls",
     "BoundFunction",
     "ENV",
     "Environment",

@@ -22,7 +22,7 @@ from workbench.workflow import Image, NodeKind
 EARLIER = "earlier_calls"
 
 
-class EarlierCalls:
+class RowCalls:
     """The calls of tools that agents made in a row so far, as text: what an emulated world has to agree with.
 
     Source: ToolEmu (Ruan et al., arXiv 2309.15817), whose emulator sees the trajectory of the agent.
@@ -32,7 +32,7 @@ class EarlierCalls:
         self.lines = list[str]()
 
     @classmethod
-    def of(cls, ctx: Context) -> EarlierCalls:
+    def of(cls, ctx: Context) -> RowCalls:
         """The calls of the row, and of the sample of the node: each sample has its own world."""
         return ctx.row.get((cls, ctx.draw.replica), cls)
 
@@ -102,7 +102,7 @@ class NodeTool:
 
     async def _run(self, ctx: Context, given: dict[str, Any], replica: int) -> Any:
         if EARLIER in self.node.inputs:
-            given[EARLIER] = "\n".join(EarlierCalls.of(ctx).lines) or "none"
+            given[EARLIER] = "\n".join(RowCalls.of(ctx).lines) or "none"
         try:
             found = await ctx.run_child(self.node, self.node.name, given, replica)
         except NodeError as error:
