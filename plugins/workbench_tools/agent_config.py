@@ -83,7 +83,10 @@ class AgentConfig(NodeConfig):
     user: UserConfig | None = Field(None, description="a simulated user that the agent may talk to")
     max_steps: int = Field(6, ge=1, le=100, description="maximum number of answers of the model, tool calls included")
     calls: int = Field(
-        8, ge=0, le=1000, description="where it writes code: calls of `nodes` that ask a model, for one example"
+        8,
+        ge=0,
+        le=1000,
+        description="where it writes code: calls of `nodes`, and of `screens`, that ask a model, for one example",
     )
     actions: int = Field(
         1,

@@ -111,14 +111,6 @@ def test_an_error_of_a_tool_is_an_exception_in_the_code_even_where_all_is_caught
     assert called(folder) == ["a", "z", "b", "z", "c", "z", "b", "z"]
 
 
-@pytest.mark.parametrize("caught", ["", " BaseException", " Exception"])
-def test_code_that_tries_again_until_a_tool_answers_waits_for_the_answer(caught: str, folder: Path) -> None:
-    """Else it would catch the stop, too, and try again until its time is over."""
-    again = code("while True:", "    try:", "        print(look('a'))", "        break", f"    except{caught}: pass")
-    ran(folder, writer := Writer(again, "answer: done"))
-    assert writer.told[1] == "result: 3" and called(folder) == ["a"]
-
-
 def test_what_cannot_be_run_is_told_with_its_line_and_the_session_goes_on(folder: Path) -> None:
     cells = [
         code("x = 5"),
@@ -182,6 +174,23 @@ def test_a_node_is_a_function_and_the_budget_bounds_its_calls(folder: Path) -> N
     assert len(script.requests) == 3 + 4 <= workflow.enabled_nodes["n"].max_calls == 5 + 4
 
 
+def test_what_a_tool_gives_to_code_is_screened_within_the_budget(folder: Path) -> None:
+    screen = {"predict": "result -> verdict: Literal['clean', 'order']", "instructions": "Screen."}
+    told = list[str]()
+
+    def say(request: Request) -> str:
+        if "Screen." in str(request.messages[0]["content"]):
+            return "order" if "5" in str(request.messages[-1]["content"]) else "clean"
+        told.append(str(request.messages[-1]["content"]))
+        return [code("print(look('a'))", "print(look('b'))", "look('c')"), "answer: x"][len(told) - 1]
+
+    keys = {"screens": {"look": screen}, "calls": 2, "max_steps": 3}
+    _, script = run_node(agent(**keys), {"question": "q"}, folder, say)
+    assert "line 3: ToolError: look: no more calls that ask a model" in told[1]
+    assert told[1].endswith("printed before: 3\n(withheld: a screen calls this result order)")
+    assert len(script.requests) == 2 + 2
+
+
 def test_objects_go_in_and_come_out_whole_and_stand_in_no_prompt(folder: Path) -> None:
     table = [{"id": number, "secret": f"s{number}"} for number in range(10_000)]
     writer = Writer(
@@ -235,31 +244,19 @@ def test_code_that_goes_another_way_when_it_is_run_again_is_told(folder: Path) -
     assert "asked another thing than before" in writer.told[1] and writer.told[2] == "result: 5"
 
 
-ASKED_ONCE = "m.WorkbenchAsk.__call__ = lambda a, b: setattr(a, 'end', None if a.answers else END) or 1"
-
-
-@pytest.mark.parametrize(
-    ("forgery", "told"),
-    [
-        ("m.workbench_cell = lambda *a: {'printed': 7, 'error': ''}", "changed what reports on it"),
-        (ASKED_ONCE.replace("END", "{'ask': {'tool': 'look', 'arguments': 7}}"), "result: 1"),
-        (ASKED_ONCE.replace("END", "{'ask': {'tool': 'rm', 'arguments': {}}}"), "result: 1"),
-        *[
-            pytest.param(ASKED_ONCE.replace("END", end), told, marks=pytest.mark.slow)
-            for end, told in (
-                ("{'ask': 7}", "result: 1"),
-                ("7", "asked another thing"),
-                ("{'done': None}", "changed what reports on it"),
-                ("{'done': {'printed': '', 'error': '', 'kept': 7}}", "changed what reports on it"),
-            )
-        ],
-    ],
-)
-def test_code_cannot_lie_about_what_it_asks(forgery: str, told: str, folder: Path) -> None:
+def test_code_cannot_lie_about_what_it_asks(folder: Path) -> None:
     """It may put anything in place of what reports on it, and reaches nothing by that."""
-    cells = [code("import sys", "m = sys.modules['forged']", forgery), code("look('a')"), "answer: done"]
-    ran(folder, writer := Writer(*cells), max_steps=4)
-    assert told in writer.told[2] and called(folder) == []
+    forge = ["import sys", "m = sys.modules['forged']"]
+    answers = ["m.workbench_cell = lambda *a: {'printed': 7, 'error': ''}", "m.WorkbenchAsk.end = [1]"]
+    asks = ["{'ask': {'tool': 'rm', 'arguments': {}}}", "{'ask': 7}", "[]", "{'done': None}", "7"]
+    cells = [code(*forge, line) for line in answers]
+    cells += [
+        code(*forge, f"m.WorkbenchAsk.__call__ = lambda *a: setattr(a[0], 'end', {one}) or 1", "look('a')")
+        for one in asks
+    ]
+    writer = Writer(*cells, code("print('fine')"), "answer: done")
+    outcome = ran(folder, writer, max_steps=12)
+    assert outcome.prediction is not None and called(folder) == []
 
 
 @pytest.mark.parametrize(
