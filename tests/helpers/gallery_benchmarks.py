@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gallery_speech import Case, call
+from tests.helpers.gallery_speech import Case, call, code
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 Found = re.Match[str]
@@ -125,6 +125,27 @@ def shortcut(asks: bool) -> Any:
     return plan
 
 
+ANALYSIS = """
+def r(one, other):
+    a, b = ([row[name] for row in table] for name in (one, other))
+    x, y = sum(a) / len(a), sum(b) / len(b)
+    s = sum((v - x) ** 2 for v in a) * sum((v - y) ** 2 for v in b)
+    return sum((v - x) * (w - y) for v, w in zip(a, b)) / s ** 0.5
+both = lambda name: min(abs(r(name, "coffee")), abs(r(name, "pulse"))) > 0.4
+decisions = ["adjust for " + name for name in ("age", "weight", "sleep") if both(name)]
+if min(row["pulse"] for row in table) > 0:
+    decisions.append("log of pulse")
+decisions"""
+
+
+def analyse(found: Found) -> str:
+    """In two cells: the names of the columns are known from the first one."""
+    results = re.findall(r"(?m)^result: (.*)$", found.string)
+    if not results:
+        return code("table[0]")
+    return code(*ANALYSIS.strip().splitlines()) if "coffee" in results[0] and len(results) == 1 else "note: done"
+
+
 class Links:
     """Names the links of a page in turn."""
 
@@ -161,5 +182,8 @@ BENCHMARKS: dict[str, Case] = {
     "webnav.yaml": Case(
         [(row, {"score": "1.0"}) for row in rows_of("sentences")],
         [("Find the page with this sentence", "You can", Links())],
+    ),
+    "blade.yaml": Case(
+        [(row, {}) for row in rows_of("analyses")], [("Look at the data in Python", "question", analyse)]
     ),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.gallery_benchmarks import BENCHMARKS, plan_trip, send, serve, shortcut
-from tests.helpers.gallery_speech import Line, Speaker
+from tests.helpers.gallery_speech import Line, Speaker, code
 from tests.helpers.gallery_tried import GALLERY, searched, tried
 from tests.helpers.scripted import Script
 
@@ -117,10 +117,23 @@ def test_159_a_page_is_found_where_a_beam_keeps_the_way_that_looks_worse(tmp_pat
     assert tried("webnav", tmp_path, {"nodes.find.width": 1}).right.count(False) == 1
 
 
+@pytest.mark.slow
+def test_057_decisions_of_an_analysis_are_found_in_the_data_alone(tmp_path: Path) -> None:
+    assert score("blade", tmp_path) == 1.0
+    assert (score("blade", tmp_path, **{"nodes.analyse.given": []}) or 0.0) < 0.7, "no table, no finding"
+    guess: list[Line] = [("Look at the data in Python", "question", lambda m: guessed(m.string))]
+    assert (score("blade", tmp_path, guess) or 1.0) < 0.9
+
+
+def guessed(prompt: str) -> str:
+    return "note: done" if "result:" in prompt else code('decisions = ["adjust for age"]')
+
+
 #: A setting of each file that its search changes, and a value with which it is wrong.
 POOR: dict[str, tuple[str, Any]] = {
     "agent_issues": ("nodes.mend.history", 0),
     "ml_experiments": ("nodes.improve.steps", 1),
+    "blade": ("nodes.analyse.max_steps", 1),
     "webnav": ("nodes.find.width", 1),
     "eu_agent_bench": ("nodes.serve.instructions", "Do what is asked."),
     "shortcuts_bench": ("nodes.plan.instructions", "Write the calls that do this, in order, as JSON."),
