@@ -57,7 +57,8 @@ _REFUSED = {
     "'tree'": "codetree master swe_search",
     "'tree_search'": "best_first webnav",
     "__file__": "mag_sql",
-    "policy": "agentif formal_specification toolemu",
+    "policy": "formal_specification",
+    "the tool": "toolemu",
 }
 REFUSED = {name: told for told, names in _REFUSED.items() for name in names.split()}
 TOOLS = '''
