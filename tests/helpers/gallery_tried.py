@@ -23,7 +23,9 @@ class Tried:
     def __init__(self, workflow: Workflow, name: str, rows: Rows, folder: Path):
         self.workflow, self.script = workflow, Script(Speaker(CASES[f"{name}.yaml"].table))
         database = folder / f"{len(list(folder.glob('*.db')))}.db"
-        self.outcomes: list[ExampleRun] = run_rows(workflow, [row for row, _ in rows], self.script, database)
+        self.outcomes: list[ExampleRun] = run_rows(
+            workflow, [row for row, _ in rows], self.script, database, roles=["user"]
+        )
         self.right = [
             all(str(outcome.prediction.get(field)) == value for field, value in expected.items())
             for (_, expected), outcome in zip(rows, self.outcomes, strict=True)

@@ -57,8 +57,9 @@ def run_rows(
     database: Path,
     calls: int = 1000,
     policy: PolicySpec | None = None,
+    roles: Sequence[str] = (),
 ) -> list[ExampleRun]:
-    """The outcome of each row, run one after the other with the journal of a database."""
+    """The outcome of each row, run one after the other with the journal of a database. roles: that the script plays, too."""
 
     async def course() -> list[ExampleRun]:
         store = Store(database)
@@ -68,9 +69,8 @@ def run_rows(
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": calls}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
         try:
-            program = Program(
-                workflow, runtime := Runtime(ledger, spec, {"user": spec}, script, policy or PolicySpec())
-            )
+            runtime = Runtime(ledger, spec, dict.fromkeys(roles, spec), script, policy or PolicySpec())
+            program = Program(workflow, runtime)
             found = [await program.run(Example(str(i), row)) for i, row in enumerate(rows)]
             await runtime.aclose()
             return found

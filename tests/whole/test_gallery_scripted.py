@@ -64,7 +64,9 @@ def tools_called(database: Path) -> set[str]:
 def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, tmp_path: Path) -> None:
     case, task = CASES[name], prepare(GALLERY / name)[2]
     speaker, database, workflow = Speaker(case.table), tmp_path / "run.db", task.workflow
-    outcomes = run_rows(workflow, [row for row, _ in case.rows], Script(speaker), database, policy=task.spec.policy)
+    outcomes = run_rows(
+        workflow, [row for row, _ in case.rows], Script(speaker), database, policy=task.spec.policy, roles=["user"]
+    )
     assert not speaker.unknown, f"no line of the table answers this:\n{speaker.unknown[0]}"
     for (row, expected), outcome in zip(case.rows, outcomes, strict=True):
         given = {field: str(outcome.prediction.get(field)) for field in expected}
