@@ -22,7 +22,17 @@ from workbench_dspy.tool_files import ToolFiles
 _LINE = 100
 _PLAIN_TYPES = (str, int, float, bool, list, dict)
 #: Settings of an agent whose behaviour only the workbench has.
-_AGENT_ONLY_HERE = ("types", "functions", "wrappers", "user", "native", "nearest", "queries", "first_thought")
+_AGENT_ONLY_HERE = (
+    "types",
+    "functions",
+    "wrappers",
+    "user",
+    "native",
+    "nearest",
+    "queries",
+    "first_thought",
+    "screens",
+)
 
 
 @dataclass(frozen=True)

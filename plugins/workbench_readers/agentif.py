@@ -12,7 +12,7 @@ from workbench_readers.json_files import read_json
 
 @declares(location=PATH)
 def read_agentif(location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows of `instructions`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
+    """Rows of `system`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
 
     A constraint's steps become one check: `llm_conditional_check` is its `if`, `llm` its `extract` where code follows,
     and its `ask` where none does, `code` its code. Raises SpecError.
@@ -27,7 +27,7 @@ def _row(number: int, one: Mapping[str, Any]) -> dict[str, Any]:
     except (KeyError, TypeError) as error:
         hint = "Each entry has `input`, a list of messages, and `constraints`, each with `evaluation`."
         raise SpecError(f"entry {number} is not of AGENTIF's form: {error}", hint=hint) from None
-    return {"instructions": said.get("system", ""), "question": said.get("user", ""), "checks": checks}
+    return {"system": said.get("system", ""), "question": said.get("user", ""), "checks": checks}
 
 
 def _check(constraint: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def trip(row: dict[str, Any]) -> str:
 
 def shop(thing: str, city: str, broken: bool = False) -> dict[str, Any]:
     question = f"The {thing} came broken!" if broken else f"Where can I see the {thing}?"
-    return {"instructions": f"You answer for a shop in {city}. Name the city.", "question": question}
+    return {"system": f"You answer for a shop in {city}. Name the city.", "question": question}
 
 
 def serve(found: Found) -> str:
@@ -171,7 +171,7 @@ BENCHMARKS: dict[str, Case] = {
     ),
     "agentif.yaml": Case(
         [(shop("lamp", "Rome"), {}), (shop("vase", "Brno", True), {})],
-        [("Answer as the instructions say", "question", serve)],
+        [("Answer as the system message says", "question", serve)],
     ),
     "eu_agent_bench.yaml": Case(
         [(row, {}) for row in rows_of("requests_at_law")], [("if the law allows it", "question", ask_first)]

@@ -59,7 +59,7 @@ def run_rows(
     policy: PolicySpec | None = None,
     roles: Sequence[str] = (),
 ) -> list[ExampleRun]:
-    """The outcome of each row, run one after the other with the journal of a database. roles: that the script plays, too."""
+    """The outcome of each row, run in turn with the journal of a database. roles: that the script plays, too."""
 
     async def course() -> list[ExampleRun]:
         store = Store(database)

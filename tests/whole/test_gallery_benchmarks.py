@@ -91,12 +91,12 @@ def judge_shop(request: Request) -> str:
 
 def test_134_agentif_checks_each_constraint_by_code_by_a_model_and_where_it_applies(tmp_path: Path) -> None:
     assert score("agentif", tmp_path, judge=judge_shop) == 1.0
-    nowhere: list[Line] = [("Answer as the instructions say", "question", "Come to us.")]
+    nowhere: list[Line] = [("Answer as the system message says", "question", "Come to us.")]
     partial = score("agentif", tmp_path, nowhere, judge_shop) or 0.0
     assert 0.0 < partial < 1.0, "at most twelve words, but no city"
     settings = {"metric": {"checklist": {"field": "answer", "ask": True, "whole": True}}}
     assert score("agentif", tmp_path, nowhere, judge_shop, **settings) == 0.0
-    long: list[Line] = [("Answer as the", "question", lambda m: f"{serve(m)} {'We are glad to see you. ' * 3}")]
+    long: list[Line] = [("Answer as the system", "question", lambda m: f"{serve(m)} {'We are glad to see you. ' * 3}")]
     assert (score("agentif", tmp_path, long, judge_shop) or 1.0) < 1.0, "the code counts words"
 
 

@@ -32,7 +32,7 @@ _REFUSED = {
     "'astar'": "astar",
     "'captain'": "captain",
     "'code'": (
-        "adaptive_rag aries arigraph autoflow automl_agent cave_agent chain_of_agents dare forge "
+        "adaptive_rag aries arigraph autoflow automl_agent blade cave_agent chain_of_agents dare forge "
         "graph_of_thoughts iagents plangen se_agent"
     ),
     "'contest'": "contest",
@@ -52,6 +52,7 @@ _REFUSED = {
     "'route'": "best_route",
     "'sandbox:session'": "codeact",
     "'search'": "graph_team mobile_agent search vidorag",
+    "'screens'": "backdoors",
     "'selforg'": "selforg",
     "'states'": "intercode_sql stateflow_bash",
     "'tree'": "codetree master swe_search",
