@@ -1,12 +1,17 @@
-"""`ensemble`: run nodes several times and let a vote or a judge decide."""
+"""`ensemble`: run nodes several times and let a vote or a judge decide.
+
+Votes with weights are the internal contest of ContestTrade (arXiv 2508.00554): members are ranked by how they did, and
+only the answers of the best count. Departure: the weights are settings of the workflow, which the optimizer `team`
+learns on training rows, because a contest that learned during the test would read its labels.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field as Written
 from pydantic import model_validator
@@ -30,11 +35,23 @@ class EnsembleConfig(NodeConfig):
     decide: Literal["vote", "judge"] = Written("vote", description="the most frequent answer, or the one a judge picks")
     field: str | None = Written(None, description="the output that is voted on (default: the last one)")
     judge: str = Written(_JUDGE, description="instructions of the judge; it is paid for under the role `judge`")
+    weights: list[Annotated[float, Written(ge=0, allow_inf_nan=False)]] = Written(
+        default_factory=list,
+        exclude_if=lambda weights: not weights,
+        description="what a vote of each node of a list counts; 0: the node is not run. Default: 1 each",
+    )
 
     @model_validator(mode="after")
     def _some(self) -> EnsembleConfig:
         if self.of == []:
             raise ValueError("an ensemble needs at least one node in 'of'")
+        if self.weights and (isinstance(self.of, dict) or len(self.weights) != len(self.of)):
+            listed = "no list" if isinstance(self.of, dict) else f"{len(self.of)} nodes"
+            raise ValueError(
+                f"'weights' has {len(self.weights)} numbers and 'of' {listed}: write a number for each node"
+            )
+        if self.weights and not any(self.weights):
+            raise ValueError("all weights are 0, and so no node is run: give one at least more")
         return self
 
 
@@ -44,7 +61,7 @@ class Ensemble(NodeKind):
     Config = EnsembleConfig
     primary = "of"
     powers = {"of": one_or_each(NODE)}
-    learnable = {"samples": "int", "decide": "choice", "judge": "text"}
+    learnable = {"samples": "int", "decide": "choice", "judge": "text", "weights": "weights"}
     config: EnsembleConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -56,6 +73,12 @@ class Ensemble(NodeKind):
         if isinstance(self.config.of, dict):
             return [child_node("of", self.config.of, self.base, ("of",))]
         return [child_node(f"of.{i}", raw, self.base, ("of", i)) for i, raw in enumerate(self.config.of)]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The nodes that are run, and what a vote of each counts."""
+        each = self.config.weights or [1] * len(self.members)
+        return {node.name: weight for node, weight in zip(self.members, each, strict=True) if weight}
 
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.members}
@@ -70,22 +93,32 @@ class Ensemble(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        return sum(n.max_calls for n in self.members) * self.config.samples + (self.config.decide == "judge")
+        calls = sum(node.max_calls for node in self.members if node.name in self.weights)
+        return calls * self.config.samples + (self.config.decide == "judge")
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        answers = await self._answers(inputs, ctx)
+        weights, runs = self.weights, await self._answers(inputs, ctx)
+        answers, field = [answer for _, answer in runs], self.config.field or self.outputs[-1]
+        ballots = [json.dumps(a.get(field), sort_keys=True, default=str) for a in answers]
+        counts, said = defaultdict[str, float](int), defaultdict[str, list[str]](list)
+        for (member, _), ballot in zip(runs, ballots, strict=True):
+            counts[ballot] += weights[member]
+            said[member].append(ballot)
+        if len(self.members) > 1:
+            ctx.note(answers=dict(said))
         if self.config.decide == "judge" and len(answers) > 1:
             return await self._judge(inputs, answers, ctx)
-        field = self.config.field or self.outputs[-1]
-        ballots = [json.dumps(a.get(field), sort_keys=True, default=str) for a in answers]
-        counts = Counter(ballots)
         ctx.note(votes=dict(counts))
-        return answers[ballots.index(max(ballots, key=lambda b: (counts[b], -ballots.index(b))))]
+        return answers[ballots.index(max(ballots, key=lambda b: (round(counts[b], 9), -ballots.index(b))))]
 
-    async def _answers(self, inputs: Mapping[str, Any], ctx: Context) -> list[Mapping[str, Any]]:
-        runs = [(node, k) for k in range(self.config.samples) for node in self.members]
-        jobs = (ctx.run_child(n, n.name, {i: inputs[i] for i in n.inputs}, replica=k) for n, k in runs)
-        return await gather_answered(jobs)
+    async def _answers(self, inputs: Mapping[str, Any], ctx: Context) -> list[tuple[str, Mapping[str, Any]]]:
+        """The answers, each after the name of the node that gave it."""
+
+        async def ask(node: NodeKind, replica: int) -> tuple[str, Mapping[str, Any]]:
+            return node.name, await ctx.run_child(node, node.name, {i: inputs[i] for i in node.inputs}, replica=replica)
+
+        run = [node for node in self.members if node.name in self.weights]
+        return await gather_answered(ask(node, k) for k in range(self.config.samples) for node in run)
 
     async def _judge(
         self, inputs: Mapping[str, Any], answers: Sequence[Mapping[str, Any]], ctx: Context

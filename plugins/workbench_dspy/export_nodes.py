@@ -177,11 +177,14 @@ class Converter:
         return call("Branch", flow.Branch, node.config.on, cases, **({"default": default} if default else {}))
 
     def _ensemble(self, node: Any, where: str) -> Made:
-        members = [self.convert(member, f"{where}.{member.name}") for member in node.members]
+        run = [member for member in node.members if member.name in node.weights]
+        members = [self.convert(member, f"{where}.{member.name}") for member in run]
         config, more = node.config, dict[str, Any]()
+        if config.weights:
+            more["weights"] = [*node.weights.values()]
         if config.decide == "judge":
             role = self.spec.roles.get("judge")
-            more = {"judge": config.judge, "settings": self._given(role or self.lm, {"max_tokens": 16})}
+            more |= {"judge": config.judge, "settings": self._given(role or self.lm, {"max_tokens": 16})}
             if role is not None:
                 more["judge_lm"] = self._language_model(role, f"{where}: the role judge")
         return call("Ensemble", flow.Ensemble, members, config.samples, config.field or node.outputs[-1], **more)

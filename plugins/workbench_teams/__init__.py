@@ -1,5 +1,5 @@
-"""Teams: several members answer the same question and talk (`dylan`, `selforg`), compete (`contest`), or are built for
-a step (`captain`); the optimizer `team` keeps those who count."""
+"""Teams: several members answer the same question and talk (`dylan`, `selforg`), or are built for a step (`captain`);
+the optimizer `team` keeps those who count."""
 
 from workbench import hookimpl
 
@@ -7,7 +7,6 @@ from workbench import hookimpl
 @hookimpl
 def register_node_kinds(register):
     register("captain", "workbench_teams.captain:Captain")
-    register("contest", "workbench_teams.contest:Contest")
     register("dylan", "workbench_teams.dylan:Dylan")
     register("selforg", "workbench_teams.selforg:SelfOrg")
 

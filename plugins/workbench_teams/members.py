@@ -39,7 +39,6 @@ class TeamNode(NodeKind):
     """Base of the teams: members are the node `of` with a role each, and again with the others' answers as an input."""
 
     config: Any
-    hears = True  # whether members see the answers of others
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
@@ -66,7 +65,7 @@ class TeamNode(NodeKind):
     @cached_property
     def later(self) -> dict[str, NodeKind]:
         """Members that have heard others, without demos, since these contain no answers of others."""
-        return {m: self._member(m, hearing=True) for m in self.active} if self.hears else {}
+        return {m: self._member(m, hearing=True) for m in self.active}
 
     def _member(self, member: str, hearing: bool) -> NodeKind:
         tree = child_tree(self.config.of, ("of",))

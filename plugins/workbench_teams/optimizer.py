@@ -3,7 +3,8 @@
 Source: team optimization of DyLAN (arXiv 2310.02170, section 3.4): importance scores are averaged over training rows,
 and the best k members stay. Departures: every k is tried while the budget lasts, and val decides, since the best k is
 not known; and it serves any node whose trace has `importance`, or the `answers` of its members, which the metric then
-scores.
+scores. The members of an `ensemble` so get the weights of their votes, as in the contest of ContestTrade (arXiv
+2508.00554).
 """
 
 from __future__ import annotations
@@ -19,8 +20,18 @@ from workbench.errors import WorkbenchError
 from workbench.workflow import learnable_addresses, node_at, setting_at
 
 
-def _teams(workflow: Workflow) -> list[str]:
-    return [address for address, what in learnable_addresses(workflow).items() if what in ("members", "library")]
+def _teams(workflow: Workflow) -> dict[str, tuple[str, ...]]:
+    """The names of the members of each team, by its address."""
+    found: dict[str, tuple[str, ...]] = {}
+    for address, what in learnable_addresses(workflow).items():
+        node: Any = node_at(workflow, address)
+        if what == "members":
+            found[address.rpartition(".")[0]] = node.active
+        elif what == "library":
+            found[address.rpartition(".")[0]] = tuple(node.config.library)
+        elif what == "weights" and isinstance(node.config.of, list) and len(node.weights) > 1:
+            found[address.rpartition(".")[0]] = tuple(node.weights)
+    return found
 
 
 class Team(Optimizer):
@@ -35,7 +46,7 @@ class Team(Optimizer):
         return False
 
     def lacking(self, workflow: Workflow) -> str | None:
-        return None if _teams(workflow) else "a team (`captain`, `contest`, `dylan`, `selforg`)"
+        return None if _teams(workflow) else "a team (`captain`, `dylan`, `selforg`, or an `ensemble` of several nodes)"
 
     async def optimize(self, study: Study) -> Workflow:
         rows = list(study.train)[: self.rows]
@@ -45,8 +56,8 @@ class Team(Optimizer):
         if not rows or not teams:
             return study.best
         seen = await study.evaluate(study.workflow, rows, traces=True)
-        for place in dict.fromkeys(address.rpartition(".")[0] for address in teams):
-            worth = await self._worth(study, place, seen)
+        for place, members in teams.items():
+            worth = await self._worth(study, place, members, seen)
             for patch in self._patches(study.best, place, worth):
                 candidate = study.best.patched(patch)
                 if not study.affords(candidate):
@@ -54,11 +65,10 @@ class Team(Optimizer):
                 await study.evaluate(candidate, race=self.race)
         return study.best
 
-    async def _worth(self, study: Study, place: str, seen: Evaluation) -> dict[str, float]:
-        """Each member's mean importance over the rows; in a contest, the mean score of its answers. A row without its
+    async def _worth(self, study: Study, place: str, members: Sequence[str], seen: Evaluation) -> dict[str, float]:
+        """Each member's mean importance over the rows; in an ensemble, the mean score of its answers. A row without its
         answer counts as 0."""
-        node: Any = node_at(study.workflow, f"{place}.members")
-        members = getattr(node, "active", None) or tuple(getattr(node.config, "library", ()))
+        node = node_at(study.workflow, f"{place}.members")
         total, rows = dict.fromkeys(members, 0.0), 0
         for row, result in zip(study.train, seen.results, strict=False):
             for span in result.trace.spans if result.trace and result.score is not None else ():
@@ -74,25 +84,28 @@ class Team(Optimizer):
         return {member: value / rows for member, value in total.items()} if rows else {}
 
     async def _scores(
-        self, study: Study, row: Any, result: Any, node: Any, answers: Mapping[str, str]
+        self, study: Study, row: Any, result: Any, node: Any, answers: Mapping[str, Sequence[str]]
     ) -> dict[str, float]:
-        """The metric's score of each member's answer in place of the team's."""
-        found, output = {}, node.outputs[-1]
-        for member, ballot in answers.items():
-            try:
-                scored = await study.score(row, {**result.prediction, output: json.loads(ballot)}, result.trace)
-                found[member] = scored.value
-            except WorkbenchError:
-                raise
-            except Exception:  # the metric cannot score such an answer
-                found[member] = 0.0
+        """The metric's mean score of each member's answers in place of the team's."""
+        found, output = {}, node.config.field or node.outputs[-1]
+        for member, ballots in answers.items():
+            scores = [0.0] * len(ballots)
+            for number, ballot in enumerate(ballots):
+                try:
+                    scored = await study.score(row, {**result.prediction, output: json.loads(ballot)}, result.trace)
+                    scores[number] = scored.value
+                except WorkbenchError:
+                    raise
+                except Exception:  # the metric cannot score such an answer
+                    continue
+            found[member] = sum(scores) / node.config.samples
         return found
 
     def _patches(self, workflow: Workflow, place: str, worth: Mapping[str, float]) -> Sequence[Patch]:
-        """Teams of the best members, from small to large; a contest first gets its standing."""
+        """Teams of the best members, from small to large; those of an ensemble get their weights."""
         order = sorted(worth, key=lambda m: (-worth[m], list(worth).index(m)))
-        names = node_at(workflow, f"{place}.members").learnable
-        if "library" in names:
+        node: Any = node_at(workflow, f"{place}.members")
+        if "library" in node.learnable:
             library = setting_at(workflow, f"{place}.library") or {}
             written = workflow.get(f"{place}.library", {})
             kept = {name: written[name] for name in library if worth.get(name)}
@@ -101,15 +114,15 @@ class Team(Optimizer):
                 if (0 < len(kept) < len(library))
                 else []
             )
-        patches = []
-        if "standing" in names:
-            standing = {m: round(worth[m], 6) for m in order}
-            for k in range(1, len(order) + 1):
-                note = f"adopts the {k} best by their standing on train"
-                patches.append(Patch({f"{place}.standing": standing, f"{place}.adopt": k}, note=note))
-            return patches
+        if "weights" in node.learnable:
+            return [self._weighted(place, node, worth, order[:k]) for k in range(1, len(order) + 1)]
         gone = list(setting_at(workflow, f"{place}.left_out") or ())
-        for k in range(1, len(order)):
-            out = [*gone, *order[k:]]
-            patches.append(Patch({f"{place}.left_out": out}, note=f"keeps {', '.join(order[:k])}"))
-        return patches
+        return [
+            Patch({f"{place}.left_out": [*gone, *order[k:]]}, note=f"keeps {', '.join(order[:k])}")
+            for k in range(1, len(order))
+        ]
+
+    def _weighted(self, place: str, node: Any, worth: Mapping[str, float], best: Sequence[str]) -> Patch:
+        # A weight of 0 would send home a member that is to be kept.
+        weights = [round(max(worth[m.name], 1e-6), 6) if m.name in best else 0 for m in node.members]
+        return Patch({f"{place}.weights": weights}, note=f"asks the {len(best)} best by their scores on train")

@@ -42,10 +42,6 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "browse": ({"corpus": "../secret.jsonl"}, "../secret.jsonl"),
     "calls": ({"calls": "plan -> made, results", "tools": ["mcp:evil#t"]}, "evil"),
     "captain": ({"signature": "text -> a", "tools": ["python:p1.py:f"], "library": {}}, "python:p1.py:f"),
-    "contest": (
-        {"of": {"kind": "agent", "signature": "a -> b", "tools": ["mcp:evil#t"]}, "members": {"a": ""}},
-        "evil",
-    ),
     "dspy": ({"module": "python:p1.py:f", "signature": "a -> b"}, "python:p1.py:f"),
     "dylan": ({"of": {"agent": "a -> b", "tools": ["mcp:evil#t"]}, "members": {"a": ""}}, "evil"),
     "ensemble": ({"of": [{"kind": "tool", "tool": "python:p1.py:f"}]}, "python:p1.py:f"),

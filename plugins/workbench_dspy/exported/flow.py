@@ -150,7 +150,8 @@ class Branch(dspy.Module):
 class Ensemble(dspy.Module):
     """Runs members several times; a vote on the field, or a judge, picks the answer.
 
-    judge: instructions of the judge; None for a vote. settings: of the judge's language model.
+    judge: instructions of the judge; None for a vote. settings: of the judge's language model. weights: what a vote of
+    each member counts; default: 1.
     """
 
     def __init__(
@@ -161,23 +162,26 @@ class Ensemble(dspy.Module):
         judge: str | None = None,
         judge_lm: Any = None,
         settings: Mapping[str, Any] | None = None,
+        weights: Sequence[float] = (),
     ):
         super().__init__()
         self.of, self.samples, self.field = list(of), samples, field
+        self.weights = list(weights) or [1] * len(self.of)
         self.judge, self.judge_lm, self.settings = judge, judge_lm, dict(settings or {})
 
     def forward(self, **given: Any) -> dspy.Prediction:
-        answers, failures = [], []
+        answers, weights, failures = [], [], []
         for number in range(self.samples):
-            for member in self.of:
+            for member, weight in zip(self.of, self.weights, strict=True):
                 try:
                     answers.append(draw(member, number, given))
+                    weights.append(weight)
                 except FAILURES as error:
                     failures.append(error)
         if not answers:
             raise failures[0]
         if self.judge is None or len(answers) == 1:
-            return most_frequent(answers, self.field)
+            return most_frequent(answers, self.field, weights)
         task = "\n".join(f"{name}: {value}" for name, value in given.items())
         shown = [json.dumps(dict(a.items()), ensure_ascii=False, default=str) for a in answers]
         listed = "\n".join(f"{i + 1}. {text}" for i, text in enumerate(shown))

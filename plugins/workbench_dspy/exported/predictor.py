@@ -236,11 +236,13 @@ class Predictor(dspy.Predict):
         return [demos[i] for i in islice(near, self.retrieve)][::-1]
 
 
-def most_frequent(answers: Sequence[Any], field: str) -> Any:
-    """The answer whose field has the most frequent value; of equals, the first."""
+def most_frequent(answers: Sequence[Any], field: str, weights: Sequence[float] = ()) -> Any:
+    """The answer whose field has the most frequent value; of equals, the first. weights: of the answers; default: 1."""
     ballots = [json.dumps(dict(a.items()).get(field), sort_keys=True, default=str) for a in answers]
-    counts = Counter(ballots)
-    return answers[ballots.index(max(ballots, key=lambda b: (counts[b], -ballots.index(b))))]
+    counts = Counter[str]()
+    for ballot, weight in zip(ballots, weights or [1] * len(ballots), strict=True):
+        counts[ballot] += weight  # pyright: ignore[reportArgumentType]
+    return answers[ballots.index(max(ballots, key=lambda b: (round(counts[b], 9), -ballots.index(b))))]
 
 
 def fields_read(module: Any) -> list[str]:

@@ -39,6 +39,53 @@ def test_ensemble_may_ask_a_judge_and_survives_failing_members(folder: Path) -> 
     assert outcome.prediction == {"label": "no"}
 
 
+def members_say(*labels: str) -> tuple[list[dict[str, Any]], Any]:
+    """Members in the order of their names, and a script of what each says; an empty text is a failure."""
+    told = dict(zip(("Ann.", "Bob.", "Cid.", "Dan."), labels, strict=True))
+    nodes = [{"predict": "text -> label", "instructions": name} for name in told]
+    return nodes, lambda request: next(said for name, said in told.items() if name in request.messages[0]["content"])
+
+
+@pytest.mark.parametrize(("ann", "wins"), [(0.9, "a"), (0.5, "b")])
+def test_a_vote_counts_what_its_members_weight_says(ann: float, wins: str, folder: Path) -> None:
+    """One against two: only the weights decide, and those who are asked are the same."""
+    of, say = members_say("a", "b", "b", "c")
+    node = {"ensemble": of, "samples": 1, "weights": [ann, 0.3, 0.3, 0.1]}
+    outcome, lm, _ = run({"e": node}, {"text": "x"}, folder, say)
+    assert outcome.prediction == {"label": wins} and len(lm.requests) == 4
+    notes = next(span.notes for span in outcome.trace.spans if span.node == "e")
+    assert notes["votes"] == {'"a"': ann, '"b"': 0.6, '"c"': 0.1}
+    assert notes["answers"] == {"of.0": ['"a"'], "of.1": ['"b"'], "of.2": ['"b"'], "of.3": ['"c"']}
+    plain, _, _ = run({"e": {"ensemble": of, "samples": 1}}, {"text": "x"}, folder, say)
+    assert plain.prediction == {"label": "b"}
+
+
+def test_a_member_of_no_weight_is_not_asked_and_those_who_fail_are_left_out(folder: Path) -> None:
+    of, say = members_say("a", "b", "c", "b")
+    node = {"ensemble": of, "samples": 1, "weights": [0.9, 0, 0.6, 0]}
+    outcome, lm, workflow = run({"e": node}, {"text": "x"}, folder, say)
+    assert outcome.prediction == {"label": "a"} and workflow.enabled_nodes["e"].max_calls == len(lm.requests) == 2
+    assert {r.messages[0]["content"].split(".")[0] for r in lm.requests} == {"Ann", "Cid"}
+    of, say = members_say("", "b", "c", "b")
+    outcome, _, _ = run({"e": {"ensemble": of, "samples": 1, "weights": [9, 1, 3, 1]}}, {"text": "y"}, folder, say)
+    assert outcome.prediction == {"label": "c"}
+
+
+@pytest.mark.parametrize(
+    ("of", "weights", "told"),
+    [
+        ([YESNO, YESNO], [1.0], "'weights' has 1 numbers and 'of' 2 nodes"),
+        (YESNO, [1.0], "no list"),
+        ([YESNO, YESNO], [0, 0], "all weights are 0"),
+        ([YESNO, YESNO], [1, -1], "greater than or equal to 0"),
+        ([YESNO, YESNO], [1, float("inf")], "finite"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(of: Any, weights: list[float], told: str, folder: Path) -> None:
+    with pytest.raises(SpecError, match=told):
+        run({"e": {"ensemble": of, "weights": weights}}, {"text": "x"}, folder)
+
+
 @pytest.mark.parametrize(
     ("said", "label"),
     [

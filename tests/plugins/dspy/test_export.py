@@ -35,7 +35,6 @@ _REFUSED = {
         "adaptive_rag aries arigraph autoflow automl_agent blade cave_agent chain_of_agents dare forge "
         "graph_of_thoughts iagents plangen se_agent"
     ),
-    "'contest'": "contest",
     "'dylan'": "debate dylan",
     "'first_thought'": "small_agent",
     "'loop'": (
@@ -387,7 +386,11 @@ def test_branches_optional_nodes_refined_fields_and_nested_workflows_flow_as_her
             "kind": "workflow",
             "nodes": {
                 "second": {"predict": "first -> end", "needs": "first"},
-                "first": {"ensemble": [{"predict": "mail -> first"}, {"predict": "label -> first"}], "samples": 2},
+                "first": {
+                    "ensemble": [{"predict": "mail -> first"}, {"predict": "label -> first"}],
+                    "samples": 2,
+                    "weights": [1, 1.5],
+                },
             },
             "rename": {"mail": "text"},
         },

@@ -23,7 +23,7 @@ def test_optimizers_find_what_members_were_told(tmp_path: Path) -> None:
     assert spoke(outcome) == list(ROLES)
 
 
-@pytest.mark.parametrize("kind", ["dylan", "selforg", "contest"])
+@pytest.mark.parametrize("kind", ["dylan", "selforg"])
 def test_the_bound_on_calls_holds_and_the_dead_do_not_end_it(kind: str, tmp_path: Path) -> None:
     rest = {"rate": True} if kind == "dylan" else {}
     node = team(kind, **rest)
@@ -38,7 +38,6 @@ def test_the_bound_on_calls_holds_and_the_dead_do_not_end_it(kind: str, tmp_path
 @pytest.mark.parametrize(
     ("node", "told"),
     [
-        (team("contest", standing={"eve": 1.0}), "no member 'eve'"),
         (team("dylan", left_out=["eve"]), "no member 'eve'"),
         (team("selforg", left_out=list(ROLES)), "all members are left out"),
         ({"dylan": {"tool": "python:math.sqrt"}, "members": ROLES}, "cannot give roles"),

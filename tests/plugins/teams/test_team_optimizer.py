@@ -29,18 +29,22 @@ def null(request: Request) -> float:
 
 
 def _plant(folder: Path, skill: Any, optimizer: Any, seed: int, kind: str) -> Any:
-    node = {kind: {"predict": "text -> label: Literal['a', 'b', 'c', 'd']"}, "members": MEMBERS}
-    names = list(MEMBERS)
-    outs = [[n for i, n in enumerate(names) if mask >> i & 1] for mask in range(15)]
+    of, names = {"predict": "text -> label: Literal['a', 'b', 'c', 'd']"}, list(MEMBERS)
+    if kind == "ensemble":
+        node = {kind: [{**of, "instructions": role} for role in MEMBERS.values()], "samples": 1}
+        search = {"nodes.sort.weights": [[mask >> i & 1 for i in range(4)] for mask in range(1, 16)]}
+    else:
+        node = {kind: of, "members": MEMBERS}
+        search = {"nodes.sort.left_out": [[n for i, n in enumerate(names) if mask >> i & 1] for mask in range(15)]}
     report, _ = plant(
         folder,
         skill,
         optimizer,
-        calls=900 if kind == "contest" else 1800,
+        calls=900 if kind == "ensemble" else 1800,
         seed=seed,
         rows=(24, 24, 40),
         nodes={"sort": node},
-        search={"nodes.sort.left_out": outs},
+        search=search,
     )
     return report
 
@@ -48,14 +52,13 @@ def _plant(folder: Path, skill: Any, optimizer: Any, seed: int, kind: str) -> An
 def kept(report: Any) -> float:
     """The winner's true accuracy, roughly: the expert's share among the members left."""
     tree = report.winner.nodes["sort"]
-    left = [m for m in MEMBERS if m not in tree.get("left_out", [])]
-    standing, adopt = tree.get("standing", {}), tree.get("adopt") or 4
-    left = sorted(left, key=lambda m: -standing.get(m, 0.5))[:adopt]
+    weights = tree.get("weights") or [1] * 4
+    left = [m for m, weight in zip(MEMBERS, weights, strict=True) if weight and m not in tree.get("left_out", [])]
     return 1 / len(left) if "expert" in left else 0.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["contest", "selforg"])
+@pytest.mark.parametrize("kind", ["ensemble", "selforg"])
 def test_the_team_is_cut_down_to_its_expert(kind: str, tmp_path: Path) -> None:
     """Against random search over all subsets, at the same calls."""
     mine = [kept(_plant(tmp_path / f"t{s}", skill, "team", s, kind)) for s in range(3)]
@@ -64,5 +67,5 @@ def test_the_team_is_cut_down_to_its_expert(kind: str, tmp_path: Path) -> None:
 
 
 def test_where_all_are_equal_no_gain_is_claimed(tmp_path: Path) -> None:
-    claims = [_plant(tmp_path / f"n{s}", null, "team", s, "contest").gain_shown for s in range(4)]
+    claims = [_plant(tmp_path / f"n{s}", null, "team", s, "ensemble").gain_shown for s in range(4)]
     assert sum(claims) == 0
