@@ -74,7 +74,7 @@ MOST_ARROWS = 196
 
 
 #: Names of plugins that are words of their own.
-WORDS = {"astar", "judge", "optuna", "python", "random"}
+WORDS = {"judge", "optuna", "python", "random"}
 
 
 @cache

@@ -1,20 +1,22 @@
 """`tree`: states made of fields grow from each other, are judged, and the best is kept.
 
 The search is that of `workbench.kit.searching`: A state is the fields of a run; its children are runs of the body on
-these fields, judged by another node, whose words the next runs can read.
+these fields, judged by another node, whose words the next runs can read. `order: astar` adds up costs of steps instead,
+as ToolChain* (Zhuang et al., arXiv 2310.13227) does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.base.concurrency import gather_all
+from workbench.base.concurrency import gather_all, gather_answered
 from workbench.base.hashing import digest
-from workbench.errors import Defect, NodeError, SpecError, suggest
+from workbench.errors import Defect, FailureKind, NodeError, SpecError, suggest
 from workbench.kit.acting import FieldCondition, child_node
 from workbench.kit.answers import read_number
 from workbench.kit.searching import Node, Search, explore, grow, select, uct
@@ -24,7 +26,12 @@ from workbench.workflow import NodeKind, Surroundings
 from workbench_control_flow.body import MOST, Body, BodyConfig
 
 State = Mapping[str, Any]
-Order = Literal["best_first", "bfs", "dfs", "beam", "mcts"]
+Order = Literal["best_first", "bfs", "dfs", "beam", "mcts", "astar"]
+
+
+def _written(description: str) -> Any:
+    """A setting that names a field, and is part of no hash without one."""
+    return Field(None, exclude_if=lambda field: field is None, description=description)
 
 
 class TreeConfig(BodyConfig):
@@ -41,6 +48,9 @@ class TreeConfig(BodyConfig):
     until: str | None = Field(None, description="condition on a state that ends the search, e.g. score >= 1")
     order: Order = Field("best_first", description="choice of the state that grows next")
     evaluations: int = Field(12, ge=1, le=MOST, description="most states, which the budget counts")
+    cost: str | None = _written("astar: the field with the cost of the step to a state, 0 or more")
+    rest: str | None = _written("astar: the field with an estimate of the costs from a state to the end; none: 0")
+    share: str | None = _written("the field that tells the judge which share of a state's draws gave this child")
     branching: int = Field(3, ge=1, le=32, description="children drawn of a state; equal ones count once")
     depth: int = Field(4, ge=1, le=50, description="most runs from the first state to a last one")
     width: int = Field(2, ge=1, le=100, description="beam: number of states kept of a level")
@@ -52,6 +62,10 @@ class TreeConfig(BodyConfig):
             raise ValueError("a tree has no list: leave out over, or use map")
         if not self.carry:
             raise ValueError("every state would be the first one again: name under carry what children build on")
+        if self.order == "astar" and (self.cost is None or self.until is None):
+            raise ValueError("astar looks for the cheapest way to an end: name the field of a step's cost, and until")
+        if self.share is not None and self.judge is None:
+            raise ValueError("share is told to the judge, and there is none")
         return self
 
 
@@ -68,7 +82,10 @@ class Tree(Body):
         super().__init__(name, config, base)
         for field in config.carry:
             self.check_written(field, ("carry", field))
-        self.check_written(config.score, ("score",))
+        costs = {"cost": config.cost, "rest": config.rest}
+        for name, field in costs.items() if config.order == "astar" else [("score", config.score)]:
+            if field is not None:
+                self.check_written(field, (name,))
         if self.until is not None:
             known = [*self.outputs, *self.inputs]
             if unknown := [field for field in self.until.names if field not in known]:
@@ -100,7 +117,11 @@ class Tree(Body):
     def inputs(self) -> tuple[str, ...]:
         carry = self.config.carry
         before = [field for field, first in carry.items() if first is None]
-        judged = [field for field in (self.judge.inputs if self.judge is not None else ()) if field not in self.written]
+        judged = [
+            field
+            for field in (self.judge.inputs if self.judge is not None else ())
+            if field not in (*self.written, self.config.share)
+        ]
         return tuple(dict.fromkeys([*self.inputs_but(carry), *(f for f in judged if f not in carry), *before]))
 
     @property
@@ -122,14 +143,22 @@ class Tree(Body):
             nonlocal made
             numbers = range(made, min(made + c.branching, c.evaluations))
             made += len(numbers)
-            grown = await gather_all(self._grow({**inputs, **node.state}, ctx, number) for number in numbers)
-            for state in grown:
-                node.add(state, self._value(state), key=digest([state.get(field) for field in self.written]))
+            for state in await self._children({**inputs, **node.state}, ctx, numbers, node.parent is None):
+                key = digest([state.get(field) for field in self.written])
+                if c.order == "astar":
+                    cost, rest = (
+                        self._number(state, field) if field is not None else 0.0 for field in (c.cost, c.rest)
+                    )
+                    node.add(state, 0.0, cost=cost, heuristic=rest, key=key)
+                else:
+                    node.add(state, min(1.0, self._number(state, c.score)), key=key)
 
         search = await self._search(Node[State](first, 0.0), expand)
         states = [node for node in search.visited if node.parent is not None]
         ranked = sorted(states, key=lambda node: -(node.reward or 0.0))
         ctx.note(states=len(states), ended="until" if search.goal is not None else search.stopped)
+        if c.order == "astar" and search.goal is None:
+            raise NodeError("steps", f"none of {len(states)} states is one where {c.until}")
         best = search.goal.state if search.goal is not None else ranked[0].state if ranked else first
         lists = {name: [node.state.get(of) for node in ranked] for name, of in c.gather.items()}
         return {**dict.fromkeys(self.written), **best, **lists}
@@ -152,19 +181,49 @@ class Tree(Body):
         assert self.until is not None
         return node.parent is not None and self.until.holds(node.state)
 
-    async def _grow(self, given: Mapping[str, Any], ctx: Context, number: int) -> State:
-        """A child: what the body writes on the fields of its parent, and what the judge writes on that."""
-        state = await self.run_once(given, ctx, number)
-        if self.judge is not None:
-            seen = {**given, **state}
-            judged = await ctx.run_child(self.judge, "judge", {f: seen[f] for f in self.judge.inputs}, number)
-            state |= judged
-        return {**{field: given[field] for field in self.config.carry}, **state}
+    async def _children(
+        self, given: Mapping[str, Any], ctx: Context, numbers: Collection[int], first: bool
+    ) -> Sequence[State]:
+        """The different children of a state: what the body writes on its fields, and the judge on that. A run of the
+        body that fails gives none; if all of the first state's fail, their error is raised."""
+        if not numbers:
+            return []
 
-    def _value(self, state: State) -> float:
-        said = state.get(self.config.score)
+        async def grow(number: int) -> tuple[int, dict[str, Any]]:
+            return number, await self.run_once(given, ctx, number)
+
+        try:
+            drawn = await gather_answered(
+                map(grow, numbers), fatal=[kind for kind in FailureKind if kind.infrastructure]
+            )
+        except NodeError as error:
+            if first or error.kind.infrastructure:
+                raise
+            return []
+        equal = defaultdict[str, list[tuple[int, dict[str, Any]]]](list)
+        for number, state in drawn:
+            equal[digest(state)].append((number, state))
+        return await gather_all(
+            self._judged(given, state, ctx, number, len(same) / len(drawn))
+            for same in equal.values()
+            for number, state in same[:1]
+        )
+
+    async def _judged(
+        self, given: Mapping[str, Any], state: Mapping[str, Any], ctx: Context, number: int, share: float
+    ) -> State:
+        carried = {field: given[field] for field in self.config.carry}
+        if self.judge is None:
+            return {**carried, **state}
+        seen = {**given, **state, **({self.config.share: share} if self.config.share is not None else {})}
+        judged = await ctx.run_child(self.judge, "judge", {field: seen[field] for field in self.judge.inputs}, number)
+        return {**carried, **state, **judged}
+
+    def _number(self, state: State, field: str) -> float:
+        """A number of a state that is not less than 0."""
+        said = state.get(field)
         if isinstance(said, bool | int | float):
-            return min(1.0, max(0.0, float(said)))
+            return max(0.0, float(said))
         if (read := read_number(str(said))) is None:
-            raise NodeError("unparsed", f"'{self.config.score}' is no number: {said!r:.200}")
-        return min(1.0, max(0.0, float(read[0].value)))
+            raise NodeError("unparsed", f"'{field}' is no number: {said!r:.200}")
+        return max(0.0, float(read[0].value))

@@ -37,7 +37,6 @@ LEAK = {"model": "x/y", "api_base": "http://e.org", "api_key_env": "K"}
 #: The settings of nodes that do something, by kind, and what that is.
 NODES: dict[str, tuple[dict[str, Any], str]] = {
     "agent": ({"signature": "text -> a", "tools": ["python:p1.py:f"]}, "python:p1.py:f"),
-    "astar": ({"signature": "text -> a", "tools": ["mcp:evil#t"]}, "evil"),
     "branch": ({"on": "text", "cases": {"x": {"kind": "tool", "tool": "python:p1.py:f"}}}, "python:p1.py:f"),
     "browse": ({"corpus": "../secret.jsonl"}, "../secret.jsonl"),
     "calls": ({"calls": "plan -> made, results", "tools": ["mcp:evil#t"]}, "evil"),

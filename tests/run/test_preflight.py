@@ -252,14 +252,13 @@ def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: 
 @pytest.mark.parametrize(
     ("optimizer", "missing"),
     [
-        ("astar", "a node of the kind `astar`"),
         ("fit_value", "a node of the kind `tree_search`"),
         ("team", "a team"),
         ("tool_docs", "an agent with tools"),
         ({"forge": {"kind": "functions"}}, "an agent or external node"),
         ({"forge": {"kind": "heuristic"}}, "a code node"),
         ("forge", "an agent, external or code node"),
-        ({"fgo": {"optimizer": "astar"}}, "a node of the kind `astar`"),
+        ({"fgo": {"optimizer": "fit_value"}}, "a node of the kind `tree_search`"),
         ({"tune": {"optimizer": "team", "search": {"rows": {"int": [2, 8]}}}}, "a team"),
     ],
     ids=str,

@@ -141,7 +141,6 @@ NODES = {
         "talk": 1,
         "library": {"payer": {"description": "payments", "tools": ["send_money"]}},
     },
-    "astar": {"astar": "question -> answer", "tools": [ADDRESS], "finish": ["send_money"], "samples": 1},
 }
 
 
@@ -155,7 +154,7 @@ def _calls_the_tool(kind: str):
         if kind == "captain" and "teams of experts" in system:
             return "answer: x" if len(request.messages) > 2 else f"call: {json.dumps(TEAM)}"
         asked.append(system)
-        return f"call: {json.dumps(PAY)}" if kind == "astar" or len(asked) == 1 else "answer: x"
+        return f"call: {json.dumps(PAY)}" if len(asked) == 1 else "answer: x"
 
     return say
 
@@ -167,7 +166,7 @@ def test_deny_holds_in_every_kind_of_node_that_calls_tools(kind: str, tmp_path: 
         folder.mkdir()
         outcome = asyncio.run(_run(folder, rules, _calls_the_tool(kind), node=NODES[kind]))
         assert _sent(folder) == sent, outcome.message
-        if kind in ("tool", "astar"):  # the others tell their model
+        if kind == "tool":  # the others tell their model
             assert outcome.failure == (None if sent else "policy")
 
 

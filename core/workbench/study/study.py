@@ -59,7 +59,7 @@ class Optimizer(BaseModel):
         """
 
     def lacking(self, workflow: Workflow) -> str | None:
-        """Return what the optimizer needs and the workflow lacks, e.g. "a node of the kind `astar`"; None if nothing.
+        """Return what the optimizer needs and the workflow lacks, e.g. "an agent with tools"; None if nothing.
 
         A file is refused if this is not None for its workflow nor for any that `search:` can make of it.
         """

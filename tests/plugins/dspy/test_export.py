@@ -29,7 +29,6 @@ FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.par
 EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 #: What files have that DSPy has not, and their names.
 _REFUSED = {
-    "'astar'": "astar",
     "'captain'": "captain",
     "'code'": (
         "adaptive_rag aries arigraph autoflow automl_agent blade cave_agent chain_of_agents dare forge "
@@ -46,7 +45,7 @@ _REFUSED = {
         "agent_issues agent_occam agent_s2 ask_before_acting boxing_gym capo counter diff_history "
         "entity_deduction glee ml_experiments one_day simura"
     ),
-    "'recall'": "agent_poison memory",
+    "'recall'": "agent_poison astar memory",
     "'register: lazy'": "ecoact",
     "'route'": "best_route",
     "'sandbox:session'": "codeact",

@@ -1,4 +1,4 @@
-"""`astar` and `tree_search` wait once for all draws of a state. What they find does not depend on who answers first."""
+"""`tree` and `tree_search` wait once for all draws of a state. What they find does not depend on who answers first."""
 
 from __future__ import annotations
 
@@ -16,13 +16,24 @@ from workbench.errors import BudgetSpent, LMError
 from workbench.lm import Request, Response
 from workbench.store import Store
 
-LETTERS = "".join(f"def add_{c}(text: str) -> str:\n    return text + '{c}'\n" for c in "abc")
+LETTERS = (
+    "def add(plan: str, letter: str) -> str:\n    return plan + letter\n"
+    "def price(share: float) -> float:\n    return 1 - share\n"
+)
 ASTAR = {
-    "astar": "question -> answer",
-    "tools": [f"python:letters.py:add_{c}" for c in "abc"],
-    "samples": 6,
-    "arguments": {"text": "question"},
-    "temperature": 1.0,
+    "kind": "tree",
+    "nodes": {
+        "letter": {"predict": "plan -> letter: Literal['a', 'b', 'c', '.']", "decoding": {"temperature": 1.0}},
+        "plan": {"tool": "python:letters.py:add", "output": "plan"},
+    },
+    "carry": {"plan": "-"},
+    "judge": {"tool": "python:letters.py:price", "output": "cost"},
+    "order": "astar",
+    "cost": "cost",
+    "share": "share",
+    "until": "letter == '.'",
+    "branching": 6,
+    "evaluations": 90,
 }
 TREE = {
     "tree_search": "web",
@@ -38,10 +49,9 @@ TREE = {
 
 
 def planner(request: Request) -> str:
-    """One of three tools, by the request's hash, so that draws differ; the plan ends after two calls."""
-    if str(request.messages[-1]["content"]).count("\n") > 3:
-        return "finish"
-    return f"add_{'abc'[request.replica % 3]}"
+    """One of three letters, so that draws differ; the plan ends after two."""
+    plan = str(request.messages[-1]["content"]).partition("plan: ")[2].split("\n")[0]
+    return "." if len(plan) > 2 else "abc"[request.replica // 1000 % 3]
 
 
 def walker(request: Request) -> str:
@@ -66,9 +76,9 @@ class Slow(Script):
         return await super().complete(request)
 
 
-CASES = {"astar": (ASTAR, planner, {"question": "x"}), "tree_search": (TREE, walker, make(0))}
-#: Of the keys in the journal as the two nodes wrote them at commit 80e7844, one draw after the other.
-KEYS = {"astar": "accbf0e7c5fd7d4e", "tree_search": "34e0157864cef9bd"}
+CASES = {"tree": (ASTAR, planner, {"question": "x"}), "tree_search": (TREE, walker, make(0))}
+#: Of the keys in the journal; those of tree_search as it wrote them at commit 80e7844, one draw after the other.
+KEYS = {"tree": "931dff03ca1044a7", "tree_search": "34e0157864cef9bd"}
 
 
 def run(name: str, folder: Path, **how: Any) -> tuple[Any, Slow, str]:
@@ -109,8 +119,9 @@ def test_a_failed_draw_fails_the_example_when_all_have_ended(name: str, tmp_path
     node, say, row = CASES[name]
 
     def broken(request: Request) -> str:
-        if request.replica % 10 in (1, 2):
-            raise LMError(("server", "bad_request")[request.replica % 10 - 1], f"planted {request.replica}")
+        number = request.replica // 1000 % 10 if name == "tree" else request.replica % 10  # a run of the body has 1000
+        if number in (1, 2):
+            raise LMError(("server", "bad_request")[number - 1], f"planted {number}")
         return say(request)
 
     (tmp_path / "letters.py").write_text(LETTERS)
@@ -126,8 +137,6 @@ def test_the_end_of_the_budget_is_told_before_a_failed_draw(name: str, tmp_path:
     node, _, row = CASES[name]
 
     def broken(request: Request) -> str:
-        if str(request.messages[-1]["content"]).endswith("Tools:"):
-            return "add_a"  # the plan that astar has imagined, a single draw
         raise LMError("bad_request", "planted")
 
     (tmp_path / "letters.py").write_text(LETTERS)
