@@ -38,7 +38,7 @@ from workbench.kit.acting import (
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.kit.prompting import prompt_defects as prompts
 from workbench.kit.prompting import split_images
-from workbench.kit.searching import TfIdf
+from workbench.kit.searching import TfIdf, count_words_and_stems
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES
@@ -173,7 +173,7 @@ class Captain(SignatureNode):
 
     @cached_property
     def index(self) -> TfIdf:
-        return TfIdf([_bag(f"{name} {e.description}") for name, e in self.config.library.items()])
+        return TfIdf([count_words_and_stems(f"{name} {e.description}") for name, e in self.config.library.items()])
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         await know_tools(self.tools.values())
@@ -270,7 +270,7 @@ class Captain(SignatureNode):
         return team
 
     def _nearest(self, role: str) -> list[str]:
-        names, scores = list(self.config.library), self.index.scores(_bag(role))
+        names, scores = list(self.config.library), self.index.scores(count_words_and_stems(role))
         best = sorted(scores, key=lambda i: (-scores[i], i))[: self.config.candidates]
         return [names[i] for i in best]
 
@@ -308,8 +308,8 @@ class Captain(SignatureNode):
         if expert.tools or not self.tools:
             return {name: self.tools[name] for name in expert.tools}
         names = list(self.tools)
-        scores = TfIdf([_bag(f"{t.name} {t.description}") for t in self.tools.values()]).scores(
-            _bag(expert.description)
+        scores = TfIdf([count_words_and_stems(f"{t.name} {t.description}") for t in self.tools.values()]).scores(
+            count_words_and_stems(expert.description)
         )
         return {
             names[i]: self.tools[names[i]] for i in sorted(scores, key=lambda i: -scores[i])[: self.config.candidates]
@@ -357,11 +357,6 @@ def _free_name(name: str, taken: Collection[str]) -> str:
     if name not in taken:
         return name
     return next(other for number in count(2) if (other := f"{name}_{number}") not in taken)
-
-
-def _bag(text: str) -> dict[str, int]:
-    words = re.findall(r"[^\W_]+", text.lower())
-    return {word: words.count(word) for word in words} | {f"{w[:4]}*": 1 for w in words if len(w) >= 4}
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -9,8 +9,6 @@ embeddings, since workbench bundles no embedding model (recall of both: docs/ben
 from __future__ import annotations
 
 import ast
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +16,7 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.kit.acting import Tool, describe_tool
-from workbench.kit.searching import TfIdf
+from workbench.kit.searching import TfIdf, count_words_and_stems
 
 REGISTER = "register"
 #: Added to a system prompt that shows some tools by name only.
@@ -43,7 +41,8 @@ class ToolIndex:
 
     def __init__(self, tools: Sequence[Tool], asked: Mapping[str, Sequence[str]]):
         self.names = [tool.name for tool in tools]
-        self.index = TfIdf([_bag(" ".join([_text(tool), *asked.get(tool.name, ())])) for tool in tools])
+        texts = [" ".join([_text(tool), *asked.get(tool.name, ())]) for tool in tools]
+        self.index = TfIdf([count_words_and_stems(text) for text in texts])
 
     def nearest(self, texts: Sequence[str], count: int) -> list[str]:
         """Names of the `count` nearest tools, best first. With several texts, a tool's best rank counts."""
@@ -52,7 +51,7 @@ class ToolIndex:
         return [self.names[i] for i in order[:count]]
 
     def _ranks(self, text: str) -> list[int]:
-        scores = self.index.scores(_bag(text))
+        scores = self.index.scores(count_words_and_stems(text))
         order = sorted(range(len(self.names)), key=lambda i: (-scores.get(i, 0.0), i))
         return [rank for _, rank in sorted((i, rank) for rank, i in enumerate(order))]
 
@@ -61,12 +60,6 @@ def _text(tool: Tool) -> str:
     arguments = tool.schema.get("properties", {})
     told = (str(schema.get("description", "")) for schema in arguments.values() if isinstance(schema, Mapping))
     return " ".join([tool.name, tool.description, *arguments, *told])
-
-
-def _bag(text: str) -> Counter[str]:
-    """Counts of words and their prefixes. camelCase and snake_case are split; `search` matches `searching`."""
-    words = re.findall(r"[^\W_]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).lower())
-    return Counter(words + [f"{word[:4]}*" for word in words if len(word) >= 4])
 
 
 class Shown:

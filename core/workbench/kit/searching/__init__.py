@@ -31,7 +31,7 @@ from workbench.kit.searching.tree_search import (
     uct,
 )
 from workbench.kit.searching.vectors import best_first, cosines, merge_rankings
-from workbench.kit.searching.words import WordIndex, split_words
+from workbench.kit.searching.words import WordIndex, count_words_and_stems, split_words
 
 __all__ = [
     "Backup",
@@ -48,6 +48,7 @@ __all__ = [
     "best_first",
     "catalogue",
     "cosines",
+    "count_words_and_stems",
     "describe_edit",
     "draw",
     "draw_by_weight",

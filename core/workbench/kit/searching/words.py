@@ -7,6 +7,7 @@ is ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, and the constant 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 K1, B = 1.2, 0.75
@@ -15,6 +16,13 @@ K1, B = 1.2, 0.75
 def split_words(text: str) -> list[str]:
     """The words of a text in lower case. Letters and digits of any script count; there are no stop words or stems."""
     return re.findall(r"[^\W_]+", text.lower())
+
+
+def count_words_and_stems(text: str) -> Counter[str]:
+    """Counts of words and of their first four letters, so that `search` matches `searching`. camelCase and snake_case
+    are split."""
+    words = split_words(re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text))
+    return Counter(words + [f"{word[:4]}*" for word in words if len(word) >= 4])
 
 
 class WordIndex:
