@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -56,7 +57,26 @@ def half(found: re.Match[str]) -> str:
     return f"{'left' if left else 'right'} {sum(parts[:cut] if left else parts[cut:])}, roughly"
 
 
+def named(tool: str, *given: object) -> str:
+    return f"tool: {tool}\narguments: {json.dumps({'numbers': given} if given else {})}"
+
+
 TREES: dict[str, Case] = {
+    "toolchain.yaml": Case(
+        [*sums("5 + 8 + 3"), ({"question": "What do 2 + 9 cost?"}, {"answer": "quote of 11"})],
+        [
+            ("Which tools would you use", r"5 \+ 8", "add, add"),
+            ("Which tools would you use", "cost", "1. quote"),
+            (
+                "Name the next call",
+                r"5 \+ 8.*\nplan: \[\]",
+                [named("add", 5, 8), named("quote", 5), named("add", 5, 8)],
+            ),
+            ("Name the next call", r"cost\?\nplan: \[\]", named("quote", 2, 9)),
+            ("Name the next call", r'plan: \[\{"name": "add"[^{]*\{[^{]*\}\}\]', named("add", {"$ref": "1"}, 3)),
+            ("Name the next call", r'plan: \[\{"name": "(add|quote)"', named("finish")),
+        ],
+    ),
     "codetree.yaml": Case(
         ROWS,
         [

@@ -45,7 +45,7 @@ _REFUSED = {
         "agent_issues agent_occam agent_s2 ask_before_acting boxing_gym capo counter diff_history "
         "entity_deduction glee ml_experiments one_day simura"
     ),
-    "'recall'": "agent_poison astar memory",
+    "'recall'": "agent_poison astar memory toolchain",
     "'register: lazy'": "ecoact",
     "'route'": "best_route",
     "'sandbox:session'": "codeact",
