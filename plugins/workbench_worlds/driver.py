@@ -11,6 +11,7 @@ When FD closes, everything ends.
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib
 import importlib.util
 import json
@@ -21,6 +22,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -31,6 +33,8 @@ from typing import Any
 OBSERVATION = 100_000
 #: Bytes that a world may hold in its folder, unless its class says more.
 DISK = 1_000_000_000
+#: Bytes that an entry of a folder takes at least.
+BLOCK = 4096
 #: Seconds between two looks at the folders.
 WATCH = 0.5
 _DIE_WITH_PARENT, _ADOPT_ORPHANS = 1, 36
@@ -125,7 +129,7 @@ class Keeper:
             status = ended[self.children.pop(number)]
             told = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {status >> 8}"
             self.end_strangers()
-            shutil.rmtree(os.path.join(self.folder, str(number)), ignore_errors=True)
+            remove(os.path.join(self.folder, str(number)))
             with suppress(OSError):
                 self.control.send(json.dumps({"ended": number, "why": self.why.pop(number, told)}).encode())
 
@@ -145,11 +149,22 @@ class Keeper:
         for number in list(self.children):
             self.kill(number, "it was ended")
         self.end_strangers()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
+
+
+def remove(folder: str) -> None:
+    """Delete a folder, however deep it is."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", folder], check=False)
 
 
 def size_of(folder: str, enough: int) -> int:
-    """The bytes of the files in a folder, links not followed; counting ends beyond `enough`."""
+    """The bytes of what is in a folder, links not followed; counting ends beyond `enough`.
+
+    Each entry takes a block at least: a million empty files are too much, too. So is a path too long to be looked into.
+    """
     total, waiting = 0, [folder]
     while waiting and total <= enough:
         try:
@@ -157,10 +172,9 @@ def size_of(folder: str, enough: int) -> int:
                 for entry in found:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            pass  # it went in the meantime
+                    total += max(BLOCK, entry.stat(follow_symlinks=False).st_blocks * 512)
+        except OSError as error:  # others: it went in the meantime
+            total += enough * (error.errno == errno.ENAMETOOLONG)
     return total
 
 

@@ -8,33 +8,48 @@ machine. Departure: their containers and downloads are left out.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
-#: Characters of a command's output.
-OUTPUT = 20_000
+#: The folder, as commands see it.
+PLACE = "/task"
+#: Bytes of a command's output, and of a file, that are read.
+OUTPUT, CONTENT = 20_000, 100_000
 
 
 class World:
     """Task: `files`, {path: text}; `check`, a command that scores the folder at the end; `hidden`, {path: text}, files
     that are put there for the check alone, over whatever stands there.
 
-    The score is the number in [0, 1] on the last line that the check prints; without one, 1 if it exits with 0.
-    seconds: of a command.
+    The score is a number in [0, 1] that is the last line that the check prints; without one, 1 if it exits with 0. No
+    check: 0. What a command leaves running ends with it. seconds: of a command.
     """
 
     base = "."
+    repeats = False  # commands tell the time
 
     def __init__(self, seconds: float = 60):
         self.seconds, self.done = seconds, False
 
     def reset(self, task: dict[str, Any]) -> str:
-        self.check, self.hidden = task.get("check", ""), task.get("hidden") or {}
+        self.check = task.get("check") or ""
+        files, self.hidden = (task.get(name) or {} for name in ("files", "hidden"))
+        if not isinstance(self.check, str):
+            raise ValueError(f"the task's `check` must be a shell command, not {self.check!r:.100}")
+        for given in (files, self.hidden):
+            if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
+                raise ValueError(f"the task's `files` and `hidden` must be {{path: text}}, not {given!r:.100}")
         self.folder = Path("workspace").resolve()
-        self._put(task.get("files") or {})
+        self._put(files)
+        status, said = self._run("true")
+        if status:
+            raise ValueError(f"bubblewrap runs no command here: {said}")
         self.before = self._read_all()
         return f"Files: {', '.join(sorted(self.before)) or 'none'}."
 
@@ -57,72 +72,112 @@ class World:
     def step(self, action: Any) -> str:
         if not isinstance(action, dict):
             return "Call one of the tools: read, write, run or submit."
-        given = action["arguments"]
-        if action["tool"] == "submit":
+        needed = next(tool["parameters"]["required"] for tool in self.tools() if tool["name"] == action["tool"])
+        if wrong := [name for name in needed if not isinstance(action["arguments"].get(name), str)]:
+            return f"{action['tool']} needs the text `{wrong[0]}`."
+        try:
+            return self._act(action["tool"], *(action["arguments"][name] for name in needed))
+        except (OSError, UnicodeError, RuntimeError) as error:  # the last one of a circle of links
+            return f"That cannot be done: {getattr(error, 'strerror', None) or error}."
+
+    def _act(self, tool: str, where: str = "", text: str = "") -> str:
+        """Use a tool. where: a path, or a command."""
+        if "\0" in where:
+            return "There is a zero byte in it."
+        if tool == "submit":
             self.done = True
             return self._changed() or "Nothing was changed."
-        if action["tool"] == "run":
-            return self._run(given["command"])[1] or "(no output)"
-        path = (self.folder / given["path"]).resolve()
+        if tool == "run":
+            return self._run(where)[1] or "(no output)"
+        path = (self.folder / where).resolve()
         if not path.is_relative_to(self.folder):
             return "That is outside the folder."
-        if action["tool"] == "write":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(given["text"], encoding="utf-8")
-            return f"{len(given['text'])} characters are written."
-        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "There is no such file."
+        if path.exists() and not path.is_file():
+            return "That is no file."
+        if tool == "read":
+            return _read(path) if path.exists() else "There is no such file."
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "replace"))
+        return f"{len(text)} characters are written."
 
     def score(self) -> float:
         if not self.check:
             return 0.0
         self._put(self.hidden)
-        status, said = self._run(self.check)
+        status, said = self._run(self.check, end=True)
         last = said.strip().splitlines()[-1:] or [""]
-        number = re.fullmatch(r"(?:.*\s)?(0(?:\.\d+)?|1(?:\.0+)?)", last[0])
-        return float(number[1]) if number else float(status == 0)
+        number = re.fullmatch(r"0?\.\d+|0|1(?:\.0*)?", last[0].strip())
+        return float(number[0]) if number else float(status == 0)
 
     def _changed(self) -> str:
         """The files that are new or other than at the beginning, with their text."""
-        now = self._read_all()
-        return "\n\n".join(f"{path}:\n{text}" for path, text in sorted(now.items()) if self.before.get(path) != text)
+        now = {path: text for path, text in self._read_all().items() if self.before.get(path) != text}
+        return "\n\n".join(f"{path}:\n{text}" for path, text in sorted(now.items()))
 
     def _read_all(self) -> dict[str, str]:
-        paths = [p for p in self.folder.rglob("*") if p.is_file() and p.resolve().is_relative_to(self.folder)]
-        return {str(p.relative_to(self.folder)): p.read_text(encoding="utf-8", errors="replace") for p in paths}
+        """The text of each file, by its path; of many large ones only that of the first."""
+        found, left = dict[str, str](), 100 * CONTENT
+        for folder, _, names in os.walk(self.folder):
+            for path in (Path(folder, name) for name in sorted(names)):
+                if path.is_file() and path.resolve().is_relative_to(self.folder):
+                    text = _read(path) if left > 0 else ""
+                    found[str(path.relative_to(self.folder)).encode("utf-8", "replace").decode()] = text
+                    left -= len(text)
+        return found
 
     def _put(self, files: dict[str, str]) -> None:
         self.folder.mkdir(exist_ok=True)
         for name, text in files.items():
-            path = self.folder / name
-            for part in (path, *path.parents):  # a link that the agent put there leads the file elsewhere
-                if part.is_symlink() and part != self.folder and part.is_relative_to(self.folder):
-                    part.unlink()
-            if not path.resolve().is_relative_to(self.folder):
+            path = Path(os.path.normpath(self.folder / name))
+            if not path.is_relative_to(self.folder) or path == self.folder:
                 raise ValueError(f"the file {name} is outside the folder")
+            for part in (*reversed(path.relative_to(self.folder).parents), path.relative_to(self.folder)):
+                there = self.folder / part  # where the agent put something else: a link leads elsewhere, a pipe waits
+                if there != path and there.is_dir() and not there.is_symlink():
+                    there.chmod(0o700)
+                elif there.is_dir() and not there.is_symlink():
+                    shutil.rmtree(there)
+                else:
+                    there.unlink(missing_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 
-    def _run(self, command: str) -> tuple[int, str]:
-        """(status, output with errors) of a command; a late one has the status 124."""
-        words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--bind", str(self.folder), "/work"]
+    def _run(self, command: str, end: bool = False) -> tuple[int, str]:
+        """(status, output with errors) of a command; a late one has the status 124. end: the end of a long output, in
+        place of its beginning."""
+        words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--bind", str(self.folder), PLACE]
         for place in ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", sys.base_prefix, sys.prefix):
             if Path(place).exists():
                 words += ["--ro-bind", place, place]
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-        words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/work"]
+        words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", PLACE, "bash", "-c", command]
         # Python takes a file of equal size and second for the one that it has compiled.
         env = {"PATH": path, "HOME": "/tmp", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        said, late = b"", list[bool]()
         try:
-            done = subprocess.run(
-                [*words, "bash", "-c", f"({command}\n) 2>&1 | head -c {OUTPUT}; exit ${{PIPESTATUS[0]}}"],
-                env=env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self.seconds,
-                check=False,
+            process = subprocess.Popen(
+                words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
-        except subprocess.TimeoutExpired:
-            return 124, f"It was stopped after {self.seconds:g} s."
         except FileNotFoundError:
             raise ValueError("there is no program `bwrap`: install bubblewrap") from None
-        return done.returncode, (done.stdout or done.stderr).decode("utf-8", "replace")
+        except OSError as error:  # a command of megabytes
+            return 126, f"It cannot be run: {error.strerror}."
+        timer = Timer(self.seconds, lambda: (late.append(True), process.kill()))
+        timer.start()
+        with process:
+            assert process.stdout is not None
+            while part := process.stdout.read(OUTPUT - len(said) if not end else OUTPUT):
+                said = (said + part)[-OUTPUT:]
+        timer.cancel()
+        text = said.decode("utf-8", "replace")
+        return (
+            (124, f"{text}\nIt was stopped after {self.seconds:g} s.".strip()) if late else (process.returncode, text)
+        )
+
+
+def _read(path: Path) -> str:
+    """The text of a file, of a large one the beginning and its size."""
+    with path.open("rb") as file:
+        text = file.read(CONTENT).decode("utf-8", "replace")
+    size = path.stat().st_size
+    return text if size <= CONTENT else f"{text}\n({size} bytes in all)"
