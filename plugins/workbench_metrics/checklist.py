@@ -9,25 +9,87 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.errors import NodeError
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from workbench.errors import NodeError, SpecError
 from workbench.kit.answers import read_grade
 from workbench.lm import split_thoughts
+from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score
 from workbench.workflow import Trace, tool_uses
 from workbench_metrics.base import get_field
 
 _KINDS = ("regex", "contains", "code", "ask", "called")
-_MORE = ("not", "if", "extract", "weight", "say", "arguments")
 _ASK = """\
 You check one point of an answer. Reply with one short sentence of reasoning, and then a last line of the form
 score: N
 where N is 1 if the point holds, and 0 if it does not."""
 _EXTRACT = "You take something out of an answer. Reply with what is asked for, word by word, and nothing else."
+
+
+class Check(Strict):
+    """A check of a row: one of the first five, and how it counts."""
+
+    regex: str | None = Field(None, description="a pattern in the answer")
+    contains: str | None = Field(None, min_length=1, description="a text in the answer")
+    code: str | None = Field(None, description="its last function says of the answer whether it holds")
+    ask: str | None = Field(None, min_length=1, description="a question, put to the judge")
+    called: str | None = Field(None, min_length=1, description="a tool that was called")
+    arguments: dict[str, Any] = Field(
+        default_factory=dict, description="of the call: a value, or a list of accepted ones"
+    )
+    not_: bool = Field(False, alias="not", description="it must not hold")
+    if_: Check | None = Field(None, alias="if", description="without which it does not apply")
+    extract: str | None = Field(None, min_length=1, description="what the judge takes out of the answer to be checked")
+    weight: float = Field(1, gt=0, allow_inf_nan=False, description="beside the other checks")
+    say: str | None = Field(None, description="its name in the feedback")
+
+    _pattern = field_validator("regex")(check_pattern)
+
+    @field_validator("code")
+    @classmethod
+    def _has_a_function(cls, value: str | None) -> str | None:
+        try:
+            function_of(value or "def none(of): ...")
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            raise ValueError(f"this is no Python: {error}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Check:
+        found = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(found) != 1:
+            raise ValueError(f"a check is one of {', '.join(_KINDS)}; here are {' and '.join(found) or 'none'}")
+        if self.called is None and self.arguments:
+            raise ValueError("arguments belong to called")
+        return self
+
+    @property
+    def asks(self) -> bool:
+        """Return True if it needs a model."""
+        return bool(self.ask or self.extract or (self.if_ and self.if_.asks))
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in _KINDS if getattr(self, kind) is not None)
+
+    @property
+    def name(self) -> str:
+        """What feedback calls it."""
+        named = "code" if self.code else f"{'not ' if self.not_ else ''}{self.kind} {getattr(self, self.kind)}"
+        return (self.say or named)[:200]
+
+
+def function_of(source: str) -> tuple[str, str]:
+    """(name, parameter) of the last function of a source. Raises ValueError, and SyntaxError."""
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    if not functions or not functions[-1].args.args:
+        raise ValueError("the code has no function of the answer")
+    return functions[-1].name, functions[-1].args.args[0].arg
 
 
 class Checklist:
@@ -54,6 +116,7 @@ class Checklist:
         self, field: str, checks: str = "checks", whole: bool = False, ask: bool = False, max_tokens: int = 200
     ):
         self.field, self.checks, self.whole, self.needs_lm, self.max_tokens = field, checks, whole, ask, max_tokens
+        self.reads = (checks,)
 
     async def __call__(
         self,
@@ -68,24 +131,34 @@ class Checklist:
         answer = split_thoughts(given)[1] if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         checks, passed, weight, failed = self._read(example), 0.0, 0.0, list[str]()
         run = _Run(answer, trace, sandbox, lm, self.max_tokens)
-        for number, check in enumerate(checks):
-            try:
-                if "if" in check and not await run.holds(check["if"]):
-                    continue
-                holds = await run.holds(check)
-            except (ValueError, TypeError, re.error) as error:
-                raise ValueError(f"the row's {self.checks}[{number}]: {error}") from None
-            weight += check.get("weight", 1)
-            passed += check.get("weight", 1) * holds
-            failed += [] if holds else [_name(check)]
+        for check in checks:
+            if check.if_ is not None and not await run.applies(check.if_):
+                continue
+            holds = await run.holds(check)
+            weight += check.weight
+            passed += check.weight * holds
+            failed += [] if holds else [check.name]
         share = passed / weight if weight else 1.0
         return Score(float(not failed) if self.whole else share, f"failed: {'; '.join(failed)}" if failed else None)
 
-    def _read(self, example: Example) -> list[Mapping[str, Any]]:
-        checks = get_field(example, self.checks, "row")
+    def _read(self, example: Example) -> list[Check]:
+        """The checks of a row. Raises ValueError that says where, before any of them is paid for."""
+        checks, found = get_field(example, self.checks, "row"), list[Check]()
         if not isinstance(checks, list) or not checks:
             raise ValueError(f"the row's '{self.checks}' must be a list of checks, not {checks!r:.100}")
-        return checks
+        for number, check in enumerate(checks):
+            try:
+                found.append(Check.model_validate(check))
+            except ValidationError as error:
+                raise ValueError(_told(f"{self.checks}[{number}]", spec_error(error, Check))) from None
+            if not self.needs_lm and found[-1].asks:
+                raise ValueError(f"the row's {self.checks}[{number}] asks a model: write checklist(FIELD, ask=true)")
+        return found
+
+
+def _told(place: str, error: SpecError) -> str:
+    message = error.message.removeprefix("the file: ")
+    return f"the row's {place}: {message}" + (f" ({error.hint})" if error.hint else "")
 
 
 @dataclass
@@ -98,57 +171,46 @@ class _Run:
     lm: Callable[..., Awaitable[Any]] | None
     max_tokens: int
 
-    async def holds(self, check: Mapping[str, Any]) -> bool:
-        """Return True if a check holds. Raises ValueError for one that cannot be read, NodeError("judge")."""
-        kinds = [kind for kind in _KINDS if kind in check]
-        if unknown := [key for key in check if key not in (*_KINDS, *_MORE)] or len(kinds) != 1:
-            found = unknown if isinstance(unknown, list) else kinds
-            raise ValueError(f"write one of {', '.join(_KINDS)}, with {', '.join(_MORE)}; here are {found or 'none'}")
-        text = await self._asked(_EXTRACT, check["extract"]) if "extract" in check else self.answer
-        found = await getattr(self, f"_{kinds[0]}")(check, text)
-        return found != bool(check.get("not"))
+    async def applies(self, condition: Check) -> bool:
+        """Return True if a condition holds, and its own does."""
+        return (condition.if_ is None or await self.applies(condition.if_)) and await self.holds(condition)
 
-    async def _regex(self, check: Mapping[str, Any], text: str) -> bool:
-        return re.search(check["regex"], text) is not None
+    async def holds(self, check: Check) -> bool:
+        """Return True if a check holds. Raises NodeError("judge"), and TooSlow for a pattern."""
+        text = await self._asked(_EXTRACT, check.extract) if check.extract else self.answer
+        return await getattr(self, f"_{check.kind}")(check, text) is not check.not_
 
-    async def _contains(self, check: Mapping[str, Any], text: str) -> bool:
-        return str(check["contains"]).casefold() in text.casefold()
+    async def _regex(self, check: Check, text: str) -> bool:
+        return Pattern(check.regex or "").search(text) is not None
 
-    async def _code(self, check: Mapping[str, Any], text: str) -> bool:
-        functions = [node for node in ast.parse(check["code"]).body if isinstance(node, ast.FunctionDef)]
-        if not functions or not functions[-1].args.args:
-            raise ValueError("the code has no function of the answer")
-        result = await self.sandbox(check["code"], functions[-1].name, {functions[-1].args.args[0].arg: text})
+    async def _contains(self, check: Check, text: str) -> bool:
+        return (check.contains or "").casefold() in text.casefold()
+
+    async def _code(self, check: Check, text: str) -> bool:
+        source = check.code or ""
+        name, parameter = function_of(source)
+        result = await self.sandbox(source, name, {parameter: text})
         return result.ok and bool(result.value)
 
-    async def _called(self, check: Mapping[str, Any], text: str) -> bool:
-        wanted = check.get("arguments", {})
+    async def _called(self, check: Check, text: str) -> bool:
         return any(
-            use.tool == check["called"]
+            use.tool == check.called
             and not use.failed
-            and all(use.arguments.get(k) in (v if isinstance(v, list) else [v]) for k, v in wanted.items())
+            and all(use.arguments.get(k) in (v if isinstance(v, list) else [v]) for k, v in check.arguments.items())
             for use in (tool_uses(self.trace) if self.trace else ())
         )
 
-    async def _ask(self, check: Mapping[str, Any], text: str) -> bool:
-        said = await self._asked(_ASK, check["ask"], text)
+    async def _ask(self, check: Check, text: str) -> bool:
+        said = await self._asked(_ASK, check.ask or "", text)
         if (grade := read_grade(said, 1)) is None:
-            raise NodeError("judge", f"the judge gave no verdict on {check['ask']!r:.100}: {said[:200]!r}")
+            raise NodeError("judge", f"the judge gave no verdict on {check.ask!r:.100}: {said[:200]!r}")
         return grade[0] >= 0.5
 
     async def _asked(self, system: str, question: str, text: str | None = None) -> str:
-        if self.lm is None:
-            raise ValueError("it asks a model: write checklist(FIELD, ask=true)")
+        assert self.lm is not None
         user = f"Answer: {self.answer if text is None else text}\n\n{question}"
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         response = await self.lm(messages, max_tokens=self.max_tokens)
         if response.finish == "length":
             raise NodeError("judge", "its answer was cut (max_tokens)")
         return response.text
-
-
-def _name(check: Mapping[str, Any]) -> str:
-    """Return the name of a check in feedback."""
-    kind = next(kind for kind in _KINDS if kind in check)
-    named = "code" if kind == "code" else f"{'not ' if check.get('not') else ''}{kind} {check[kind]}"
-    return str(check.get("say") or named)[:200]

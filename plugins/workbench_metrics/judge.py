@@ -55,7 +55,7 @@ class Judge:
             raise ValueError("scale must be at least 1")
         if see not in ("answer", "trace"):
             raise ValueError(f"see is answer or trace, not {see}")
-        self.see, self.rubric_field = see, rubric_field
+        self.see, self.rubric_field, self.reads = see, rubric_field, (rubric_field,) if rubric_field else ()
         self.field, self.rubric, self.target, self.scale, self.max_tokens = field, rubric, target, scale, max_tokens
 
     async def __call__(

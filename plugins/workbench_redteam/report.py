@@ -56,6 +56,11 @@ class RedTeamReport:
         """The share of the rows on which an attack succeeded."""
         return self._mean(lambda result: result.attacked[attack].succeeded)
 
+    def missed(self, attack: str) -> list[str]:
+        """The rows whose run did not come by the place of the attack, so that it could not succeed."""
+        results = [result for result in self.results if result.attacked[attack].succeeded is not None]
+        return [result.example.id for result in results if not result.attacked[attack].met]
+
     def hidden(self, attack: str) -> list[str]:
         """The rows whose answer stays and whose course is another: who looks at answers does not see them."""
         return [result.example.id for result in self.results if result.attacked[attack].hidden]
@@ -70,6 +75,7 @@ class RedTeamReport:
             name: {
                 "utility_under_attack": self.under(name)._asdict(),
                 "attack_rate": self.rate(name)._asdict(),
+                "missed": self.missed(name),
                 "hidden": self.hidden(name),
                 "succeeded": [r.example.id for r in self.results if r.attacked[name].succeeded],
             }
@@ -99,6 +105,11 @@ class RedTeamReport:
         out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
         if any(self.hidden(name) for name in self.task.attacks):
             out.append("hidden: rows with the same answer by another course, which nobody sees who looks at answers.")
+        out += [
+            f"missed: {name} had no place on {len(missed)} rows, whose runs called no tool, or asked no node, of it."
+            for name in self.task.attacks
+            if (missed := self.missed(name))
+        ]
         if not self.complete:
             out.append(f"The budget ran out: {self.asked - len(self.results)} rows are left; run it again with more.")
         out += [f"Warning: {line}" for line in self.warnings]

@@ -54,8 +54,8 @@ def synthesize_command(
     from workbench_synthesize.synthesize import synthesize
 
     given = {"synthesize.rows": rows, "seed": seed, "budget.calls": budget_calls, "synthesize.run": run}
-    check_output(out, inputs=[file], overwrite=overwrite)
     source = _require_trust(file, run, db)
+    check_output(out, inputs=[file, *_seed_files(source, file.parent)], overwrite=overwrite)
 
     def report_progress(found: Found) -> None:
         say(f"{len(found.rows)} rows from {found.requests} seeds, {found.rejected.total()} left out", err=True)
@@ -74,6 +74,13 @@ def synthesize_command(
     else:
         _print(found, out)
     sys.exit(0 if found.rows else 1)
+
+
+def _seed_files(source: Source, base: Path) -> list[Path]:
+    """What the file names as its seeds, whether it is a file or not."""
+    written: Any = source.value.get("synthesize") if isinstance(source.value, dict) else None
+    named = written.get("from") if isinstance(written, dict) else written
+    return [base / named.partition(":")[2], base / named] if isinstance(named, str) else []
 
 
 def _require_trust(file: Path, run: str | None, db: str) -> Source:

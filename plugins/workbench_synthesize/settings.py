@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -51,7 +51,7 @@ class PipelineSpec(Strict):
     """The keys of the file that a workflow file does not have."""
 
     synthesize: SeedSpec = Field(description="what the rows start from; short form: the file alone")
-    explode: dict[str, str | list[str]] = Field(
+    explode: dict[str, str | Annotated[list[str], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="lists that become rows: {questions: question}, or {written: [question, answer]} where the items "
         "are objects",
@@ -63,7 +63,7 @@ class PipelineSpec(Strict):
         default_factory=list,
         description="conditions on fields, such as verdict == 'yes', and metrics, which must give their full score",
     )
-    distinct: dict[str, float] = Field(
+    distinct: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(
         default_factory=dict,
         description="fields in which no two rows may be alike: {question: 0.7}, by the share of common words of texts, "
         "with 1 only equal ones; short form: their names, with 0.7",
@@ -199,9 +199,12 @@ def check_fields(pipeline: Pipeline, known: Collection[str]) -> None:
         _require(each.input_fields, known, "a node reads", ("each",), "nothing before it writes")
         known |= {*outputs_of(each)}
     for place, check in enumerate(pipeline.checks.values()):
-        own_fields = [getattr(check, name, None) for name in ("field", "target")]
-        read = check.names if isinstance(check, FieldCondition) else [one for one in own_fields if isinstance(one, str)]
-        _require(read, known, "keep reads", ("keep", place))
+        field, target = (getattr(check, name, None) for name in ("field", "target"))
+        own_fields = [one for one in (field, target, *getattr(check, "reads", ())) if isinstance(one, str)]
+        _require(getattr(check, "names", own_fields), known, "keep reads", ("keep", place))
+        if field is not None and field == target:
+            hint = f"Name what it should be like, e.g. exact_match({field}, target=FIELD)."
+            raise SpecError(f"keep compares '{field}' with itself", hint=hint, path=("keep", place))
     _require(own.distinct, known, "distinct names", ("distinct",))
     _require(own.synthesize.fields or (), known, "fields names", ("synthesize", "fields"))
 

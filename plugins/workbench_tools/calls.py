@@ -79,7 +79,9 @@ class Calls(NodeKind):
         """The calls as (name, arguments). Raises NodeError("tool") before any of them is made."""
         calls = load_loose(value) if isinstance(value, str) else value
         found = list[tuple[str, Mapping[str, Any]]]()
-        for number, call in enumerate([calls] if isinstance(calls, dict) else calls or (), 1):
+        if not isinstance(calls, list | dict):
+            raise NodeError("tool", f"'{self.fields[0]}' is no list of calls: {str(value)[:80]}")
+        for number, call in enumerate([calls] if isinstance(calls, dict) else calls, 1):
             name, arguments = (call.get("name"), call.get("arguments")) if isinstance(call, dict) else (None, None)
             if not isinstance(name, str) or name not in self.tools:
                 raise NodeError("tool", f"call {number} names no tool of this node: {str(call)[:80]}")

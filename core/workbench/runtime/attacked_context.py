@@ -22,7 +22,10 @@ class AttackedContext(Context):
 
     def received(self, tool: str, result: Any) -> Any:
         part = self.attack.tool_result
-        return result if part is None or part.tool not in ("*", tool) else _inject(result, part.text, part.field)
+        if part is None or part.tool not in ("*", tool):
+            return result
+        self.note(attacked=True)
+        return _inject(result, part.text, part.field)
 
     async def _ask(
         self,
@@ -37,6 +40,7 @@ class AttackedContext(Context):
         named = self.attack.node in (None, self.node.rpartition(".")[2])
         if thought is None or role != "task" or begun.number > 1 or not named:
             return await super()._ask(begun, spec, role, messages, replica, settings)
+        self.note(attacked=True)
         asked = [*messages, {"role": "assistant", "content": thought}]
         response = await super()._ask(begun, spec, role, asked, replica, settings)
         repeated = response.text.lstrip().startswith(thought.strip())

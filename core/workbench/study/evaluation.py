@@ -16,11 +16,13 @@ from workbench.workflow import Trace, Workflow
 @dataclass(frozen=True, slots=True)
 class Attacked:
     """The outcome of an attack on a row. score: of the attacked run. succeeded: None if infrastructure failed.
-    hidden: the answer is that of the run without the attack, and the course is another."""
+    hidden: the answer is that of the run without the attack, and the course is another. met: the run came by the place
+    of the attack, e.g. called its tool."""
 
     score: float | None
     succeeded: bool | None
     hidden: bool
+    met: bool
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0

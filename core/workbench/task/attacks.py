@@ -44,7 +44,9 @@ def _named(attack: AttackSpec, workflow: Workflow, rows: Sequence[Example]) -> I
         yield "node", attack.node, [_own_name(node) for node in nodes]
     if attack.success.field is not None:
         yield "field", attack.success.field, [name for node in nodes for name in node.outputs]
-    for field in (*attack.query, *attack.fields.values()):
+    for field in (*attack.query, *attack.fields):
+        yield "input", field, [*workflow.input_fields, *(name.partition(".")[0] for name in workflow.input_fields)]
+    for field in attack.fields.values():
         yield "field", field, [field] if any(field in row for row in rows) else [*(rows[0] if rows else ())]
 
 

@@ -183,12 +183,13 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
             path=("metric",),
         )
     rows = dataset.val or dataset.test.open() or dataset.train
-    if isinstance(target, str) and not any(target in row for row in rows):
-        raise SpecError(
-            f"the metric compares with '{target}', which is not a column of the data",
-            hint=suggest(target, rows[0]),
-            path=("metric",),
-        )
+    for what, name in (("compares with", target), *(("reads", read) for read in getattr(metric, "reads", ()))):
+        if isinstance(name, str) and not any(name in row for row in rows):
+            raise SpecError(
+                f"the metric {what} '{name}', which is not a column of the data",
+                hint=suggest(name, rows[0]),
+                path=("metric",),
+            )
 
 
 def _check_cluster(field: str | Literal[False] | None, dataset: Dataset) -> None:
