@@ -233,6 +233,10 @@ def test_texts_are_alike_by_their_words_and_values_if_they_are_equal() -> None:
         ({"nodes": {"write": {"predict": "letter -> written: list[dict]"}}}, "'letter', which no seed has", True),
         ({"each": {"again": {"predict": "letter -> answer_again"}}}, "'letter', which", True),
         ({"keep": ["verdikt == 'yes'"]}, "keep reads 'verdikt'", True),
+        ({"keep": ["exact_match(answer)"]}, "keep compares 'answer' with itself", True),
+        ({"keep": ["checklist(answer)"]}, "keep reads 'checks'", True),
+        ({"explode": {"written": []}}, "explode", True),
+        ({"distinct": {"question": 3}}, "less than or equal to 1", True),
         ({"distinct": "verdikt"}, "distinct names 'verdikt'", True),
         ({"synthesize": {"from": "documents.jsonl", "fields": ["verdikt"]}}, "fields names 'verdikt'", True),
     ],
@@ -244,6 +248,14 @@ def test_what_is_wrong_with_the_file_is_said_before_a_call(
     with pytest.raises(SpecError, match=message) as raised:
         synthesize(write(tmp_path, **settings), database=str(tmp_path / "a.db"), pool=script)
     assert not script.requests and ((raised.value.line or 0) > 0) == line
+
+
+@pytest.mark.parametrize("seeds", ["documents.jsonl", {"from": "jsonl:documents.jsonl"}])
+def test_the_seeds_are_never_replaced_by_the_rows(tmp_path: Path, seeds: Any) -> None:
+    path, out = write(tmp_path, lm="bundled/nano", synthesize=seeds), tmp_path / "documents.jsonl"
+    before, args = out.read_text(), ["--out", str(out), "--overwrite", "--db", str(tmp_path / "a.db")]
+    found = CliRunner().invoke(cli, ["data", "synthesize", str(path), *args])
+    assert "is read by this command" in str(found.exception) and out.read_text() == before
 
 
 def test_the_command_writes_rows_of_the_bundled_model_or_ends_with_1(tmp_path: Path) -> None:

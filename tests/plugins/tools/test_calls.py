@@ -72,6 +72,14 @@ def test_nothing_is_called_where_a_call_names_no_tool(folder: Path) -> None:
         assert outcome.failure == "tool" and "call 2" in (outcome.message or "") and not paid(folder)
 
 
+@pytest.mark.parametrize("plan", ["I would pay.", 5, "[cut", None])
+def test_what_is_no_list_of_calls_fails_the_row_and_is_not_taken_for_none(folder: Path, plan: Any) -> None:
+    outcome, _ = run_node(NODE, {"plan": plan}, folder)
+    assert outcome.failure == "tool" and "is no list of calls" in (outcome.message or "")
+    outcome, _ = run_node(NODE, {"plan": "[]"}, folder)
+    assert outcome.failure is None
+
+
 def test_the_policy_holds_for_each_call(folder: Path) -> None:
     rules = [{"allow": "pay", "when": {"sum": {"max": 5}}}]
     policy = PolicySpec.model_validate({"default": "deny", "rules": rules})
