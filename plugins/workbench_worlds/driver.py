@@ -14,6 +14,7 @@ import ctypes
 import errno
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import random
@@ -25,6 +26,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 import zlib
 from contextlib import suppress
 from typing import Any
@@ -53,7 +55,10 @@ def load_class(place: dict[str, str]) -> Any:
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module(place["module"])
-    found = getattr(module, place["name"])
+    found = getattr(module, place["name"], None)
+    if found is None:
+        classes = ", ".join(name for name, value in vars(module).items() if isinstance(value, type)) or "none"
+        raise LookupError(f"it has no class {place['name']}; its classes: {classes}")
     found.base = place["base"]
     return found
 
@@ -203,12 +208,15 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
     world: Any = None
     teller: Any = None
     for line in connection.makefile("r", encoding="utf-8"):
-        request = json.loads(line)
+        request, fits = json.loads(line), world is not None
         try:
             if request["do"] == "reset":
                 if isinstance(cls, BaseException):
                     raise cls
                 seed_all(request["task"])
+                with suppress(ValueError):  # a class of C has no signature
+                    inspect.signature(cls).bind(**request["settings"])
+                fits = True
                 world = cls(**request["settings"])
                 teller = Teller(world)
                 told = teller.tell(world.reset(request["task"]))
@@ -218,11 +226,20 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
                 told = {"score": float(world.score()), "verdict": teller.read("verdict") if teller else None}
             answer = json.dumps(told)
         except BaseException as error:
-            told = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
-            if error is cls:
-                told["missing"] = getattr(error, "name", None) or "it"
+            told = {"error": describe(error)}
+            if error is cls or not fits:
+                told["unusable"] = "imported" if error is cls else "made with these settings"
+                told["missing"] = getattr(error, "name", None) if isinstance(error, ImportError) else None
             answer = json.dumps(told)
         connection.sendall(answer.encode() + b"\n")
+
+
+def describe(error: BaseException) -> str:
+    """What was raised, and where in a file that is neither this one nor Python's."""
+    others = ("<", __file__, os.path.dirname(os.__file__))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
+    place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error)[:2000]}{place}"
 
 
 def seed_all(task: dict[str, Any]) -> None:
@@ -247,8 +264,12 @@ class Teller:
         told: dict[str, Any] = {"observation": observation, "done": bool(getattr(self.world, "done", False))}
         for name in ("player", "reward", "actions"):
             told[name] = self.read(name)
+        if not all(isinstance(action, str) for action in told["actions"] or ()):
+            raise TypeError(f"actions must be texts, not {told['actions']!r:.200}")
         for name in ("brief", "tools"):
             value, key = self.read(name), (told["player"], name)
+            if name == "tools" and not all(isinstance(t, dict) and isinstance(t.get("name"), str) for t in value or ()):
+                raise TypeError(f"tools must be objects with name, description and parameters, not {value!r:.200}")
             if value != self.known.get(key):
                 self.known[key] = told[name] = value
         if getattr(self.world, "repeats", True) is False:

@@ -176,7 +176,7 @@ class RowProcess:
         """The answer of the world.
 
         Raises NodeError("environment") for a fault of the world, which then is ended, and SpecError where its package
-        is missing.
+        is missing, or its class does not take the settings.
         """
         line, why = b"", f"no answer within {seconds:g} s"
         try:
@@ -196,11 +196,12 @@ class RowProcess:
             self.close()
             raise NodeError("environment", f"{address}: {why}")
         told = json.loads(line)
-        if missing := told.get("missing"):
-            raise SpecError(
-                f"the world '{address}' cannot be imported: {told['error']}",
-                hint=f"Write python: {self._requirements(missing)}, or an interpreter that has it.",
+        if how := told.get("unusable"):
+            needed = told["missing"] and (
+                f"Write python: {self._requirements(told['missing'])}, or an interpreter that has it."
             )
+            hint = needed or "Correct the file of the world, or `play` and `settings` of the node."
+            raise SpecError(f"the world '{address}' cannot be {how}: {told['error']}", hint=hint)
         if "error" in told:
             raise NodeError("environment", f"{address}: {told['error']}")
         return told

@@ -10,6 +10,7 @@ import pytest
 
 from workbench.runtime import SandboxResult
 from workbench.task import Example
+from workbench.workflow import Span, Trace
 from workbench_metrics.checklist import Checklist
 
 SLOW = r"(a|a)+$"
@@ -19,9 +20,9 @@ async def no_sandbox(source: str, function: str, arguments: Any) -> SandboxResul
     return SandboxResult("error", message="it raised")
 
 
-def score(*checks: Any, answer: str = "well done", **options: Any) -> float:
+def score(*checks: Any, answer: str = "well done", trace: Trace | None = None, **options: Any) -> float:
     row = Example("1", {"checks": [*checks]})
-    return asyncio.run(Checklist("answer", **options)(row, {"answer": answer}, None, sandbox=no_sandbox)).value
+    return asyncio.run(Checklist("answer", **options)(row, {"answer": answer}, trace, sandbox=no_sandbox)).value
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,24 @@ def test_conditions_of_conditions_and_weights_count() -> None:
     assert score({"contains": "well", "weight": 3}, {"contains": "none"}) == 0.75
     assert score({"contains": "none", "not": True}, {"code": "def f(a): return True"}) == 0.5
     assert score({"contains": "well"}, {"contains": "none"}, whole=True) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("check", "holds"),
+    [
+        ({"called": "send"}, 1.0),
+        ({"called": "send", "arguments": {"to": "bo"}}, 1.0),
+        ({"called": "send", "arguments": {"to": ["al", "bo"]}}, 1.0),
+        ({"called": "send", "arguments": {"to": "al"}}, 0.0),
+        ({"called": "send", "arguments": {"from": None}}, 1.0),
+        ({"called": "read"}, 0.0),
+        ({"called": "lost"}, 0.0),
+        ({"called": "lost", "not": True}, 1.0),
+    ],
+)
+def test_a_call_counts_with_its_arguments_and_if_something_came_of_it(check: Any, holds: float) -> None:
+    calls = [("send", {"to": "bo"}, "sent"), ("lost", {}, "error: there is no such tool")]
+    trace, span = Trace("1"), Span("n", "agent", {})
+    span.notes["tools"] = [{"name": name, "arguments": given, "result": told} for name, given, told in calls]
+    trace.spans.append(span)
+    assert score(check, trace=trace) == holds

@@ -333,6 +333,40 @@ def test_a_world_whose_package_is_missing_ends_the_run_and_says_what_to_write(fo
     assert "no_such_package" in str(told.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "settings", "said"),
+    [
+        ("raise OSError('no card')", "World", {}, r"cannot be imported: OSError: no card \(w.py, line 1\)"),
+        ("class World: ...", "Word", {}, "cannot be imported: LookupError: it has no class Word; its classes: World"),
+        ("class World: ...", "World", {"size": 3}, "cannot be made with these settings: TypeError: .*'size'"),
+    ],
+)
+def test_a_world_that_cannot_be_had_ends_the_run_and_says_where(
+    source: str, name: str, settings: dict[str, Any], said: str, folder: Path
+) -> None:
+    (folder / "w.py").write_text(source)
+    with pytest.raises(SpecError, match=said) as told:
+        play(folder, play=f"python:w.py:{name}", settings=settings)
+    assert "requirements" not in str(told.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("tools = [{'nam': 'x'}]", "TypeError: tools must be objects with name"),
+        ("tools = 'abc'", "TypeError: tools must be objects with name"),
+        ("actions = [1]", "TypeError: actions must be texts"),
+        ("def reset(self, task): return task['none']", r"KeyError: 'none' \(w.py, line 3\)"),
+    ],
+)
+def test_a_fault_of_a_world_is_told_as_such_and_where(part: str, said: str, folder: Path) -> None:
+    (folder / "w.py").write_text(f"class World:\n    def reset(self, task): return ''\n    {part}\n")
+    outcome = play(folder, play="python:w.py:World")[0]
+    assert outcome.failure == "environment"
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(outcome.message)
+
+
 def test_requirements_that_are_not_there_are_told(folder: Path) -> None:
     with pytest.raises(SpecError, match="there is no list of requirements .*lock.txt"):
         play(folder, python="lock.txt")
