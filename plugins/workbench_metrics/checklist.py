@@ -79,7 +79,7 @@ class Check(Strict):
 
     @property
     def name(self) -> str:
-        """What feedback calls it."""
+        """Its name in feedback."""
         named = "code" if self.code else f"{'not ' if self.not_ else ''}{self.kind} {getattr(self, self.kind)}"
         return (self.say or named)[:200]
 

@@ -77,7 +77,7 @@ def synthesize_command(
 
 
 def _seed_files(source: Source, base: Path) -> list[Path]:
-    """What the file names as its seeds, whether it is a file or not."""
+    """The places that the file names as its seeds; some are no files."""
     written: Any = source.value.get("synthesize") if isinstance(source.value, dict) else None
     named = written.get("from") if isinstance(written, dict) else written
     return [base / named.partition(":")[2], base / named] if isinstance(named, str) else []

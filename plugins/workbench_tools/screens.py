@@ -9,7 +9,7 @@ from typing import Any
 from workbench.errors import FailureKind, NodeError, SpecError, suggest
 from workbench.kit.acting import Unavailable, child_node, claim_call
 from workbench.runtime import Context
-from workbench.workflow import NodeKind
+from workbench.workflow import NodeKind, Signature
 
 #: Inputs of a screen that are of the call; the others are inputs of the agent.
 _OF_CALL = ("result", "tool")
@@ -28,9 +28,9 @@ class Screens:
             if tools and name not in (*tools, "*"):
                 raise SpecError(f"there is no tool '{name}'", hint=suggest(name, tools), path=("screens", name))
             self.nodes[name] = child_node(f"screens.{name}", tree, base, ("screens", name))
-            if "verdict" not in self.nodes[name].outputs:
+            if "verdict" not in self.nodes[name].outputs or not _may_say_clean(self.nodes[name]):
                 raise SpecError(
-                    "a screen writes `verdict`",
+                    "a screen writes `verdict`, and only `clean` lets a result pass",
                     hint="Write e.g. predict: \"result -> verdict: Literal['clean', 'order']\".",
                     path=("screens", name),
                 )
@@ -65,3 +65,11 @@ class Screens:
 
     def _node(self, tool: str) -> NodeKind | None:
         return self.nodes.get(tool, self.nodes.get("*"))
+
+
+def _may_say_clean(screen: NodeKind) -> bool:
+    """Return False for one whose listed verdicts lack `clean`: it would withhold every result."""
+    signature = getattr(screen, "signature", None)
+    fields = signature.outputs if isinstance(signature, Signature) else ()
+    listed = [str(value).lower() for field in fields if field.name == "verdict" for value in field.values]
+    return not listed or "clean" in listed

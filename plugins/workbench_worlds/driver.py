@@ -208,6 +208,7 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
     world: Any = None
     teller: Any = None
     for line in connection.makefile("r", encoding="utf-8"):
+        told: dict[str, Any]
         request, fits = json.loads(line), world is not None
         try:
             if request["do"] == "reset":
@@ -235,7 +236,7 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """What was raised, and where in a file that is neither this one nor Python's."""
+    """The error, and its place in a file that is neither this one nor Python's."""
     others = ("<", __file__, os.path.dirname(os.__file__))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
     place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""

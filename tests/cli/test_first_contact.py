@@ -105,8 +105,10 @@ def test_u19_what_only_the_code_tells_is_not_called_nothing(tmp_path: Path) -> N
         ),
         ({"search": {"nodes.a.instructions": []}}, "at least one item"),
         ({"metric": "exact_match(label, target=gold)"}, "'gold', which is not a column of the data"),
+        ({"metric": "checklist(label)"}, "the metric reads 'checks', which is not a column of the data"),
+        ({"metric": {"judge": {"rubric_field": "rubrik"}}}, "the metric reads 'rubrik', which is not a column"),
     ],
-    ids=["a setting elsewhere", "an empty list", "no column"],
+    ids=["a setting elsewhere", "an empty list", "no column", "no checks", "no rubrics"],
 )
 def test_u_sentences_say_what_to_do(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("text,label\na,b\nc,d\ne,f\n")

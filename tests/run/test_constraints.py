@@ -78,7 +78,7 @@ def test_a_constraint_without_attacks_and_an_attack_without_a_place_are_refused(
         ({"tool_result": {"tool": "read_male", "text": "x"}}, "names the tool 'read_male'"),
         ({"success": {"called": "send_mony"}}, "names the tool 'send_mony'"),
         ({"success": {"answer": "x", "field": "answr"}}, "names the field 'answr'"),
-        ({"query": {"quesion": "x"}}, "names the field 'quesion'"),
+        ({"query": {"quesion": "x"}}, "names the input 'quesion'"),
         ({"node": "serv", "thought": "x"}, "names the node 'serv'"),
         ({"memory": {"share": 0.1, "trigger": "x"}}, "no `recall` node"),
     ):

@@ -31,9 +31,8 @@ class Metric(Protocol):
     `judge`. One with `needs_sandbox = True` is also given `sandbox=`, which is `workbench.runtime.Sandbox.call`. One
     with `user_code = True` is called in a thread, one row at a time, with a deadline. A class with
     `path_options = ("file",)` reads the files that these options name: they are relative to the workflow file, written
-    `metric: {NAME: FILE}`, and a run is not resumed where their content has changed.
-
-    `reads` names further fields of the row, beside `target`. A file whose rows have none of them is refused.
+    `metric: {NAME: FILE}`, and a run is not resumed where their content has changed. `reads` names fields of the row
+    that must be columns of the data, as `target` does.
 
     One whose scores never exceed a number below 1 says so by `highest = 0.8`: the smaller the largest loss, the smaller
     the gain that the proof can show. The lowest is always 0, the score of a failure.

@@ -1,4 +1,4 @@
-"""The metric `checklist`, and checks of rows as strangers write them. What it computes: tests/whole/test_gallery_benchmarks."""
+"""The metric `checklist` over checks as strangers write them. What it computes: whole/test_gallery_benchmarks.py."""
 
 from __future__ import annotations
 

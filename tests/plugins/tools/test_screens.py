@@ -78,6 +78,7 @@ def test_a_screen_reads_one_result_a_step_as_the_budget_counts(folder: Path) -> 
     [
         ({"screens": {"ad": SCREEN}}, "there is no tool 'ad'"),
         ({"screens": {"add": {"predict": "result -> clean: bool"}}}, "a screen writes `verdict`"),
+        ({"screens": {"add": {"predict": "result -> verdict: Literal['good', 'bad']"}}}, "only `clean` lets a result"),
         ({"actions": 2}, "which `screens` does not bear"),
     ],
 )

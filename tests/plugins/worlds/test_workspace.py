@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ def test_what_a_command_leaves_running_ends_with_it() -> None:
     assert use(world, "run", command="(sleep 15; touch late) & echo hi") == "hi\n"
     assert time.monotonic() - begun < 10
     assert use(begin(0.5), "run", command="echo hi; sleep 60") == "hi\n\nIt was stopped after 0.5 s."
+
+
+def test_commands_have_neither_the_network_nor_this_machine() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        said = use(
+            begin(), "run", command=f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo in; ls /proc | grep -c '^[0-9]'"
+        )
+    assert "Connection refused" in said and "in\n" not in said.splitlines(keepends=True)
+    assert int(said.split()[-1]) < 10 and "No such file" in use(begin(), "run", command="cat /etc/passwd")
+
+
+def test_a_world_with_a_clock_says_so_that_a_resumed_row_goes_on() -> None:
+    assert driver.Teller(begin()).tell("x")["repeats"] is False
 
 
 @pytest.mark.parametrize(
