@@ -52,13 +52,17 @@ def answer(request: Request) -> str:
     return "calls: " + json.dumps([{"name": tool if right else "wrong", "arguments": json.loads(arguments)}])
 
 
-def earlier(folder: Path, shared: bool = False, tools: tuple[str, ...] = ("pay", "sing", "rain")) -> Path:
-    """A workflow file; rows of every split are failed alike. shared: a row of test is in train, too."""
+def earlier(
+    folder: Path, shared: bool = False, held: bool = False, tools: tuple[str, ...] = ("pay", "sing", "rain")
+) -> Path:
+    """A workflow file; rows of every split are failed alike. shared: a row of test is in train, too; held: one of
+    val."""
     folder.mkdir(parents=True, exist_ok=True)
     values: dict[str, Any] = {"pay": {"sum": 3}, "sing": {"song": "la"}, "rain": {"city": "rome"}}
     for split in ("train", "val", "test"):
         rows = [row(split, n, tools[n % len(tools)], **values[tools[n % len(tools)]]) for n in range(9)]
         rows += [row("shared", 0, "pay", sum=9)] if shared and split != "val" else []
+        rows += [row("held", 0, "pay", sum=8)] if held and split != "test" else []
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     spec = {
         "data": {s: f"{s}.jsonl" for s in ("train", "val", "test")},
@@ -119,6 +123,12 @@ def test_failed_train_rows_are_shown_and_no_row_of_val_or_test(tmp_path: Path) -
     # Failed twice: 4/6*5/6 = 0.56; solved once of two: 1; each request goes to the furthest behind its share.
     pays, sings = (sum(n for mark, n in shown.items() if int(mark[-1]) % 3 == kind) for kind in (0, 1))
     assert sings == 3 * 5 and pays == 26 - 15, "4 rows of pay and 3 of sing"
+
+
+def test_a_failed_row_of_train_that_is_in_val_is_not_shown(tmp_path: Path) -> None:
+    run(tmp_path, held=True)
+    synthesize(write(tmp_path), database=str(tmp_path / "a.db"), pool=(script := Script(rows)))
+    assert "trainmark0" in str(texts(script)) and "heldmark0" not in str(texts(script))
 
 
 def test_a_copy_of_a_failed_row_is_a_duplicate(tmp_path: Path) -> None:

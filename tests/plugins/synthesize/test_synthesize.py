@@ -126,6 +126,17 @@ def test_a_silent_server_ends_it_and_a_model_that_repeats_itself_too(tmp_path: P
     assert found.status == "exhausted" and found.requests == 6 and len(script.requests) == 3 + 3 * 3
 
 
+def test_the_policy_of_an_inner_workflow_holds(tmp_path: Path) -> None:
+    (tmp_path / "send.py").write_text("def send(to: str) -> str:\n    return 'sent'\n")
+    inner = {"nodes": {"a": {"tool": "python:send.py:send", "arguments": {"to": "document"}, "output": "sent"}}}
+    inner |= {"policy": {"rules": [{"deny": "send"}]}}
+    (tmp_path / "inner.yaml").write_text(json.dumps(inner))
+    settings: dict[str, Any] = dict.fromkeys(("explode", "each", "keep", "distinct"))
+    path = write(tmp_path, nodes={"w": {"workflow": "inner.yaml"}}, synthesize="documents.jsonl", **settings)
+    found = synthesize(path, database=str(tmp_path / "a.db"), pool=Script(say))
+    assert not found.rows and found.rejected == {"policy": 3}, found.examples
+
+
 def test_a_metric_that_raises_refuses_the_row(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def own(example, prediction, trace):\n    raise KeyError('x')\n")
     path = write(tmp_path, keep=["python:own.py:own"], synthesize="documents.jsonl")
