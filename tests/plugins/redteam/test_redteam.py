@@ -233,9 +233,11 @@ def test_what_failed_for_want_of_a_server_is_asked_again(tmp_path: Path) -> None
     assert again.utility.n == again.rate("ordered").n == 12 and 0 < len(script.requests) < 12 * 4
 
 
-def test_a_metric_that_never_works_ends_it(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="the metric failed on each of the first"):
-        attacked(tmp_path, GREEDY, metric={"checklist": {"field": "answer", "checks": "even"}})
+def test_a_metric_that_never_works_ends_it_however_few_the_rows(tmp_path: Path) -> None:
+    metric = {"checklist": {"field": "answer", "checks": "even"}}
+    path = write_mailbox(tmp_path, ROWS, attacks=ATTACKS, metric=metric)
+    with pytest.raises(SpecError, match="the metric failed on each of the first 3 rows"):
+        red_team(path, options=RedTeamOptions(most=3), database=tmp_path / "a.db", pool=Script(serve))
 
 
 @pytest.mark.parametrize("part", [{"query": {"even": "x"}}, {"fields": {"answer": "question"}}])
