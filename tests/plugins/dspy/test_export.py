@@ -36,7 +36,7 @@ _REFUSED = {
     "'dylan'": "debate dylan",
     "'first_thought'": "small_agent",
     "'loop'": (
-        "amber knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
+        "amber captain knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
         "research_code_agent sibyl two_heads webpilot"
     ),
     "'map'": "hm_rag reaper toolshed",
