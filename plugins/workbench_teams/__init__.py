@@ -1,12 +1,11 @@
-"""Teams: several members answer the same question and talk (`dylan`, `selforg`), or are built for a step (`captain`);
-the optimizer `team` keeps those who count."""
+"""Teams: several members answer the same question and talk (`dylan`, `selforg`); the optimizer `team` keeps
+those who count."""
 
 from workbench import hookimpl
 
 
 @hookimpl
 def register_node_kinds(register):
-    register("captain", "workbench_teams.captain:Captain")
     register("dylan", "workbench_teams.dylan:Dylan")
     register("selforg", "workbench_teams.selforg:SelfOrg")
 

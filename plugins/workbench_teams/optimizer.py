@@ -27,8 +27,6 @@ def _teams(workflow: Workflow) -> dict[str, tuple[str, ...]]:
         node: Any = node_at(workflow, address)
         if what == "members":
             found[address.rpartition(".")[0]] = node.active
-        elif what == "library":
-            found[address.rpartition(".")[0]] = tuple(node.config.library)
         elif what == "weights" and isinstance(node.config.of, list) and len(node.weights) > 1:
             found[address.rpartition(".")[0]] = tuple(node.weights)
     return found
@@ -46,7 +44,7 @@ class Team(Optimizer):
         return False
 
     def lacking(self, workflow: Workflow) -> str | None:
-        return None if _teams(workflow) else "a team (`captain`, `dylan`, `selforg`, or an `ensemble` of several nodes)"
+        return None if _teams(workflow) else "a team (`dylan`, `selforg`, or an `ensemble` of several nodes)"
 
     async def optimize(self, study: Study) -> Workflow:
         rows = list(study.train)[: self.rows]
@@ -105,15 +103,6 @@ class Team(Optimizer):
         """Teams of the best members, from small to large; those of an ensemble get their weights."""
         order = sorted(worth, key=lambda m: (-worth[m], list(worth).index(m)))
         node: Any = node_at(workflow, f"{place}.members")
-        if "library" in node.learnable:
-            library = setting_at(workflow, f"{place}.library") or {}
-            written = workflow.get(f"{place}.library", {})
-            kept = {name: written[name] for name in library if worth.get(name)}
-            return (
-                [Patch({f"{place}.library": kept}, note=f"kept the experts in use: {', '.join(kept)}")]
-                if (0 < len(kept) < len(library))
-                else []
-            )
         if "weights" in node.learnable:
             return [self._weighted(place, node, worth, order[:k]) for k in range(1, len(order) + 1)]
         gone = list(setting_at(workflow, f"{place}.left_out") or ())

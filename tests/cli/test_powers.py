@@ -40,7 +40,6 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "branch": ({"on": "text", "cases": {"x": {"kind": "tool", "tool": "python:p1.py:f"}}}, "python:p1.py:f"),
     "browse": ({"corpus": "../secret.jsonl"}, "../secret.jsonl"),
     "calls": ({"calls": "plan -> made, results", "tools": ["mcp:evil#t"]}, "evil"),
-    "captain": ({"signature": "text -> a", "tools": ["python:p1.py:f"], "library": {}}, "python:p1.py:f"),
     "dspy": ({"module": "python:p1.py:f", "signature": "a -> b"}, "python:p1.py:f"),
     "dylan": ({"of": {"agent": "a -> b", "tools": ["mcp:evil#t"]}, "members": {"a": ""}}, "evil"),
     "ensemble": ({"of": [{"kind": "tool", "tool": "python:p1.py:f"}]}, "python:p1.py:f"),

@@ -188,7 +188,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "policy": "made by training",
     },
     "node_kinds": dict.fromkeys(
-        "captain dspy dylan play program recall reflect selforg states tree_search workflow".split(),
+        "dspy dylan play program recall reflect selforg states tree_search workflow".split(),
         _SPECIAL,
     ),
 }

@@ -115,12 +115,9 @@ TICKETS: list[Line] = [
 ]
 LIBRARY = {"db": "library", "tables": ["authors", "books", "members", "loans"]}
 PLAN = "How well does the plan meet the constraints"
-SEEK = "You solve a task with teams of experts."
 
 
-def seek(found: re.Match[str], *roles: str) -> str:
-    return call("seek_experts", group="team", roles=list(roles), task=f"Add {found[1]}.")
-
-
-def chosen(**experts: str | None) -> Callable[[re.Match[str]], str]:
-    return lambda found: json.dumps({role.replace("_", " "): expert for role, expert in experts.items()})
+def steps(task: str) -> str:
+    """The first step of a captain: a role of which the library has an expert, and, for the second sum, others."""
+    roles = ["adds numbers", "checks"] if task.startswith("5") else ["mental sums", "prose", "good prose"]
+    return f"task: Add {task.strip()}.\nroles: {json.dumps(roles)}"

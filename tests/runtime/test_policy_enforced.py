@@ -123,7 +123,6 @@ def test_a_function_in_the_sandbox_is_held_too(tmp_path: Path) -> None:
 
 
 ADDRESS, PAY = "python:bank.py:send_money", {"tool": "send_money", "arguments": {"to": "ann", "amount": 5}}
-TEAM = {"tool": "seek_experts", "arguments": {"group": "g", "roles": ["payments"], "task": "pay"}}
 NODES = {
     "agent": {"agent": "question -> answer", "tools": [ADDRESS]},
     "tool": {"tool": ADDRESS, "output": "done"},
@@ -135,12 +134,6 @@ NODES = {
         "signature": "question -> answer",
         "start": "pay",
     },
-    "captain": {
-        "captain": "question -> answer",
-        "tools": [ADDRESS],
-        "talk": 1,
-        "library": {"payer": {"description": "payments", "tools": ["send_money"]}},
-    },
 }
 
 
@@ -149,10 +142,6 @@ def _calls_the_tool(kind: str):
 
     def say(request) -> str:
         system = str(request.messages[0]["content"])
-        if kind == "captain" and "Roles are needed" in system:
-            return '{"payments": "payer"}'
-        if kind == "captain" and "teams of experts" in system:
-            return "answer: x" if len(request.messages) > 2 else f"call: {json.dumps(TEAM)}"
         asked.append(system)
         return f"call: {json.dumps(PAY)}" if len(asked) == 1 else "answer: x"
 

@@ -86,16 +86,14 @@ def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, 
 
 
 def members(node: NodeKind) -> set[str]:
-    """Of a team; the experts of a captain's library."""
+    """Of a team."""
     config: Any = node.config
-    return {*getattr(config, "members", ()), *getattr(config, "library", ())}
+    return {*getattr(config, "members", ())}
 
 
 def heard(path: str, spans: list[Span]) -> set[str]:
-    """Members that spoke in a team, or were in a team of a captain."""
-    said = {str(span.agent) for span in spans if span.node == f"{path}.of"}
-    groups = [span.notes.get("groups", {}) for span in spans if span.node == path]
-    return said | {name for found in groups for group in found.values() for name in group}
+    """Members that spoke in a team."""
+    return {str(span.agent) for span in spans if span.node == f"{path}.of"}
 
 
 def test_there_is_a_script_for_each_file_of_the_gallery() -> None:

@@ -29,7 +29,6 @@ FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.par
 EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 #: What files have that DSPy has not, and their names.
 _REFUSED = {
-    "'captain'": "captain",
     "'code'": (
         "adaptive_rag aries arigraph autoflow automl_agent blade cave_agent chain_of_agents dare forge "
         "graph_of_thoughts iagents plangen se_agent"
@@ -37,7 +36,7 @@ _REFUSED = {
     "'dylan'": "debate dylan",
     "'first_thought'": "small_agent",
     "'loop'": (
-        "amber knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
+        "amber captain knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
         "research_code_agent sibyl two_heads webpilot"
     ),
     "'map'": "hm_rag reaper toolshed",

@@ -1,4 +1,4 @@
-"""Calls that do not stand on one line, in the nodes that read them: agent, captain and states."""
+"""Calls that do not stand on one line, in the nodes that read them: agent and states."""
 
 from __future__ import annotations
 
@@ -134,60 +134,6 @@ def test_a_call_that_is_quoted_to_the_user_is_said(folder: Path) -> None:
 
     outcome, _, _ = talk(folder, say, {**AGENT, "agent": "wish -> answer", "user": {"knows": ["home"]}})
     assert heard == [quoted.removeprefix("say: ")] and "tools" not in outcome.trace.spans[0].notes
-
-
-CAPTAIN = {
-    "captain": "question -> answer",
-    "library": {"painter": {"description": "colours"}},
-    "tools": ["python:things.py:colour"],
-    "talk": 2,
-}
-
-
-def captained(folder: Path, *steps: str, talk: str = "done. TERMINATE") -> tuple[ExampleRun, dict[str, list[str]]]:
-    """The outcome, and what the captain and the reviewer were told."""
-    left, told = list(steps), dict[str, list[str]](captain=[], review=[])
-
-    def say(request: Request) -> str:
-        system, last = str(request.messages[0]["content"]), str(request.messages[-1]["content"])
-        if "teams of experts" in system:
-            told["captain"].append(last)
-            return left.pop(0)
-        if "choose an expert" in system:
-            return json.dumps({"colours": "painter"})
-        if "Sum up" in system:
-            told["review"].append(last)
-            return "result: blue"
-        return talk
-
-    return run_node(CAPTAIN, ROW, folder, say)[0], told
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        'call: {\n  "tool": "seek_experts",\n  "arguments": {"group": "g", "roles": ["colours"], "task": "t"}\n}',
-        'call: seek_experts(group="g", roles=["colours"], task="t")',
-    ],
-)
-def test_a_captain_may_write_its_call_in_another_shape(folder: Path, shape: str) -> None:
-    outcome, told = captained(folder, shape, "answer: blue", talk=PRETTY)
-    assert outcome.prediction["answer"] == "blue" and told["captain"][1].startswith("report of g (painter)")
-    assert "result: blue" in told["review"][0], "a member's call, too"
-
-
-def test_a_captain_is_told_what_cannot_be_read_and_then_taken_at_its_word(folder: Path) -> None:
-    broken = "call: seek_experts group=g, roles=colours"
-    outcome, told = captained(folder, broken, broken)
-    assert "not a JSON object" in told["captain"][1] and "seek_experts" in told["captain"][1]
-    assert outcome.prediction["answer"] == broken and unreadable(outcome) == 2
-
-
-def test_a_member_is_told_what_cannot_be_read(folder: Path) -> None:
-    outcome, told = captained(
-        folder, 'call: seek_experts(group="g", roles=["colours"], task="t")', "answer: blue", talk=BROKEN
-    )
-    assert "error: this looks like the call of a tool" in told["review"][0] and unreadable(outcome) == 2
 
 
 def test_a_report_says_that_calls_could_not_be_read(folder: Path) -> None:
