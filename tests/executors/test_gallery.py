@@ -32,9 +32,10 @@ def run(workflow: Workflow, rows: list[dict[str, Any]], script: Script, database
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
-        runtime = Runtime(ledger, spec, {}, script)
+        roles = {"user": spec}
+        runtime = Runtime(ledger, spec, roles, script)
         if there:
-            setup = WorkerSetup(workflow.base, spec, {}, PolicySpec(), 300.0, SandboxChoice())
+            setup = WorkerSetup(workflow.base, spec, roles, PolicySpec(), 300.0, SandboxChoice())
             runtime.elsewhere = Crew(Processes(workers=1), runtime, setup)
         program = Program(workflow, runtime)
         found = [unordered(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]

@@ -81,7 +81,8 @@ PROBLEMS = {"parcel": "late parcel", "bill": "wrong bill", "back": "send back", 
 
 def restate(found: re.Match[str]) -> str:
     said = next((said for word, said in PROBLEMS.items() if word in found.string), "something else")
-    return " ".join([said, *re.findall(r" in (\w+)", found.string)])
+    # Never word by word what a memory says: `recall` takes such an entry for the row's own.
+    return " ".join(["a", said, *re.findall(r" in (\w+)", found.string)])
 
 
 def sort_ticket(found: re.Match[str]) -> str:
