@@ -303,7 +303,7 @@ def test_both_processes_draw_what_one_draws(base: str, tmp_path: Path) -> None:
         assert same(answers, alone)
         assert conversations == talks, "a turn goes on from the tokens before, whoever drew them"
     assert same(facts["closed"], alone)
-    # 12 calls and 24 turns in each of two ways, about half of each, by who is free; and 12 calls where nobody is led any more.
+    # 12 calls and 24 turns in each of two ways, shared by who is free; and 12 calls where nobody is led any more.
     assert seen[0]["rows"] + seen[1]["rows"] == 2 * 36 + 12 and 22 <= seen[1]["rows"] <= 50
 
 
