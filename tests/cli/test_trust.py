@@ -19,6 +19,7 @@ from tests.helpers.strangers import PLAIN, ROWS, enter, invoke, write
 from workbench.cli import trust
 from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
+from workbench.task import read_rows
 
 PAYLOAD = "open('RAN', 'w').close()\ndef score(example, prediction, trace=None):\n    return 1.0\n"
 #: Changes of the plain file, and what each is asked about.
@@ -191,6 +192,20 @@ def test_a_path_too_long_to_follow_is_asked_about(folder: Path) -> None:
     nodes = {"sort": {"predict": "text -> label"}, "n": {"workflow": "inner/../" * 900 + "inner/other.yaml"}}
     assert "reads outside its folder: inner/../" in file_powers(write(nodes=nodes)).lines()[0]
     assert file_powers(write(description="Read this/that " * 900)).lines() == []
+
+
+def test_what_is_asked_about_after_a_readers_name_is_what_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link beside the file leads out of its folder, and in the current one, which is within it, there is none."""
+    file = write(data={"file": "jsonl:link.jsonl"})
+    monkeypatch.chdir(folder / "inner")
+    assert file_powers(folder / file).lines() == ["reads outside its folder: jsonl:link.jsonl"]
+    assert read_rows("jsonl:link.jsonl", folder, {}) == read_rows("link.jsonl", folder, {})
+    (folder / "inner/own.jsonl").write_text('{"text": "here"}\n')
+    assert read_rows("jsonl:own.jsonl", folder, {}) == [{"text": "here"}], "where it lies in the current folder alone"
+    with pytest.raises(SpecError, match="there is no such file"):
+        read_rows("jsonl:nowhere.jsonl", folder, {})
 
 
 def test_the_same_file_elsewhere_is_another_one(folder: Path) -> None:

@@ -48,7 +48,7 @@ from workbench.spec import (
     run_python,
 )
 from workbench.task.metric import metric_options, parse_call
-from workbench.task.rows import reader_of
+from workbench.task.rows import folder_of, reader_of
 from workbench.task.workflow_file import referred_functions
 from workbench.workflow import node_class, node_tree
 
@@ -244,10 +244,9 @@ class _File:
                 outside = named or read_path(Written(place, at, self.base), place).outside
                 yield Power("reads a path", place, place, at, (), outside)
                 continue
-            # A place after a reader's name is relative to the current folder.
             options = data.get("options")
             given = {**(options if is_dict(options) else {}), "location": rest if named else place}
-            start = Written(given, at, Path.cwd() if named else self.base, self.base)
+            start = Written(given, at, folder_of(rest, self.base) if named else self.base, self.base)
             for one in powers_of("readers", reader, start):
                 if isinstance(one, Power) and one.kind == "reads a path":
                     what = f"{prefix}:{one.what}" if named else one.what

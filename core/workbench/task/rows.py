@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
+from workbench.spec import Power, Written, powers_of
 
 Row = dict[str, Any]
 
@@ -41,10 +42,16 @@ def reader_of(location: str) -> str:
     return suffix if suffix in known else suffix.lower()
 
 
-def _reads_path(reader: Any) -> bool:
-    """Return True if the place that follows a reader's name is a path, as its powers say."""
-    declared = getattr(reader, "powers", None)
-    return (isinstance(declared, Mapping) and "location" in declared) or getattr(reader, "reads_file", False)
+def folder_of(place: str, base: Path) -> Path:
+    """The folder that a path after a reader's name is relative to: that of the workflow file, if it lies there, or else
+    the current one. What follows `?` is no part of it."""
+    return base if any((base / path).exists() for path in (place, place.partition("?")[0]) if path) else Path.cwd()
+
+
+def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path) -> bool:
+    """Return True if the reader declares that it reads the place as a path."""
+    found = powers_of("readers", name, Written({**options, "location": place}, (), folder))
+    return any(isinstance(power, Power) and power.kind == "reads a path" for power in found)
 
 
 def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row]:
@@ -55,9 +62,10 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row
     known, name = plugins().names("readers"), reader_of(location)
     prefix, colon, place = location.partition(":")
     if colon and prefix == name:
-        reader = plugins().get("readers", name)
-        here = base / place
-        return reader(str(here.resolve()) if _reads_path(reader) and here.exists() else place, options)
+        folder = folder_of(place, base)
+        if folder is base and _reads_path(name, place, options, base):
+            place = str(base.resolve() / place)
+        return plugins().get("readers", name)(place, options)
     path = (base / location).resolve()
     if name not in known:
         hint = suggest(name, known)
