@@ -40,10 +40,8 @@ from workbench.store import (
     RunLock,
     RunRecord,
     Store,
-    add_run,
     dumps,
-    find_started_run,
-    new_run_name,
+    find_or_add_run,
     read_options,
     read_report,
 )
@@ -136,7 +134,7 @@ def replay_failures(
         left_out, failed = len(failed[options.most :]), failed[: options.most]
         passing = _passing(store, row, options, failed)
         model = _model(task, options)
-        name, run_id, seconds = _run_of(store, row, task, workflow, options, model)
+        run_id, name, seconds = _run_of(store, row, task, workflow, options, model)
         with RunLock(store, name):
             budget = task.spec.budget.model_copy(update={"calls": options.calls, "minutes": None})
             ledger = Ledger(store, run_id, budget, earlier_seconds=seconds, source=row["id"])
@@ -214,24 +212,17 @@ def _model(task: Task, options: ReplayOptions) -> LMSpec | None:
 
 def _run_of(
     store: Store, row: Any, task: Task, workflow: Workflow, options: ReplayOptions, model: LMSpec | None
-) -> tuple[str, int, float]:
-    """(name, id, seconds so far) of the run with these options, or of a new one."""
+) -> tuple[int, str, float]:
+    """(id, name, seconds so far) of the run with these options, or of a new one."""
     model_dict = None if model is None else model.model_dump(mode="json")
     given = {"run": row["run"], "workflow": workflow.hash, **options.as_dict(), "lm": model_dict}
-    for status in (WORKING, DONE):
-        if (known := find_started_run(store, status, task.source.text, dumps(given))) is not None:
-            return known["run"], known["id"], known["seconds"] or 0.0
-    name = new_run_name()
-    run_id = add_run(
-        store,
-        run=name,
-        name=task.spec.name,
-        status=WORKING,
-        kind="attribute",
-        spec=task.source.text,
-        options=dumps(given),
-    )
-    return name, run_id, 0.0
+    settings: dict[str, Any] = {
+        "name": task.spec.name,
+        "kind": "attribute",
+        "spec": task.source.text,
+        "options": dumps(given),
+    }
+    return find_or_add_run(store, (WORKING, DONE), **settings)
 
 
 def _row(failed: _Failed, found: Diagnosis | None, steps: int = 0, failure: str = "") -> RowDiagnosis:

@@ -14,7 +14,7 @@ from workbench.lm import LMPool
 from workbench.run import evaluated_lms, lms_not_ready, make_crew, place_of, prepare
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.spec import Source
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, new_run_name
+from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run
 from workbench.study import Attacker, Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Task
 from workbench_redteam.report import RedTeamReport
@@ -70,7 +70,7 @@ def red_team(
         raise source.locate(error) if isinstance(error, SpecError) else error
     store = Store(database)
     try:
-        name, run_id, seconds = _run_of(store, place_of(path), task, options)
+        run_id, name, seconds = _run_of(store, place_of(path), task, options)
         with RunLock(store, name):
             ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=task.spec.cache)
             if seconds:
@@ -80,17 +80,13 @@ def red_team(
         store.close()
 
 
-def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions) -> tuple[str, int, float]:
-    """(name, id, seconds so far) of the run with these options on the same data and attacks, or of a new one."""
+def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions) -> tuple[int, str, float]:
+    """(id, name, seconds so far) of the run with these options on the same data and attacks, or of a new one."""
     named = {"file": str(place), "data": task.data_hash, "referred": task.external_hash}
     sets = [list(one) for one in options.sets if not one[0].startswith("budget.")]  # a larger budget goes on
     given = dumps({**named, "sets": sets, "split": options.split, "most": options.most})
-    for status in (WORKING, DONE):
-        if (known := find_started_run(store, status, task.source.text, given)) is not None:
-            return known["run"], known["id"], known["seconds"] or 0.0
-    run, text = new_run_name(), task.source.text
-    added = add_run(store, run=run, name=task.spec.name, status=WORKING, kind="redteam", spec=text, options=given)
-    return run, added, 0.0
+    settings: dict[str, Any] = {"name": task.spec.name, "kind": "redteam", "spec": task.source.text, "options": given}
+    return find_or_add_run(store, (WORKING, DONE), **settings)
 
 
 async def _attack(

@@ -23,7 +23,7 @@ from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import FIRST_DRAW, Draw, Runtime
 from workbench.spec import Source, apply_overrides, code_files, read_source
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, new_run_name
+from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run
 from workbench.study import Evaluator
 from workbench.task import Example, Metric
 from workbench.workflow import Trace, Workflow
@@ -106,7 +106,8 @@ def synthesize(
     }
     store = Store(database)
     try:
-        run_id, run, earlier = _run_of(store, pipeline, source.text, dumps(settings))
+        named = {"name": pipeline.spec.name, "spec": source.text, "options": dumps(settings)}
+        run_id, run, earlier = find_or_add_run(store, ["synthesizing"], **named, seed=pipeline.spec.seed)
         with RunLock(store, run):
             ledger = Ledger(store, run_id, pipeline.spec.budget, earlier_seconds=earlier)
             found = run_in_loop(_Course(pipeline, seeds, ledger, pool, on_progress).go())
@@ -116,16 +117,6 @@ def synthesize(
             return found
     finally:
         store.close()
-
-
-def _run_of(store: Store, pipeline: Pipeline, text: str, settings: str) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the unfinished synthesis with these settings, or of a new one."""
-    row = find_started_run(store, "synthesizing", text, settings)
-    if row is not None:
-        return row["id"], row["run"], row["seconds"] or 0.0
-    run, spec = new_run_name(), pipeline.spec
-    run_id = add_run(store, run=run, name=spec.name, status="synthesizing", spec=text, options=settings, seed=spec.seed)
-    return run_id, run, 0.0
 
 
 class _Course:

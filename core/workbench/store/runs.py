@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +67,26 @@ def find_started_run(store: Store, status: str, spec: str, options: str) -> sqli
     """The newest run of this status that was started with just this file and these options."""
     sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
     return store.row(sql, status, spec, options)
+
+
+def find_or_add_run(
+    store: Store,
+    statuses: Sequence[str],
+    *,
+    name: str,
+    spec: str,
+    options: str,
+    seed: int | None = None,
+    kind: str | None = None,
+) -> tuple[int, str, float]:
+    """(id, name, seconds so far) of the run that was started with just this file and these options and has one of the
+    statuses, those named first before others; else of a new run of the first status."""
+    for status in statuses:
+        if (row := find_started_run(store, status, spec, options)) is not None:
+            return row["id"], row["run"], row["seconds"] or 0.0
+    run = new_run_name()
+    added = add_run(store, run=run, name=name, status=statuses[0], spec=spec, options=options, seed=seed, kind=kind)
+    return added, run, 0.0
 
 
 def list_attributions(store: Store) -> list[sqlite3.Row]:

@@ -13,7 +13,7 @@ from workbench.ledger import CallInfo, Ledger, Settled
 from workbench.lm import LMPool, Message, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, new_run_name, read_report
+from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run, read_report
 from workbench.task import check_lms
 
 T = TypeVar("T")
@@ -149,10 +149,5 @@ def _find_or_add(store: Store, command: Command, lm: LMSpec) -> tuple[int, str, 
     """(id, name, seconds so far)."""
     spec = dumps(dict(command.settings))
     options = dumps({**command.inputs, "lm": lm.model_dump(mode="json")})
-    for status in (command.working, command.done):
-        if (row := find_started_run(store, status, spec, options)) is not None:
-            return row["id"], row["run"], row["seconds"] or 0.0
-    run = new_run_name()
     settings: dict[str, Any] = {"spec": spec, "options": options, "seed": command.seed}
-    added = add_run(store, run=run, name=command.name, status=command.working, kind=command.kind, **settings)
-    return added, run, 0.0
+    return find_or_add_run(store, (command.working, command.done), name=command.name, kind=command.kind, **settings)
