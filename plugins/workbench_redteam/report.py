@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from workbench.base.text import align
 from workbench.proof import cluster_means, interval
 from workbench.study import Result
 from workbench.task import Task
@@ -100,9 +101,7 @@ class RedTeamReport:
         for name in self.task.attacks:
             figures = (self.utility, self.under(name), self.rate(name), len(self.hidden(name)))
             table.append((name, *map(str, figures)))
-        widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
-        out = [f"workbench redteam {self.run}: {len(self.results)} rows of {self.split}"]
-        out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
+        out = [f"workbench redteam {self.run}: {len(self.results)} rows of {self.split}", *align(table)]
         if any(self.hidden(name) for name in self.task.attacks):
             out.append("hidden: rows with the same answer by another course, which nobody sees who looks at answers.")
         out += [

@@ -6,7 +6,6 @@ A reader runs `list_tasks` of the world's file in the world's interpreter; what 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.base.files import file_digest
+from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
 from workbench.spec import Found, Power, Written, instead_of_code, read_path, start_program
@@ -61,9 +60,7 @@ class TaskReader:
             folder.mkdir(parents=True, exist_ok=True)
             place = str(Path(location).resolve()) if self.reads_file else location
             found = self._list([program, "-c", _LIST, str(file)], json.dumps([place, dict(options)]), folder, location)
-            whole = kept.with_suffix(f".{os.getpid()}")
-            whole.write_text(json.dumps(found), encoding="utf-8")
-            whole.replace(kept)
+            write_whole(kept, json.dumps(found))
         return json.loads(kept.read_text(encoding="utf-8"))
 
     def _list(self, command: list[str], told: str, folder: Path, location: str) -> list[dict[str, Any]]:

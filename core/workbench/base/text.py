@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 #: Characters that Python calls printable and that are drawn as nothing: fillers, joiners, variation selectors.
@@ -14,6 +15,12 @@ _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 #: The end of a line of a file or a stream. `str.splitlines` knows others, which JSON holds as they are.
 LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: cells of a column are as wide as the widest of it."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def short(value: Any, most: int) -> str:

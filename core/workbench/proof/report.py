@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
+from workbench.base.text import align
 from workbench.ledger import describe_lost, describe_reused
 from workbench.proof.attacks import AttackRise
 from workbench.proof.judged import JudgeCheck, describe_judged
@@ -302,9 +303,7 @@ class Report:
         return rows
 
     def _score_table(self) -> list[str]:
-        rows = self._table()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = align(self._table())
         lines[0] += "   (costs per example)"
         return lines
 
