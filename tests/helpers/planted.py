@@ -17,10 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.scripted import Say, Script
 from workbench.lm import LMPool, Request, Response
 from workbench.proof import Report
-from workbench.run import Options, optimize
+from workbench.run import Options, optimize, resume
 from workbench.store import Store
+from workbench.testing import Killed
 
 LABELS = ("a", "b", "c", "d")
 Skill = Callable[[Request], float]
@@ -128,6 +130,28 @@ def true_skill(report: Report, skill: Skill, seed: int) -> float:
     rows = [{"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(8)]
     made = [Request(tuple(node._render(r)), **{k: v for k, v in node.settings.items() if v is not None}) for r in rows]
     return sum(map(skill, made)) / len(made)
+
+
+def optimize_killed(file: Path, say: Say, kill_at: int = 0) -> tuple[Report, int]:
+    """The report of a run, and how often its model was asked. kill_at: the request at which the run is killed, and then
+    resumed; 0: none."""
+    asked = 0
+
+    def answer(request: Request) -> str | Response:
+        nonlocal asked
+        asked += 1
+        if asked == kill_at:
+            raise Killed
+        return say(request)
+
+    options = Options(out=str(file.with_name("out.yaml")))
+    common: dict[str, Any] = {"database": file.with_name("run.db"), "pool": Script(answer), "options": options}
+    try:
+        report = optimize(file, **common)
+    except (Killed, BaseExceptionGroup):
+        report = resume("last", **common)
+    assert report.status in ("finished", "budget"), report.error
+    return report, asked
 
 
 def lower_bound(differences: list[float]) -> float:

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.planted import lower_bound
+from tests.helpers.planted import lower_bound, optimize_killed
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 from tests.helpers.webs import lured, make, overlap
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
-from workbench.run import Options, optimize, resume
-from workbench.testing import Killed
 from workbench.workflow import make_node
 from workbench_tree_search import learned_value as learned
 from workbench_tree_search.prompts import most_frequent, read_action, read_verdict
@@ -368,23 +366,13 @@ def fitted(folder: Path, seed: int, optimizer: Any, *, told: bool = True, kill_a
         )
     )
 
-    asked: list[Request] = []
-
     def say(request: Request) -> str:
-        asked.append(request)
-        if len(asked) == kill_at:
-            raise Killed
         text = str(request.messages[-1]["content"])
         if not text.endswith("judgement:"):
             return lured(request)
         return ("on track", "off track")[hashlib.sha256(request.key("coin").encode()).digest()[0] % 2]
 
-    options = Options(out=str(folder / "out.yaml"))
-    try:
-        report = optimize(file, database=folder / "run.db", pool=Script(say), options=options)
-    except (Killed, BaseExceptionGroup):
-        report = resume("last", database=folder / "run.db", pool=Script(say), options=options)
-    assert report.status in ("finished", "budget"), report.error
+    report, _ = optimize_killed(file, say, kill_at)
     return report
 
 
