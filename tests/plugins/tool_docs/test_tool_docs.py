@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.planted import evaluations
 from tests.helpers.scripted import Script, make_workflow, run_node
 
 from workbench.errors import SpecError
@@ -116,6 +117,11 @@ def test_what_does_not_help_is_not_kept(tmp_path: Path) -> None:
     for seed in range(3):
         report, _ = run(tmp_path / f"w{seed}", [proposal(wrapper=WRONG), proposal(wrapper=GOOD)], seed=seed)
         assert report.winner.get("nodes.solve.wrappers.look") == GOOD  # the misleading one helps a third of the rows
+
+
+def test_what_is_no_better_on_the_batch_costs_no_row_of_val(tmp_path: Path) -> None:
+    _, asked = run(tmp_path, [proposal(description="Looks up.")], rounds=1)
+    assert asked and len({row["candidate"] for row in evaluations(tmp_path)}) == 1, "only the baseline was run on val"
 
 
 def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
