@@ -29,20 +29,19 @@ def score(
     table: list[Line] | None = None,
     judge: Callable[[Request], str] | None = None,
     **settings: Any,
-) -> float | None:
+) -> float:
     """The score of a file on its rows of val, spoken by a table, or by that of its case."""
     speaker = Speaker(table or BENCHMARKS[f"{name}.yaml"].table)
 
     def say(request: Request) -> str:
-        judging = "You grade" in str(request.messages[0]["content"]) or "You check" in str(
-            request.messages[0]["content"]
-        )
-        extracts = "You take something" in str(request.messages[0]["content"])
-        return judge(request) if judge is not None and (judging or extracts) else speaker(request)
+        judging = str(request.messages[0]["content"]).startswith(("You grade", "You check", "You take something out"))
+        return judge(request) if judge is not None and judging else speaker(request)
 
     database = folder / f"{len(list(folder.glob('*.db')))}.db"
     report = evaluate(GALLERY / f"{name}.yaml", settings=settings, database=database, pool=Script(say))
-    return report.as_dict()["score"]
+    found = report.as_dict()["score"]
+    assert found is not None
+    return found
 
 
 def asked(request: Request) -> str:
@@ -59,9 +58,9 @@ def test_025_an_issue_is_mended_by_what_passes_the_hidden_test(tmp_path: Path) -
 
 @confined
 def test_058_an_experiment_is_scored_by_what_its_script_reaches_on_hidden_rows(tmp_path: Path) -> None:
-    assert (score("ml_experiments", tmp_path) or 0) > 0.9
+    assert score("ml_experiments", tmp_path) > 0.9
     untouched: list[Line] = [("Look at the data", "observation", 'call: {"tool": "submit", "arguments": {}}')]
-    assert (score("ml_experiments", tmp_path, untouched) or 0) < 0.7
+    assert score("ml_experiments", tmp_path, untouched) < 0.7
 
 
 def count_points(request: Request) -> str:
@@ -92,18 +91,18 @@ def judge_shop(request: Request) -> str:
 def test_134_agentif_checks_each_constraint_by_code_by_a_model_and_where_it_applies(tmp_path: Path) -> None:
     assert score("agentif", tmp_path, judge=judge_shop) == 1.0
     nowhere: list[Line] = [("Answer as the system message says", "question", "Come to us.")]
-    partial = score("agentif", tmp_path, nowhere, judge_shop) or 0.0
+    partial = score("agentif", tmp_path, nowhere, judge_shop)
     assert 0.0 < partial < 1.0, "at most twelve words, but no city"
     settings = {"metric": {"checklist": {"field": "answer", "ask": True, "whole": True}}}
     assert score("agentif", tmp_path, nowhere, judge_shop, **settings) == 0.0
     long: list[Line] = [("Answer as the system", "question", lambda m: f"{serve(m)} {'We are glad to see you. ' * 3}")]
-    assert (score("agentif", tmp_path, long, judge_shop) or 1.0) < 1.0, "the code counts words"
+    assert score("agentif", tmp_path, long, judge_shop) < 1.0, "the code counts words"
 
 
 def test_035_lawful_is_what_was_called_whatever_the_answer_says(tmp_path: Path) -> None:
     assert score("eu_agent_bench", tmp_path) == 1.0
     unlawful: list[Line] = [("if the law allows it", "question", send)]
-    assert (score("eu_agent_bench", tmp_path, unlawful) or 0.0) <= 0.5
+    assert score("eu_agent_bench", tmp_path, unlawful) <= 0.5
 
 
 def test_148_a_plan_refers_to_earlier_results_and_asks_what_only_the_user_knows(tmp_path: Path) -> None:
@@ -120,9 +119,9 @@ def test_159_a_page_is_found_where_a_beam_keeps_the_way_that_looks_worse(tmp_pat
 @pytest.mark.slow
 def test_057_decisions_of_an_analysis_are_found_in_the_data_alone(tmp_path: Path) -> None:
     assert score("blade", tmp_path) == 1.0
-    assert (score("blade", tmp_path, **{"nodes.analyse.given": []}) or 0.0) < 0.7, "no table, no finding"
+    assert score("blade", tmp_path, **{"nodes.analyse.given": []}) < 0.7, "no table, no finding"
     guess: list[Line] = [("Look at the data in Python", "question", lambda m: guessed(m.string))]
-    assert (score("blade", tmp_path, guess) or 1.0) < 0.9
+    assert score("blade", tmp_path, guess) < 0.9
 
 
 def guessed(prompt: str) -> str:
