@@ -145,12 +145,13 @@ class World:
     def _run(self, command: str, end: bool = False) -> tuple[int, str]:
         """(status, output with errors) of a command; a late one has the status 124. end: the end of a long output, in
         place of its beginning."""
-        words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--bind", str(self.folder), PLACE]
+        words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+        words += ["--tmpfs", "/tmp", "--bind", str(self.folder), PLACE]  # /tmp first: our Python itself may be below it
         for place in ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", sys.base_prefix, sys.prefix):
             if Path(place).exists():
                 words += ["--ro-bind", place, place]
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-        words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", PLACE, "bash", "-c", command]
+        words += ["--proc", "/proc", "--dev", "/dev", "--chdir", PLACE, "bash", "-c", command]
         # Python takes a file of equal size and second for the one that it has compiled.
         env = {"PATH": path, "HOME": "/tmp", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
         said, late = b"", list[bool]()

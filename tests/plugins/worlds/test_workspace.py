@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import time
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,14 @@ def test_a_bubblewrap_that_may_do_nothing_is_told_and_is_no_score_of_0(
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))  # whose folder comes first in PATH
     with pytest.raises(ValueError, match="runs no command here: bwrap: No permissions"):
         begin(check="true")
+
+
+def test_commands_have_our_python_even_where_that_is_below_tmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        venv.create(folder)
+        monkeypatch.setattr("sys.prefix", folder)
+        monkeypatch.setattr("sys.executable", f"{folder}/bin/python")
+        assert begin(check="python -c 'import sys; print(int(sys.prefix == \"%s\"))'" % folder).score() == 1.0
 
 
 def test_a_deep_folder_goes_and_many_empty_files_count(tmp_path: Path) -> None:
