@@ -136,7 +136,8 @@ def test_commands_have_our_python_even_where_that_is_below_tmp(monkeypatch: pyte
         venv.create(folder)
         monkeypatch.setattr("sys.prefix", folder)
         monkeypatch.setattr("sys.executable", f"{folder}/bin/python")
-        assert begin(check="python -c 'import sys; print(int(sys.prefix == \"%s\"))'" % folder).score() == 1.0
+        check = f"test $(python -c 'import sys; print(sys.prefix)') = {folder}"
+        assert begin(check=check).score() == 1.0
 
 
 def test_a_deep_folder_goes_and_many_empty_files_count(tmp_path: Path) -> None:
