@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
@@ -51,6 +52,7 @@ def _brings_package(distribution: Distribution) -> bool:
     return _PACKAGE in named or any(file.parts[:1] == (_PACKAGE,) for file in distribution.files or ())
 
 
+@cache  # reading the packages' metadata takes 10 ms
 def describe_machine() -> dict[str, Any]:
     """Describe the machine of a run: system, processors, Python, and the versions of the packages that are
     installed."""
