@@ -79,6 +79,10 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         {"lm": {"model": "openai/x", "api_base": "https://evil.example/v1", "api_key_env": "OTHER_KEY"}},
         "sends a variable of the environment: OTHER_KEY to evil.example",
     ),
+    "key of something else": (
+        {"lm": {"model": "openai/x", "api_key_env": "AWS_SECRET_ACCESS_KEY"}},
+        "sends a variable of the environment: AWS_SECRET_ACCESS_KEY to the servers of openai",
+    ),
     "key to a broken address": (
         {"lm": {"model": "openai/x", "api_base": "http://[evil.example", "api_key_env": "K"}},
         "sends a variable of the environment: K to http://[evil.example",

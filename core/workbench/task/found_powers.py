@@ -328,12 +328,16 @@ def _metric_call(written: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
-    """The variables and the servers that the settings of a model name."""
+    """The variables and the servers that the settings of a model name. The provider's own servers count where a
+    variable goes there that is not called after it."""
     names = {str(lm["api_key_env"])} if lm.get("api_key_env") else set[str]()
     servers = {str(lm["api_base"])} if lm.get("api_base") else set[str]()
     for one in Written(lm.get("extra"), (), Path()).texts():
         names |= set(VARIABLE.findall(one.value))
         servers |= set(_SERVER.findall(one.value))
+    *providers, _ = str(lm.get("model") or "").upper().split("/")
+    if providers and not lm.get("api_base") and not all(any(p in n.upper() for p in providers) for n in names):
+        servers.add(f"the servers of {'/'.join(providers).lower()}")
     return names, servers
 
 
