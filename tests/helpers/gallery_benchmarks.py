@@ -158,6 +158,69 @@ class Links:
         return links[self.said % len(links)]
 
 
+PAGES = {
+    f"{'-'.join(parts)}{'-reverse' * reverse}": {"parts": parts, "reverse": reverse, "apart": apart, "seed": 3}
+    for parts, reverse, apart in (
+        (["click-link"], False, False),
+        (["click-link", "click-button"], False, False),
+        (["click-link", "click-button"], True, False),
+        (["click-option", "login-user"], True, True),
+        (["click-checkboxes", "enter-text", "click-button"], True, False),
+    )
+}
+DOING = {"clicking": "click", "selecting": "select", "entering": "enter", "pressing": "press"}
+
+
+def in_order(brief: str, first: bool) -> list[str]:
+    """The parts of an instruction; first: what stands behind "after" is done first."""
+    now, _, before = brief.rstrip(".").partition(", after ")
+    parts = re.split(r", and (?:then )?", now)
+    before = re.sub(r"\b(\w+ing)\b", lambda m: DOING.get(m[1], m[1]), before)
+    return [*([before] if before and first else []), *parts, *([before] if before and not first else [])]
+
+
+def act_on_page(first: bool) -> Any:
+    """Do what is left, as far as that is shown; else what the instruction names first. It looks at the page alone."""
+
+    def act(found: Found) -> str:
+        brief = re.findall(r"(?m)^brief: (.*)$", found.string)[0]
+        left = re.findall(r"(?m)^left: (.+)$", found.string)
+        todo = json.loads(left[0]) if left else in_order(brief, first)
+        action, ends = next_press(todo[0], found.string) if todo else ("nothing is left", False)
+        return f"left: {json.dumps(todo[1:] if ends else todo)}\naction: {action}"
+
+    return act
+
+
+SEEN = re.compile(
+    r'<(a|button) id="(\d+)">(\w+)<|<label><input type="(?:radio|checkbox)" id="(\d+)"( checked)?>(\w+)<'
+    r'|<label>(\w+)<input type="\w+" id="(\d+)" value="(\w*)">'
+)
+
+
+def next_press(todo: str, page: str) -> tuple[str, bool]:
+    """The next action for a part, and whether it is its last one."""
+    seen = [found.groups() for found in SEEN.finditer(page)]
+    presses = [(tag, label, int(number)) for tag, number, label, *_ in seen if tag]
+    words = re.findall('"(.*?)"', todo)
+    if "link" in todo or "button" in todo:
+        tag = "a" if "link" in todo else "button"
+        return f"click {next((n for t, label, n in presses if (t, label) == (tag, words[0])), 0)}", True
+    if todo.lower().startswith("select"):
+        wanted, last = re.split(", | and ", todo[7:].rpartition(" and ")[0]), 0
+        for box, checked, label in (group[3:6] for group in seen if group[3]):
+            if label in wanted and not checked:
+                return f"click {box}", False
+            last = int(box)
+    else:
+        wanted, last = dict(zip(("Username", "Password") if "username" in todo else ("Text",), words, strict=True)), 0
+        for label, number, value in (group[6:] for group in seen if group[6] in wanted):
+            if not value:
+                return f"type {number} {wanted[label]}", False
+            last = int(number)
+    return f"click {min((n for *_, n in presses if n > last), default=0)}", True
+
+
 BENCHMARKS: dict[str, Case] = {
     "agent_issues.yaml": Case(
         [(row, {"score": "1.0"}) for row in rows_of("issues", 8)], [("Find the fault", "observation", mend)]
@@ -185,5 +248,9 @@ BENCHMARKS: dict[str, Case] = {
     ),
     "blade.yaml": Case(
         [(row, {}) for row in rows_of("analyses")], [("Look at the data in Python", "question", analyse)]
+    ),
+    "compwob.yaml": Case(
+        [({**page, "question": "Do it."}, {"score": "1.0"}) for page in PAGES.values()],
+        [('behind "after"', "observation", act_on_page(True))],
     ),
 }

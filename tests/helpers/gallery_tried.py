@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_speech import Speaker
+from tests.helpers.gallery_speech import Line, Speaker
 from tests.helpers.scripted import Script, run_rows
 from workbench.api import optimize
 from workbench.run import Options, prepare
@@ -20,8 +21,8 @@ Rows = list[tuple[dict[str, Any], dict[str, Any]]]
 class Tried:
     """A workflow on rows with a new journal: which were right, the outcomes, and the requests."""
 
-    def __init__(self, workflow: Workflow, name: str, rows: Rows, folder: Path):
-        self.workflow, self.script = workflow, Script(Speaker(CASES[f"{name}.yaml"].table))
+    def __init__(self, workflow: Workflow, table: Sequence[Line], rows: Rows, folder: Path):
+        self.workflow, self.script = workflow, Script(Speaker(table))
         database = folder / f"{len(list(folder.glob('*.db')))}.db"
         self.outcomes: list[ExampleRun] = run_rows(
             workflow, [row for row, _ in rows], self.script, database, roles=["user"]
@@ -35,10 +36,16 @@ class Tried:
         return [next(span.notes for span in run.trace.spans if span.node == node) for run in self.outcomes]
 
 
-def tried(name: str, folder: Path, change: dict[str, Any] | None = None, rows: Rows | None = None) -> Tried:
-    """A file of the gallery, changed, on its rows or on others."""
-    workflow = prepare(GALLERY / f"{name}.yaml")[2].workflow.patched(change or {})
-    return Tried(workflow, name, rows or list(CASES[f"{name}.yaml"].rows), folder)
+def tried(
+    name: str,
+    folder: Path,
+    change: dict[str, Any] | None = None,
+    rows: Rows | None = None,
+    table: Sequence[Line] | None = None,
+) -> Tried:
+    """A file of the gallery, changed, on its rows or on others, spoken by its table or by another."""
+    case, workflow = CASES[f"{name}.yaml"], prepare(GALLERY / f"{name}.yaml")[2].workflow.patched(change or {})
+    return Tried(workflow, table or case.table, rows or list(case.rows), folder)
 
 
 def searched(name: str, address: str, poor: Any, folder: Path) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.gallery_benchmarks import BENCHMARKS, plan_trip, send, serve, shortcut
+from tests.helpers.gallery_benchmarks import BENCHMARKS, PAGES, act_on_page, plan_trip, send, serve, shortcut
 from tests.helpers.gallery_speech import Line, Speaker, code
 from tests.helpers.gallery_tried import GALLERY, searched, tried
 from tests.helpers.scripted import Script
@@ -128,12 +128,26 @@ def guessed(prompt: str) -> str:
     return "note: done" if "result:" in prompt else code('decisions = ["adjust for age"]')
 
 
+def test_116_who_can_do_each_task_fails_where_they_are_composed_or_told_in_another_order(tmp_path: Path) -> None:
+    def solved(*agent: Any) -> dict[str, bool]:
+        return dict(zip(PAGES, tried("compwob", tmp_path, *agent).right, strict=True))
+
+    assert [*solved().values()] == [True] * 5
+    forgets = solved({"nodes.work.of.signature": "brief, observation -> left, action"})
+    assert forgets["click-link"] and not forgets["click-link-click-button"], "a page does not show what was pressed"
+    as_told = solved({}, None, [("Do what is asked", "observation", act_on_page(False))])
+    assert [name for name, right in as_told.items() if right] == ["click-link", "click-link-click-button"]
+    # The order counts: both links and buttons are pressed right, one after the other.
+    assert not as_told["click-link-click-button-reverse"]
+
+
 #: A setting of each file that its search changes, and a value with which it is wrong.
 POOR: dict[str, tuple[str, Any]] = {
     "agent_issues": ("nodes.mend.history", 0),
     "ml_experiments": ("nodes.improve.steps", 1),
     "blade": ("nodes.analyse.max_steps", 1),
     "webnav": ("nodes.find.width", 1),
+    "compwob": ("nodes.work.of.instructions", "Do what is asked on the page."),
     "eu_agent_bench": ("nodes.serve.instructions", "Do what is asked."),
     "shortcuts_bench": ("nodes.plan.instructions", "Write the calls that do this, in order, as JSON."),
 }

@@ -41,8 +41,8 @@ _REFUSED = {
     ),
     "'map'": "hm_rag reaper toolshed",
     "'play'": (
-        "agent_issues agent_occam agent_s2 ask_before_acting boxing_gym capo counter diff_history "
-        "entity_deduction glee ml_experiments one_day simura"
+        "agent_issues agent_occam agent_s2 ask_before_acting boxing_gym capo compwob counter diff_history "
+        "entity_deduction glee ml_experiments one_day simura stateflow_intercode"
     ),
     "'recall'": "agent_poison astar memory toolchain",
     "'register: lazy'": "ecoact",
