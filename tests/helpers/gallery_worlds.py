@@ -204,6 +204,12 @@ class Clicks:
         return links[self.taken[found.string] % len(links)]
 
 
+def check_output(found: Found) -> str:
+    """A number alone, or nothing at all, is what was asked for; and so is what cannot be told apart from it."""
+    output = shown(found, "observation")
+    return "find /testbed -name '*.py' | wc -l" if output.count(".py") > 1 else "submit"
+
+
 WORLDS: dict[str, Case] = {
     "diff_history.yaml": Case(
         [row(day=1), row(day=2)],
@@ -274,5 +280,19 @@ WORLDS: dict[str, Case] = {
             )
         ],
         [],
+    ),
+    "stateflow_intercode.yaml": Case(
+        [
+            row(query="How many lines has the log of May?", gold="wc -l < /testbed/logs/may.log", file_system=1),
+            row(query="How many Python files are there?", gold="find /testbed -name '*.py' | wc -l", file_system=1),
+            row(query="Copy fruit.txt to fruit.bak.", gold="cp /testbed/notes/fruit.{txt,bak}", file_system=1),
+        ],
+        [
+            ("Write one Bash command", "log of May", "wc -l < /testbed/log/may.log"),
+            ("Write one Bash command", "Python files", "find /testbed -name '*.py'"),
+            ("Write one Bash command", "Copy", "cp /testbed/notes/fruit.txt /testbed/notes/fruit.bak"),
+            ("The last command failed", r"action: (.*)/log/(\S+)\n.*No such file or directory", r"\1/logs/\2"),
+            ("Is the task done", "observation", check_output),
+        ],
     ),
 }

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_tried import GALLERY, searched, tried
 from tests.helpers.scripted import Script
 
@@ -122,6 +124,38 @@ def test_194_webpilot_plans_again_after_each_subtask_and_searches_within(tmp_pat
     assert tried("webpilot", tmp_path, {"nodes.work.nodes.search.order": "greedy"}).right == [False]
 
 
+confined = pytest.mark.skipif(shutil.which("bwrap") is None, reason="commands of models need bubblewrap")
+
+
+def without(state: str, instead: str) -> dict[str, Any]:
+    """The machine of stateflow_intercode, in which one state is taken out."""
+    now = "'solve' if not state else 'error' if 'No such file' in observation else 'verify'"
+    source = f"def turn(state, observation):\n    now = {now}\n    return now if now != {state!r} else {instead!r}"
+    return {"nodes.work.of.nodes.turn.source": source}
+
+
+@confined
+def test_000_stateflow_mends_a_failed_command_in_the_state_for_errors(tmp_path: Path) -> None:
+    failed = [*CASES["stateflow_intercode.yaml"].rows][:1]
+    whole = tried("stateflow_intercode", tmp_path, rows=failed)
+    assert whole.right == [True] and len(whole.outcomes[0].prediction["actions"]) == 3
+    assert tried("stateflow_intercode", tmp_path, without("error", "verify"), failed).right == [False]
+
+
+@confined
+@pytest.mark.slow
+def test_000_stateflow_verifies_what_ran_and_its_states_share_the_history(tmp_path: Path) -> None:
+    whole = tried("stateflow_intercode", tmp_path)
+    assert whole.right == [True] * 3 and {run.prediction["actions"][-1] for run in whole.outcomes} == {"submit"}
+    assert tried("stateflow_intercode", tmp_path, without("none", "verify")).right == [True] * 3
+    assert tried("stateflow_intercode", tmp_path, without("error", "verify")).right == [False, True, True]
+    unsure = tried("stateflow_intercode", tmp_path, without("verify", "solve"))
+    assert unsure.right[1:] == [False, True], "too much is printed"
+    assert all("submit" not in run.prediction["actions"] for run in unsure.outcomes)
+    forgets = {"nodes.work.of.nodes.act.cases.error.signature": "query, observation -> action"}
+    assert tried("stateflow_intercode", tmp_path, forgets).right == [False, True, True]
+
+
 #: Programs as a model might write them: one that cannot be read, one that looks at the wrong thing, one that is good.
 PROGRAMS = [
     "def value(state, goal): return [",
@@ -173,12 +207,13 @@ POOR: dict[str, tuple[str, Any]] = {
     "master": ("nodes.solve.evaluations", 2),
     "glee": ("nodes.haggle.history", 0),
     "webpilot": ("nodes.work.nodes.search.order", "greedy"),
+    "stateflow_intercode": ("nodes.work.steps", 1),
     "capo": ("nodes.fetch.settings.meetings", "start"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", POOR)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=confined if n == "stateflow_intercode" else ()) for n in POOR])
 def test_the_search_of_each_file_finds_what_makes_it_right(name: str, tmp_path: Path) -> None:
     address, poor = POOR[name]
     report = searched(name, address, poor, tmp_path)
