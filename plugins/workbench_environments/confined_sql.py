@@ -43,6 +43,7 @@ class Database:
     def __init__(self, image: bytes | None = None, *, reads: bool = False):
         self._socket = _open_session()
         self.changes = 0  # rows that statements have changed so far
+        self.steps = 0  # of SQLite's machine that the last statement took, in hundreds; the same each time
         self.uses, self.script, self.broken, self.begun = 1, "", False, time.monotonic()
         if image is not None:
             try:
@@ -77,7 +78,7 @@ class Database:
                 raise
             self._renew()  # an earlier use, or the time since then, has used the process up
             answer = self._ask(request)
-        self.changes = int(answer["changes"])
+        self.changes, self.steps = int(answer["changes"]), int(answer["steps"])
         return [tuple(_from_json(value) for value in row) for row in answer["rows"]]
 
     def verbs(self, statement: str) -> list[str]:

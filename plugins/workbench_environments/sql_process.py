@@ -35,6 +35,7 @@ PROCESSOR = 120  # seconds of processor time of a session; counted steps end sta
 LONGEST = 600  # seconds of a session
 
 WORK = 20_000_000  # virtual machine steps of a statement; a time limit would make episodes differ
+COUNTED = 100  # so many of these steps are counted at once
 SCRIPT_WORK = 20 * WORK  # steps of a database's script
 VALUE = 1_000_000  # bytes of a text, blob or row that a statement makes
 #: Steps times the length of the longest value. It bounds the memory of a statement that buffers rows (to sort, group or
@@ -88,14 +89,14 @@ class SqlSession:
     """A database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
 
     {"do": "make"}, then a script: returns the bytes of the database. {"do": "open", "reads": bool}, then such bytes.
-    {"do": "run", "statement": ..., "most": N}: rows, and all changes so far. {"do": "verbs", "statement": ...}:
+    {"do": "run", "statement": ..., "most": N}: rows, all changes so far, its steps. {"do": "verbs", "statement": ...}:
     its actions. {"do": "columns", "table": ...}. {"do": "digest"}: a hash of the whole database.
     """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.allowed: dict[int, str | None] = {**READS, **WRITES}
-        self.verbs: set[str] = set()
+        self.verbs, self.steps = set[str](), 0  # of the last statement
         self.database = self._empty()
 
     def serve(self) -> None:
@@ -125,7 +126,7 @@ class SqlSession:
 
     def do_run(self, statement: str, most: int) -> tuple[dict[str, Any], None]:
         rows = [[_to_json(value) for value in row] for row in self._run(statement, most)]
-        return {"rows": rows, "changes": self.database.total_changes}, None
+        return {"rows": rows, "changes": self.database.total_changes, "steps": self.steps}, None
 
     def do_verbs(self, statement: str) -> tuple[dict[str, Any], None]:
         self.verbs = set()
@@ -156,7 +157,7 @@ class SqlSession:
         return {"digest": found.hexdigest()}, None
 
     def _empty(self) -> sqlite3.Connection:
-        return self._bounded(with_own_functions(sqlite3.connect(":memory:", isolation_level=None)))
+        return self._bounded(with_own_functions(sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)))
 
     def _bounded(self, database: sqlite3.Connection) -> sqlite3.Connection:
         database.execute("pragma temp_store = memory")
@@ -178,14 +179,14 @@ class SqlSession:
     @contextmanager
     def _held(self, steps: int, pragma: int = sqlite3.SQLITE_DENY) -> Iterator[None]:
         """Run the block with the authorizer and at most `steps` steps."""
-        often = 200
-        left = iter(range(often))
+        left = iter(range(often := max(1, steps // COUNTED)))
         self.database.set_authorizer(partial(self._authorize, pragma))
-        self.database.set_progress_handler(lambda: next(left, None) is None, max(1, steps // often))
+        self.database.set_progress_handler(lambda: next(left, None) is None, COUNTED)
         longest = self.database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE)
         try:
             yield
         finally:
+            self.steps = next(left, often) * COUNTED
             self.database.set_progress_handler(None, 0)
             self.database.set_authorizer(None)
             self.database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)  # a dump writes a blob in twice its bytes
@@ -351,8 +352,7 @@ def receive(fd: int, most: int = 1 << 30) -> bytes | None:
 def _exactly(fd: int, size: int) -> bytes | None:
     data = bytearray()
     while len(data) < size:
-        part = os.read(fd, min(size - len(data), 1 << 20))
-        if not part:
+        if not (part := os.read(fd, min(size - len(data), 1 << 20))):
             return None
         data += part
     return bytes(data)

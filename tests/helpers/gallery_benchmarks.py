@@ -211,9 +211,10 @@ def next_press(todo: str, page: str) -> tuple[str, bool]:
         for box, checked, label in (group[3:6] for group in seen if group[3]):
             if label in wanted and not checked:
                 return f"click {box}", False
-            last = int(box)
+            last = int(box) if label in wanted else last
     else:
-        wanted, last = dict(zip(("Username", "Password") if "username" in todo else ("Text",), words, strict=True)), 0
+        labels: tuple[str, ...] = ("Username", "Password") if "username" in todo else ("Text",)
+        wanted, last = dict[str, str](zip(labels, words, strict=True)), 0
         for label, number, value in (group[6:] for group in seen if group[6] in wanted):
             if not value:
                 return f"type {number} {wanted[label]}", False

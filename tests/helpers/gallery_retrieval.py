@@ -175,6 +175,46 @@ def count_lamps(found: re.Match[str]) -> str:
     return str(sum(int(n) for n in re.findall(r"has (\d+)", " ".join(listed(found, "shown")))))
 
 
+# GenRewrite: a query without a counter can be rewritten by the rule alone that another query's counterexample taught.
+
+ONE_PASS, LISTED = "Aggregate groups in one pass.", "Look ids up in one list, and leave out of it what is NULL."
+QUERIES = {
+    "grouped": "SELECT o.id FROM orders o WHERE o.amount = (SELECT max(i.amount) FROM orders i WHERE i.day = o.day)",
+    "absent": "SELECT c.name FROM customers c WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id)",
+    "counted": "SELECT c.id FROM customers c WHERE (SELECT count(*) FROM orders o WHERE o.customer = c.id) = 0",
+}
+
+
+GROUPED = "SELECT id FROM (SELECT id, amount, max(amount) OVER (PARTITION BY day) AS m FROM orders) WHERE amount = m"
+
+
+def not_listed(query: str, more: str = "") -> str:
+    column, key = re.findall(r"SELECT c\.(\w+) .* o\.(\w+) = c\.id", query)[0]
+    return f"SELECT {column} FROM customers WHERE id NOT IN (SELECT {key} FROM orders{more.format(key)})"
+
+
+def rewrite(found: re.Match[str]) -> str:
+    """By the rule with the highest speed-up that is shown, else the first one; a fault is mended as it says."""
+    query, fault = shown(found, "query"), whole(found, "fault")
+    rules = re.findall(r"rule: ([^;]+); (?:speed_up: ([\d.]+))?", whole(found, "rules"))
+    best = max(rules, key=lambda rule: float(rule[1] or 0), default=("", ""))[0]
+    made, rule = query, "none"
+    if "max(" in query:
+        made, rule = GROUPED, ONE_PASS
+    elif best == LISTED or ("count(*)" in query and "NULL" in fault):
+        made, rule = not_listed(query, " WHERE {} IS NOT NULL"), LISTED
+    elif "count(*)" in query:
+        made, rule = not_listed(query), "Look ids up in one list."
+    return f"rewrite: {made}\nrule: {rule}"
+
+
+def workload(*names: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Queries, and what becomes of them."""
+    queries = {name: QUERIES[name] for name in names}
+    right = [GROUPED if n == "grouped" else not_listed(q, " WHERE {} IS NOT NULL") for n, q in queries.items()]
+    return {"question": "", "queries": [*queries.values()]}, {"rewrites": str(right)}
+
+
 RETRIEVAL: dict[str, Case] = {
     "knowledge_cache.yaml": Case(
         [({"question": BUILDER}, {"answer": "Tessmark"}), ({"question": RIPENS}, {"answer": "two years"})],
@@ -255,5 +295,9 @@ RETRIEVAL: dict[str, Case] = {
             ("Do these pages suffice?", "shown: ", inspect_pages),
             ("Answer by the pages.", "shown: ", count_lamps),
         ],
+    ),
+    "gen_rewrite.yaml": Case(
+        [workload("grouped", "absent", "counted"), workload("absent", "counted"), workload("counted")],
+        [("Rewrite the query", "query: ", rewrite)],
     ),
 }

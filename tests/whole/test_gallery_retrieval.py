@@ -5,12 +5,14 @@ As in test_gallery_rows, the numbers in the names are those of the documents tha
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.gallery_retrieval import QUERIES, not_listed, workload
 from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_tried import searched, tried
+from tests.helpers.gallery_tried import GALLERY, searched, tried
 from tests.whole.test_gallery_rows import facts
 
 
@@ -126,6 +128,48 @@ def test_170_vidorag_takes_as_many_pages_as_fit_and_looks_until_they_suffice(tmp
     assert tried("vidorag", tmp_path, {"nodes.look.rounds": 1}).right == [True, False, False, False]
 
 
+SWEEP = "nodes.work.nodes.sweep.nodes"
+
+
+def rewrites() -> Any:
+    """workflows/gallery/rewrites.py, whose databases tell queries apart."""
+    spec = importlib.util.spec_from_file_location("rewrites", GALLERY / "rewrites.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_183_without_counterexamples_a_rewrite_stays_that_is_wrong_only_for_nulls(tmp_path: Path) -> None:
+    databases, counted, rows = rewrites(), QUERIES["counted"], [workload("counted")]
+    wrong, right = not_listed(counted), not_listed(counted, " WHERE {} IS NOT NULL")
+    assert "(1, NULL, " in databases.find_difference(counted, wrong)
+    assert databases.find_difference(counted, wrong, nulls=0.0) == databases.find_difference(counted, right) == "none"
+
+    def found(change: dict[str, Any]) -> tuple[str, float]:
+        prediction = tried("gen_rewrite", tmp_path, change, rows).outcomes[0].prediction
+        return prediction["rewrites"][0], databases.score(rows[0][0], prediction)[0]
+
+    assert found({}) == (right, 1.0)
+    source = "def check(query, rewrite): return 'none'"
+    blind = {"kind": "code", "code": "query, rewrite -> fault", "source": source}
+    assert found({f"{SWEEP}.mend.nodes.check": blind}) == (wrong, 0.0)
+
+
+@pytest.mark.slow
+def test_183_a_rule_learned_from_one_query_rewrites_another(tmp_path: Path) -> None:
+    assert tried("gen_rewrite", tmp_path).right == [True] * 3
+    untold = {f"{SWEEP}.mend.nodes.write.signature": "schema, query, rules, rewrite -> rewrite, rule"}
+    assert tried("gen_rewrite", tmp_path, untold).right == [False] * 3, "what is not told cannot be mended"
+    # The rule comes from the last query of the first workload, and behind one with a smaller speed-up.
+    assert tried("gen_rewrite", tmp_path, {"nodes.work.rounds": 1}).right == [False, False, True]
+    assert tried("gen_rewrite", tmp_path, {f"{SWEEP}.keep.into": "elsewhere"}).right == [False, False, True]
+    kept = "[{'rule': rule, 'query': query}] if speedup > 1 else []"
+    pair = "[query, rewrite] if speedup >= 2 else []"
+    source = f"def judge(query, rewrite, rule, speedup): return {{'result': {pair}, 'learned': {kept}}}"
+    assert tried("gen_rewrite", tmp_path, {f"{SWEEP}.judge.source": source}).right == [False, True, True]
+
+
 #: A setting of each file that its search changes, and a value with which it is wrong.
 POOR: dict[str, tuple[str, Any]] = {
     "knowledge_cache": ("nodes.answer.instructions", "Answer."),
@@ -138,6 +182,7 @@ POOR: dict[str, tuple[str, Any]] = {
     "mobile_agent": ("nodes.use.nodes.next.instructions", "What next?"),
     "omni_search": ("nodes.answer.instructions", "Answer."),
     "vidorag": ("nodes.look.rounds", 1),
+    "gen_rewrite": (f"{SWEEP}.mend.rounds", 1),
 }
 
 

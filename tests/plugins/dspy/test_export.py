@@ -31,7 +31,7 @@ EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.ya
 _REFUSED = {
     "'code'": (
         "adaptive_rag aries arigraph autoflow automl_agent blade cave_agent chain_of_agents dare forge "
-        "graph_of_thoughts iagents plangen se_agent"
+        "gen_rewrite graph_of_thoughts iagents plangen se_agent"
     ),
     "'dylan'": "debate dylan",
     "'first_thought'": "small_agent",

@@ -259,6 +259,18 @@ def test_a_session_that_only_reads_cannot_change_anything() -> None:
             assert database.run("select count(*) from t") == [(3,)]
 
 
+def test_steps_are_what_a_statement_costs_and_the_same_each_time() -> None:
+    many = SCRIPT + ENDLESS.replace("from n)", "from n where i < 300)") + "insert into t select i + 3, 'z' from n;"
+    pairs, counted = "select count(*) from t x, t y where x.b < y.b", []
+    for statement in (pairs, pairs, "select count(*) from t where b = 'z'"):
+        with Database.make(many, reads=True) as database:
+            assert database.run(statement) and database.steps % 100 == 0
+            counted.append(database.steps)
+    assert counted[0] == counted[1] > 300 * 300 > 20 * counted[2] > 300
+    with Database.make(many) as database, pytest.raises(ValueError, match="too long"):
+        database.run(ENDLESS + "select count(*) from n")
+
+
 def test_values_come_back_as_sqlite_has_them() -> None:
     with Database.make(SCRIPT) as database:
         found = database.run("select 1, -9223372036854775808, 1.5, 9e999, null, 'é\U0001f600', x'00ff', ''")
