@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from workbench.kit.acting import Forged
+from workbench.spec import VARIABLE, Found, Power, Written
 from workbench.workflow import NodeConfig
 
 #: What a slot stands for in the requests of an agent, or in its folder.
 Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
+
+
+def sent_variables(setting: Written) -> Found:
+    """What the setting `headers` leads to: variables of ours that go to an address."""
+    for one in setting.texts():
+        if names := sorted(set(VARIABLE.findall(one.value))):
+            text = f"{', '.join(names)} to an address, as {one.at[-1]}"
+            yield Power("sends a variable of the environment", text, text, one.at)
 
 
 class Slot(NodeConfig):
@@ -44,11 +54,20 @@ class ExternalConfig(NodeConfig):
         None, description="container image that `command` is run in, by docker or podman; never pulled"
     )
     url: str | None = Field(None, description="address of an HTTP service: one POST a row, JSON in and out")
+    a2a: str | list[str] | None = Field(
+        None,
+        description="address of an agent that speaks A2A, below which its card stands; a list: of several, and the "
+        "input `agent` is the name on the card of the one to ask",
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        description="of a2a: headers of each request; $NAME: from our environment",
+    )
     services: int = Field(
         4,
         ge=1,
         le=64,
-        description="for url with command: maximum number of processes; both contain {port}, a free port",
+        description="for url or a2a with command: maximum number of processes; both contain {port}, a free port",
     )
     processes: int = Field(
         16,
@@ -56,7 +75,7 @@ class ExternalConfig(NodeConfig):
         le=4096,
         description="maximum number of concurrent programs; a training starts hundreds of rows together",
     )
-    start: float = Field(60.0, gt=0, description="of url with command: seconds until it listens")
+    start: float = Field(60.0, gt=0, description="of url or a2a with command: seconds until it listens")
     python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
     mcp: str | None = Field(None, description="COMMAND#TOOL: a tool of an MCP server, started for each row")
     stdin: Literal["json", "text", "none"] = Field("json", description="how `command` gets the inputs")
@@ -64,7 +83,8 @@ class ExternalConfig(NodeConfig):
     output: str = Field(
         "text",
         description="place of the answer: text (all that is printed), line (the last one), json, "
-        "json:PATH (dotted), or file:NAME",
+        "json:PATH (dotted), or file:NAME; cards: of a2a, the agents' cards as documents for `search`, "
+        "and none is asked",
     )
     folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
     revision: str | None = Field(None, description="of the Git repository `folder`: checked out for each row")
@@ -106,11 +126,24 @@ class ExternalConfig(NodeConfig):
         None, description="texts that may be replaced, by name; default: found at the start of a search"
     )
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Where it is asked by HTTP; none for a program that is started for each row."""
+        named = self.a2a if self.a2a is not None else self.url
+        return [] if named is None else [named] if isinstance(named, str) else named
+
+    @property
+    def is_stranger(self) -> bool:
+        """Return True for an agent that runs already and asks models of its own: none of its calls is seen here."""
+        return self.a2a is not None and self.command is None
+
     @model_validator(mode="after")
     def _one_way(self) -> ExternalConfig:
-        ways = [name for name in ("command", "url", "python", "mcp") if getattr(self, name) is not None]
-        if len(ways) != 1 and ways != ["command", "url"]:
-            raise ValueError(f"name one of command, url, python and mcp, not {' and '.join(ways) or 'none'}")
+        ways = [name for name in ("command", "url", "a2a", "python", "mcp") if getattr(self, name) is not None]
+        if len(ways) != 1 and ways not in (["command", "url"], ["command", "a2a"]):
+            raise ValueError(f"name one of command, url, a2a, python and mcp, not {' and '.join(ways) or 'none'}")
+        if self.headers and self.a2a is None:
+            raise ValueError("headers are those of requests to an agent that a2a names")
         if len({function.name for function in self.functions}) < len(self.functions):
             raise ValueError("two functions have the same name: rename one of them")
         if self.image is not None and ways != ["command"]:

@@ -150,10 +150,12 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
     """Raise SpecError for an `output` that cannot hold the outputs."""
     kind, colon, place = config.output.partition(":")
     plain = kind in ("text", "line")
+    if config.output == "cards":
+        return
     if kind not in ("text", "line", "json", "file") or (plain and colon) or (kind == "file" and not place):
         raise SpecError(
             f"output '{config.output}' names no place of an answer",
-            hint="Write text, line, json, json:PATH or file:NAME.",
+            hint="Write text, line, json, json:PATH, file:NAME or cards.",
             path=("output",),
         )
     for key, name in (("output", place if kind == "file" else ""), ("input_file", config.input_file or "")):
@@ -163,7 +165,7 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
                 hint="Write a path inside it: each row has its own.",
                 path=(key,),
             )
-    if config.url is not None and (kind == "file" or config.input_file is not None):
+    if config.addresses and (kind == "file" or config.input_file is not None):
         raise SpecError(
             "a service gets its inputs and gives its answer by HTTP, in no file",
             hint="Remove input_file, and write output: text, line, json or json:PATH.",

@@ -11,6 +11,7 @@ from typing import Any
 from workbench.base.text import short
 from workbench.kit.acting import Leftovers
 from workbench_external.asking import Named
+from workbench_external.cards import Card
 from workbench_external.gateway import Gateway
 from workbench_external.process import kill_abandoned
 from workbench_external.started import Services
@@ -23,7 +24,7 @@ class Hub:
 
     rows, missed, diverged, services, served: by node: rows that were run; texts that matched no slot; rows in which a
     resumed agent asked otherwise than before; servers that were started; rows whose process may have had earlier ones.
-    faults: of the gateway. named: the models that the agents named.
+    faults: of the gateway. named: the models that the agents named. cards: of agents that speak A2A, by address.
     """
 
     gateway: Gateway
@@ -37,6 +38,7 @@ class Hub:
     served: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, int] = field(default_factory=dict[str, int])
     named: dict[str, Named] = field(default_factory=dict[str, Named])
+    cards: dict[str, Card] = field(default_factory=dict[str, Card])
     _places: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
 
     @classmethod

@@ -30,7 +30,8 @@ from workbench.spec import (
     parse_address,
 )
 from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, Workflow, parse_signature
-from workbench_external.config import ExternalConfig, Slot
+from workbench_external.a2a import CARDS, CONTEXT, Line, answered, check_talk
+from workbench_external.config import ExternalConfig, Slot, sent_variables
 from workbench_external.container import WORK, run_in_image
 from workbench_external.defects import find_missing_files
 from workbench_external.exchange import (
@@ -45,10 +46,11 @@ from workbench_external.exchange import (
     read_answer,
     write_inputs,
 )
+from workbench_external.gateway import GatewaySession
 from workbench_external.home import describe_kept_state
 from workbench_external.hub import Hub
 from workbench_external.process import Finished, last_words, run_program
-from workbench_external.service import Row, ask_service
+from workbench_external.service import Row, ask_service, in_time
 from workbench_external.session import RowSession
 from workbench_external.silent import SilentRows
 from workbench_external.slots.cut import cut_slots
@@ -56,7 +58,7 @@ from workbench_external.slots.discover import find_slots
 from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
 from workbench_external.sources.folder import Sources
-from workbench_external.started import PORT, check_service, key_of, start_service
+from workbench_external.started import PORT, Turns, check_service, key_of, start_service
 from workbench_external.workspace import write_file
 
 #: Calls of models in a row where the file sets no `max_calls`.
@@ -73,8 +75,8 @@ _OF_SYSTEM = {"text": "text", "lm": "lm", "temperature": "float", "max_tokens": 
 
 
 class External(SignatureNode):
-    """An existing agent in any language, unchanged: a command, a service, a function or an MCP tool. Its calls of
-    models pass a gateway, where its prompts and tool descriptions can be replaced."""
+    """An existing agent in any language, unchanged: a command, a service, a function, an MCP tool or one that speaks
+    A2A. Its calls of models pass a gateway, where its prompts and tool descriptions can be replaced."""
 
     Config = ExternalConfig
     primary = "signature"
@@ -82,6 +84,8 @@ class External(SignatureNode):
         "command": COMMAND,
         "image": IMAGE,
         "url": ADDRESS,
+        "a2a": ADDRESS,
+        "headers": sent_variables,
         "python": PYTHON,
         "mcp": SERVER_TOOL,
         "folder": PROGRAM_FOLDER,
@@ -108,8 +112,10 @@ class External(SignatureNode):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
         self._tell_left_out: Callable[[int], None] = lambda number: None  # of what it runs in, from its first row on
-        check_output(config, self.signature)
         check_service(config, self.signature)
+        check_talk(config, self.signature)
+        self.answered = self.signature if config.a2a is None else answered(self.signature)
+        check_output(config, self.answered)
         for key in ("lm", "embedder"):
             if getattr(config, key) is not None:
                 lm_spec(getattr(config, key))
@@ -121,6 +127,10 @@ class External(SignatureNode):
             raise SpecError(f"there is no folder {self.folder}", path=("folder",))
         if config.slots is not None:
             self.learnable = _learnable(config, self.learnable)
+        if config.is_stranger:
+            self.learnable = {}  # it asks models of its own
+        if config.a2a is not None:
+            self.introduce = self._introduce
 
     @cached_property
     def folder(self) -> Path | None:
@@ -132,7 +142,7 @@ class External(SignatureNode):
 
     @property
     def max_calls(self) -> int:
-        return self.config.max_calls or MOST_CALLS
+        return 0 if self.config.is_stranger else self.config.max_calls or MOST_CALLS
 
     @property
     def tools(self) -> Collection[str]:
@@ -162,7 +172,7 @@ class External(SignatureNode):
 
     @property
     def observed(self) -> bool:
-        return self.config.slots is None
+        return self.config.slots is None and not self.config.is_stranger
 
     def observe(self, runs: Sequence[Sequence[Span]]) -> Mapping[str, Any]:
         seen = [span for spans in runs for span in spans]
@@ -172,7 +182,7 @@ class External(SignatureNode):
                 raise SpecError(f"the agent failed on each of {len(seen)} rows; {errors[0]}")
             raise SpecError(
                 f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}",
-                hint=None if self.config.url is not None else _STARTED,
+                hint=None if self.config.addresses else _STARTED,
             )
         if not calls and len(errors) < len(seen):
             raise SpecError(
@@ -195,9 +205,9 @@ class External(SignatureNode):
         self._tell_left_out = partial(hub.left_out.__setitem__, ctx.node)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
-        if found["failure"] is None:
+        if found["failure"] is None and not self.config.is_stranger:
             (await ctx.shared("external_silent", SilentRows.open)).count(ctx.node, len(ctx.span.calls))
-        hub.count(ctx.node, found["notes"], remembers=self.config.url is not None and self.config.state is None)
+        hub.count(ctx.node, found["notes"], remembers=bool(self.config.addresses) and self.config.state is None)
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
         return found["outputs"]
@@ -205,7 +215,7 @@ class External(SignatureNode):
     async def _run(self, inputs: Mapping[str, Any], ctx: Context, hub: Hub) -> dict[str, Any]:
         """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
         ctx.span.agent = self.name
-        if self.config.url is None:
+        if not self.config.addresses:
             async with hub.place_of(ctx.node, self.config.processes):
                 return await self._run_in_place(inputs, ctx, hub)
         return await self._run_in_place(inputs, ctx, hub)
@@ -240,8 +250,11 @@ class External(SignatureNode):
         """Start the agent on a row, and read its outputs. What it asks with this secret, the session answers. Raises
         NodeError."""
         leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
-        if self.config.url is not None:
-            async with self._service(session, hub) as url:
+        if self.config.a2a is not None:
+            async with self._service(session, hub) as addresses:
+                return await self._talk(inputs, session, Line(self.config, addresses, hub.cards))
+        if self.config.addresses:
+            async with self._service(session, hub) as (url,):
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return await asyncio.to_thread(read_answer, self.config, self.signature, printed)
         async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
@@ -273,20 +286,42 @@ class External(SignatureNode):
         """The slots that are files in the folder of the agent, by name."""
         return [(name, slot) for name, slot in (self.config.slots or {}).items() if slot.in_ == "file"]
 
+    async def _talk(self, inputs: Mapping[str, Any], session: Row, line: Line) -> dict[str, Any]:
+        """The outputs of agents that speak A2A: of one that is asked, or their cards."""
+        if self.config.output == CARDS:
+            cards = await in_time(self.config, session, line.cards())
+            return {self.outputs[0]: [card.document() for card in cards]}
+        reply = await line.ask(inputs, session)
+        said = reply.text.encode("utf-8", "replace")
+        found = await asyncio.to_thread(read_answer, self.config, self.answered, said)
+        return {**found, CONTEXT: reply.context} if CONTEXT in self.outputs else found
+
+    async def _introduce(self, ctx: Context) -> str:
+        """Describe the agents by their cards, for a model that has them as a tool."""
+
+        async def asked() -> str:
+            hub = await ctx.shared("external", Hub.open)
+            async with self._service(Turns(), hub) as addresses:
+                cards = await Line(self.config, addresses, hub.cards).cards()
+            told = [card.describe() for card in cards]
+            return told[0] if isinstance(self.config.a2a, str) else "\n".join(["Asks one of these agents.", *told])
+
+        return await ctx.effect("card", [self.name, *self.config.addresses], asked)
+
     @asynccontextmanager
-    async def _service(self, session: Row, hub: Hub) -> AsyncGenerator[str]:
-        """The address of the service for a row: one that runs already, or one of ours."""
+    async def _service(self, session: GatewaySession, hub: Hub) -> AsyncGenerator[list[str]]:
+        """The addresses of the service for a row: one that runs already, or one of ours."""
         c = self.config
-        assert c.url is not None
         if c.command is None:
-            yield c.url
+            yield list(c.addresses)
             return
         name = session.ctx.node if isinstance(session, RowSession) else self.name
-        services = hub.services_of(name, c.services if PORT in c.url else 1, anew=c.state == "fresh")
+        services = hub.services_of(name, c.services if PORT in c.addresses[0] else 1, anew=c.state == "fresh")
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
         async with services.lease(key_of(c, self._files), session, starting) as service:
-            session.missed.update(service.missed)
-            yield service.url
+            if isinstance(session, RowSession):
+                session.missed.update(service.missed)
+            yield [address.replace(PORT, str(service.port)) for address in c.addresses]
 
     def _command(self, inputs: Mapping[str, Any], place: Path) -> list[str]:
         """The command of a row. Functions and MCP tools are called by a program of ours."""

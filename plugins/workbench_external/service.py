@@ -1,4 +1,4 @@
-"""An agent behind HTTP: one POST a row."""
+"""An agent behind HTTP: one POST a row, or the requests of a protocol."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 from workbench.errors import NodeError
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import GatewaySession
 from workbench_external.process import MOST_OUTPUT
+
+T = TypeVar("T")
 
 #: Seconds between two looks at the clock.
 _LOOK = 0.2
@@ -41,36 +43,40 @@ async def ask_service(
     The service learns from headers where its models are and by which key: `X-OpenAI-Base-URL`, `X-Anthropic-Base-URL`,
     `X-API-Key`, new ones for each row.
     """
-    from aiohttp import ClientError, ClientSession, ClientTimeout
-
     headers = {
         "X-OpenAI-Base-URL": leading["OPENAI_BASE_URL"],
         "X-Anthropic-Base-URL": leading["ANTHROPIC_BASE_URL"],
         "X-API-Key": leading["OPENAI_API_KEY"],
     }
     body = json.dumps(dict(inputs), ensure_ascii=False, default=str)
+    return await in_time(config, row, request(url, body, headers))
 
-    async def ask() -> bytes:
-        async with (
-            ClientSession(timeout=ClientTimeout(total=None, sock_connect=30)) as session,
-            session.post(
-                url,
-                data=body,
-                headers={"Content-Type": "application/json", **headers},
-                allow_redirects=False,
-            ) as answer,
-        ):
-            read = bytearray()
-            async for part in answer.content.iter_any():
-                read += part
-                if len(read) > MOST_OUTPUT:
-                    raise NodeError("output", "the service answered with too much")
-            if not 200 <= answer.status < 300:
-                told = " ".join(read.decode("utf-8", "replace").split())[:200]
-                raise NodeError("exit", f"the service answered with status {answer.status}: {told}")
-            return bytes(read)
 
-    begun, asking, ended = time.monotonic(), asyncio.ensure_future(ask()), asyncio.ensure_future(row.over.wait())
+async def request(url: str, body: str | None, headers: Mapping[str, str]) -> bytes:
+    """The body of an answer to a POST of JSON, or to a GET without a body. Raises NodeError and errors of aiohttp."""
+    from aiohttp import ClientSession, ClientTimeout
+
+    method, kind = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
+    async with (
+        ClientSession(timeout=ClientTimeout(total=None, sock_connect=30)) as session,
+        session.request(method, url, data=body, headers={**kind, **headers}, allow_redirects=False) as answer,
+    ):
+        read = bytearray()
+        async for part in answer.content.iter_any():
+            read += part
+            if len(read) > MOST_OUTPUT:
+                raise NodeError("output", "the service answered with too much")
+        if not 200 <= answer.status < 300:
+            told = " ".join(read.decode("utf-8", "replace").split())[:200]
+            raise NodeError("exit", f"the service answered with status {answer.status}: {told}")
+        return bytes(read)
+
+
+async def in_time(config: ExternalConfig, row: Row, answer: Coroutine[Any, Any, T]) -> T:
+    """What a service answers while the row goes on, and within its own seconds. Raises NodeError."""
+    from aiohttp import ClientError
+
+    begun, asking, ended = time.monotonic(), asyncio.ensure_future(answer), asyncio.ensure_future(row.over.wait())
     try:
         while not asking.done():
             if ended.done():

@@ -37,14 +37,15 @@ _LAST_WORDS = 0.5
 
 
 def check_service(config: ExternalConfig, signature: Signature) -> None:
-    """Raise SpecError for a `url` that is no address, and for a `command` that cannot start the service there."""
-    if config.url is None:
+    """Raise SpecError for an address that is none, and for a `command` that cannot start the service there."""
+    if not config.addresses and config.a2a is None:
         return
-    if not _is_address(config.url):
+    key = "url" if config.a2a is None else "a2a"
+    if wrong := next((repr(one) for one in config.addresses or [""] if not _is_address(one)), None):
         raise SpecError(
-            f"'{config.url}' is not an address of an HTTP service",
+            f"{wrong} is not an address of an HTTP service",
             hint="Write one in full: http://127.0.0.1:8000/ask.",
-            path=("url",),
+            path=(key,),
         )
     if config.command is None:
         if config.state == "fresh":
@@ -64,11 +65,11 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             hint="Its inputs come in the body of each request.",
             path=("command",),
         )
-    if (PORT in config.url) != any(PORT in text for text in told):
+    if {PORT in address for address in config.addresses} != {any(PORT in text for text in told)}:
         raise SpecError(
-            f"{PORT} is needed in `url` and in `command` or `env`, or in neither",
-            hint=f"Write it in both: url: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
-            path=("url",),
+            f"{PORT} is needed in `{key}` and in `command` or `env`, or in neither",
+            hint=f"Write it in both: {key}: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
+            path=(key,),
         )
 
 
@@ -115,6 +116,7 @@ class StartedService:
     """A service that listens. key: of what it was started with; missed: slots whose file is another one."""
 
     url: str
+    port: int
     key: str
     turns: Turns
     process: asyncio.subprocess.Process
@@ -208,11 +210,12 @@ async def start_service(
 ) -> StartedService:
     """Start a service and wait until it listens. files: slots that are files of its folder. Raises NodeError."""
     async with AsyncExitStack() as stack:
-        turns, known = Turns(), {"port": _find_port()}
+        turns, port = Turns(), _find_port()
+        known = {"port": port}
         secret = gateway.admit(turns)
         stack.push_async_callback(gateway.dismiss, secret)
         leading = gateway.environment(secret, dict.fromkeys(config.env, ""))
-        url = fill_fields(str(config.url), known)
+        url = fill_fields(config.addresses[0], known)
         if await _listens(url):  # rows would go there
             told = "stop it, or leave out `command` if it is the agent"
             raise NodeError("start", f"another program listens at {url}: {told}")
@@ -231,7 +234,7 @@ async def start_service(
             process = await stack.enter_async_context(program)
         except OSError as error:
             raise NodeError("start", f"the service cannot be started: {error}") from None
-        service = StartedService(url, key_of(config, files), turns, process, errors, stack, missed)
+        service = StartedService(url, port, key_of(config, files), turns, process, errors, stack, missed)
         await _wait_for(service, config.start)
         service.stack = stack.pop_all()
         return service
@@ -240,7 +243,7 @@ async def start_service(
 def key_of(config: ExternalConfig, files: Sequence[tuple[str, Slot]]) -> str:
     """Return the identity of a started service: rows of another workflow may have other settings, and a candidate other
     files."""
-    settings = [config.command, config.url, config.env, config.folder, config.revision]
+    settings = [config.command, config.addresses, config.env, config.folder, config.revision]
     return digest([settings, [[name, slot.text] for name, slot in files]])
 
 

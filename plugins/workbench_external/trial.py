@@ -160,7 +160,7 @@ class Trial:
     def __init__(self, node: External, folder: Path, rows: Sequence[Mapping[str, Any]]):
         self.node, self.folder, self.rows = node, folder.resolve(), rows
         c = node.config
-        if c.url is not None and c.command is None:
+        if c.addresses and c.command is None:
             raise NotTried("the agent is a service that runs already, which cannot be started from a changed source")
         if c.image is not None:
             raise NotTried("the agent runs in an image, which has its own source")

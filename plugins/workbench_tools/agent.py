@@ -23,8 +23,8 @@ from workbench.kit.acting import (
     describe_tool,
     fit_values,
     has_unknown_tools,
+    introduce_tools,
     is_permitted,
-    know_tools,
     load_tools,
     make_node_tools,
     permitted,
@@ -211,7 +211,7 @@ class Agent(SignatureNode):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         ctx.span.agent = self.name
-        await know_tools(self.tools.values())
+        await introduce_tools(self.tools, self.node_tools, self.config.descriptions, ctx)
         shown = await self._shown(inputs, ctx)
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:

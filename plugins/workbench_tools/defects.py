@@ -64,7 +64,10 @@ def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path) -> Iterator[De
 def find_undescribed_nodes(nodes: Mapping[str, NodeTool], descriptions: Mapping[str, str]) -> Iterator[Defect]:
     """nodes: tools that are nodes. descriptions: of the agent, by tool."""
     for name, tool in nodes.items():
-        if not (tool.about or name in descriptions) and type(tool.node).tool_description is NodeKind.tool_description:
+        if (
+            not (tool.about or name in descriptions or tool.node.introduce)
+            and type(tool.node).tool_description is NodeKind.tool_description
+        ):
             yield Defect(
                 DefectKind.UNDESCRIBED_TOOL,
                 f"the model is told no more of the node '{name}' than its name, inputs and outputs",

@@ -34,6 +34,7 @@ from tests.helpers.gallery_speech import (
     total,
     votes,
 )
+from tests.helpers.gallery_strangers import STRANGERS
 from tests.helpers.gallery_worlds import WORLDS
 
 CASES: dict[str, Case] = {
@@ -43,6 +44,7 @@ CASES: dict[str, Case] = {
     **WORLDS,
     **BENCHMARKS,
     **ATTACKED,
+    **STRANGERS,
     "adaptive_rag.yaml": Case(
         [
             ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),

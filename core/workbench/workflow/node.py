@@ -137,6 +137,9 @@ class NodeKind:
     #: Whether a program that is not ours makes the requests: a change of the settings acts in those that carry it, and
     #: in nothing else.
     foreign: ClassVar[bool] = False
+    #: Asks what the node does, for the model of an agent that has it as a tool, where that shows only when it runs,
+    #: e.g. on the card of a stranger. One whose settings decide that sets it on itself.
+    introduce: Callable[[Any], Awaitable[str]] | None = None
     #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
 

@@ -18,7 +18,14 @@ from workbench.kit.acting.forged import Forged
 from workbench.kit.acting.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.kit.acting.mcp import LONGEST_RESULT
 from workbench.kit.acting.mcp_session import Server
-from workbench.kit.acting.node_tools import NodeTool, RowCalls, Unavailable, claim_call, make_node_tools
+from workbench.kit.acting.node_tools import (
+    NodeTool,
+    RowCalls,
+    Unavailable,
+    claim_call,
+    introduce_tools,
+    make_node_tools,
+)
 from workbench.kit.acting.permission import check_call, check_policy, is_permitted, permitted
 from workbench.kit.acting.programs import check_program, dying_with_us
 from workbench.kit.acting.schemas import fit_values, schema_defaults, told_arguments
@@ -82,6 +89,7 @@ __all__ = [
     "find_tool_defects",
     "fit_values",
     "has_unknown_tools",
+    "introduce_tools",
     "is_session",
     "know_tools",
     "load_arguments",

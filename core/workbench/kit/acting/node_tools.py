@@ -14,7 +14,7 @@ from workbench.errors import FailureKind, NodeError, SpecError
 from workbench.kit.acting.bound_function import BoundFunction
 from workbench.kit.acting.inner_nodes import child_node
 from workbench.kit.acting.permission import permitted
-from workbench.kit.acting.tool import Tool, as_rules_see, read_arguments
+from workbench.kit.acting.tool import Tool, as_rules_see, know_tools, read_arguments
 from workbench.runtime import Context
 from workbench.workflow import Image, NodeKind
 
@@ -111,6 +111,20 @@ class NodeTool:
             raise NodeError("tool", f"{self.name}: {error}") from error
         outputs = self.node.outputs
         return ctx.received(self.name, found[outputs[0]] if len(outputs) == 1 else dict(found))
+
+
+async def introduce_tools(
+    tools: dict[str, Tool], nodes: Mapping[str, NodeTool], described: Collection[str], ctx: Context
+) -> None:
+    """Ask servers, and nodes that know it only when they run, what their tools do, where nobody has asked yet.
+
+    tools: by name, some of which are nodes; these are described anew, but for those that somebody has `described`.
+    Raises SpecError and NodeError where one does not say it.
+    """
+    await know_tools(tools.values())
+    for name, found in nodes.items():
+        if found.node.introduce is not None and not found.about and name not in described:
+            tools[name] = tools[name].described(await found.node.introduce(ctx))
 
 
 def claim_call(tool: str, ctx: Context, key: str, most: int | None = None) -> None:
