@@ -34,7 +34,39 @@ def reckoner(found: re.Match[str]) -> str:
     return turn("sync", f"{count[0]} * {price[0]} + {postage[0]}" if price else "0", "reckoner")
 
 
+def craft(found: re.Match[str]) -> str:
+    """The next thing on the way to the goal, by the recipes and by what it has: as far as its history shows them."""
+    told = found.string
+    recipes = {
+        thing: (int(count), {part: int(n) for n, part in re.findall(r"(\d+) (\w+)", of)})
+        for count, thing, of in re.findall(r"craft (\d+) (\w+) using ([^\n]*)\n", told.partition("Goal")[0])
+    }
+    goals, has = re.findall(r"Goal: craft (\w+)", told), dict[str, int]()
+    for done, count, thing in re.findall(r"(Got|Crafted) (\d+) (\w+)", told):
+        has[thing] = has.get(thing, 0) + int(count)
+        for part, needed in recipes[thing][1].items() if done == "Crafted" and thing in recipes else ():
+            has[part] -= needed
+
+    def way(thing: str, count: int) -> str:
+        if thing not in recipes:
+            return f"get {count - has.get(thing, 0)} {thing}"
+        made, of = recipes[thing]
+        lacking = next((part for part, needed in of.items() if has.get(part, 0) < needed), None)
+        if lacking is not None:
+            return way(lacking, of[lacking])
+        return f"craft {made} {thing} using {', '.join(f'{n} {part}' for part, n in of.items())}"
+
+    return f"thought: {len(has)} things\naction: Action: {way(goals[0], 1) if goals else 'look'}"
+
+
 STRANGERS = {
+    "agentgym.yaml": Case(
+        [
+            ({"question": "Craft it.", "data_idx": 1}, {"score": "1.0"}),
+            ({"question": "Craft it.", "data_idx": 7}, {"score": "1.0"}),
+        ],
+        [("Craft the goal", "observation", craft)],
+    ),
     "internet_of_agents.yaml": Case(
         [
             ({"question": "What do 3 tins of tea cost, sent to Rome?"}, {"answer": "21"}),

@@ -61,3 +61,27 @@ def test_187_each_part_is_needed(change: dict[str, Any], right: list[bool], tmp_
 def test_187_the_search_finds_the_turns_that_a_team_needs(tmp_path: Path) -> None:
     report = searched("internet_of_agents", "nodes.talk.rounds", 3, tmp_path)
     assert report.winner.get("nodes.talk.rounds") == 12 and report.baseline["val"] < 1.0 == report.best["val"]
+
+
+def test_052_agentgym_an_agent_acts_in_a_world_behind_the_common_form(tmp_path: Path) -> None:
+    whole = tried("agentgym", tmp_path)
+    assert whole.right == [True, True]
+    assert whole.outcomes[0].prediction["actions"] == [
+        "Action: get 1 log",
+        "Action: craft 4 plank using 1 log",
+        "Action: craft 4 stick using 2 plank",
+    ]
+    assert tried("agentgym", tmp_path, {"nodes.craft.history": 0}).right == [False, False]
+    assert tried("agentgym", tmp_path, {"nodes.craft.steps": 3}).right == [True, False]
+
+
+def test_052_what_the_server_calls_an_error_is_no_zero(tmp_path: Path) -> None:
+    """A world that fails says nothing of the player: its row is left out."""
+    (outcome, *_) = tried("agentgym", tmp_path, {"nodes.craft.settings.key": "env_idx"}).outcomes
+    assert outcome.failure == "environment" and "The id None is not valid" in str(outcome.message)
+
+
+@pytest.mark.slow
+def test_052_the_search_finds_that_it_must_remember(tmp_path: Path) -> None:
+    report = searched("agentgym", "nodes.craft.history", 0, tmp_path)
+    assert report.winner.get("nodes.craft.history") == 12 and report.baseline["val"] < report.best["val"]

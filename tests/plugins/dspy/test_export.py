@@ -34,6 +34,7 @@ _REFUSED = {
         "gen_rewrite graph_of_thoughts iagents plangen se_agent"
     ),
     "'dylan'": "debate dylan",
+    "'external'": "internet_of_agents",
     "'first_thought'": "small_agent",
     "'loop'": (
         "amber captain knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
@@ -41,7 +42,7 @@ _REFUSED = {
     ),
     "'map'": "hm_rag reaper toolshed",
     "'play'": (
-        "agent_issues agent_occam agent_s2 ask_before_acting boxing_gym capo compwob counter diff_history "
+        "agent_issues agent_occam agent_s2 agentgym ask_before_acting boxing_gym capo compwob counter diff_history "
         "entity_deduction glee ml_experiments one_day simura stateflow_intercode"
     ),
     "'recall'": "agent_poison astar memory toolchain",
