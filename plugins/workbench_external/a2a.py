@@ -67,7 +67,7 @@ _PRESENT = _Release("SendMessage", "GetTask", "CancelTask")
 
 @dataclass(frozen=True)
 class Reply:
-    """What an agent said, and where the conversation stands: CONTEXT, or CONTEXT TASK while a task waits for words."""
+    """The words of an agent, and where the conversation stands: CONTEXT, or CONTEXT TASK while a task waits."""
 
     text: str
     context: str
@@ -244,7 +244,7 @@ def _reply(found: Mapping[str, Any], parts: Any, task: str = "") -> Reply:
 
 
 def _last_words(task: Mapping[str, Any]) -> Sequence[Any]:
-    """What the agent said last, of a task that has made nothing else."""
+    """The parts that the agent said last, of a task that has made nothing else."""
     said = [one for one in _list(task.get("history")) if is_dict(one) and one.get("role") in ("agent", "ROLE_AGENT")]
     return _list(said[-1].get("parts")) if said else []
 

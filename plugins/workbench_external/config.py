@@ -17,7 +17,7 @@ Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
 
 
 def sent_variables(setting: Written) -> Found:
-    """What the setting `headers` leads to: variables of ours that go to an address."""
+    """Find the variables of ours that the setting `headers` sends to an address."""
     for one in setting.texts():
         if names := sorted(set(VARIABLE.findall(one.value))):
             text = f"{', '.join(names)} to an address, as {one.at[-1]}"

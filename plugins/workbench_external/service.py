@@ -73,7 +73,7 @@ async def request(url: str, body: str | None, headers: Mapping[str, str]) -> byt
 
 
 async def in_time(config: ExternalConfig, row: Row, answer: Coroutine[Any, Any, T]) -> T:
-    """What a service answers while the row goes on, and within its own seconds. Raises NodeError."""
+    """The answer of a service while the row goes on, and within its own seconds. Raises NodeError."""
     from aiohttp import ClientError
 
     begun, asking, ended = time.monotonic(), asyncio.ensure_future(answer), asyncio.ensure_future(row.over.wait())
