@@ -267,7 +267,7 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({}, "name one of command, url, python and mcp, not none"),
+        ({}, "name one of command, url, a2a, python and mcp, not none"),
         ({"command": ["x"], "python": "x:y"}, "not command and python"),
         ({"url": "http://x", "mcp": "x#y"}, "not url and mcp"),
         ({"command": ["x"], "output": "xml"}, "names no place of an answer"),
