@@ -102,6 +102,34 @@ def test_an_agent_that_the_run_starts_answers_by_message_and_by_task(tmp_path: P
         assert asked(wf, message="to Rome") == {"reply": "postage to Rome is 9"}, "it works until it is asked for again"
 
 
+def test_the_first_release_is_spoken_where_the_card_says_so(tmp_path: Path, serve: Callable[[Answers], str]) -> None:
+    """Fields by release 0.3.0: 5.5 on cards, 6 on messages and tasks, 7.1 and 7.3 on methods."""
+    heard: list[Any] = []
+
+    def answers(method: str, request: Mapping[str, Any]) -> Any:
+        if method.startswith("/"):
+            return {"name": "elder", "url": f"{place}/rpc", "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+        heard.append((method, request))
+        state = "completed" if method == "tasks/get" else "submitted"
+        made = [{"artifactId": "1", "parts": [{"kind": "text", "text": "yes"}]}]
+        task = {"kind": "task", "id": "7", "contextId": "c", "status": {"state": state}}
+        return {"result": {**task, "artifacts": made} if state == "completed" else task}
+
+    place = serve(answers)
+    with load(tmp_path, "message, context -> reply, context", place) as wf:
+        assert asked(wf, message="well?", context="c 6") == {"reply": "yes", "context": "c"}
+    (sending, sent), (getting, got) = heard
+    assert (sending, getting, got) == ("message/send", "tasks/get", {"id": "7"})
+    message = sent["message"]
+    assert message.pop("messageId") and message == {
+        "kind": "message",
+        "role": "user",
+        "parts": [{"kind": "text", "text": "well?"}],
+        "contextId": "c",
+        "taskId": "6",
+    }
+
+
 def test_one_of_several_is_asked_by_its_name_and_others_are_named(tmp_path: Path) -> None:
     places = [f"{HERE}/grocer", f"{HERE}/reckoner"]
     with load(tmp_path, "agent, message -> reply", places, command=COMMAND) as wf:
