@@ -47,6 +47,13 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             hint="Write one in full: http://127.0.0.1:8000/ask.",
             path=(key,),
         )
+    told = [*(config.command or ()), *config.env.values()]
+    if {PORT in address for address in config.addresses} != {any(PORT in text for text in told)}:
+        raise SpecError(
+            f"{PORT} is needed in `{key}` and in `command` or `env`, or in neither",
+            hint=f"Write it in both: {key}: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
+            path=(key,),
+        )
     if config.command is None:
         if config.state == "fresh":
             raise SpecError(
@@ -56,7 +63,6 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             )
         return
     inputs = [field.name for field in signature.inputs]
-    told = [*config.command, *config.env.values()]
     if "port" in inputs:
         raise SpecError("an input of a service that is started cannot be named 'port'", hint="Rename it.")
     if named := next((name for name in inputs for text in told if f"{{{name}}}" in text), None):
@@ -64,12 +70,6 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             f"a service is started once for many rows, so {{{named}}} has no value there",
             hint="Its inputs come in the body of each request.",
             path=("command",),
-        )
-    if {PORT in address for address in config.addresses} != {any(PORT in text for text in told)}:
-        raise SpecError(
-            f"{PORT} is needed in `{key}` and in `command` or `env`, or in neither",
-            hint=f"Write it in both: {key}: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
-            path=(key,),
         )
 
 

@@ -274,6 +274,7 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
         ({"command": ["x"], "output": "file:../a"}, "'../a' leads out of the row's working directory"),
         ({"command": ["x"], "input_file": "/tmp/a"}, "'/tmp/a' leads out of the row's working directory"),
         ({"url": "localhost:8000/ask"}, "'localhost:8000/ask' is not an address of an HTTP service"),
+        ({"url": "http://127.0.0.1:{port}/"}, "{port} is needed in `url` and in `command` or `env`"),
         ({"url": "http://[::1/"}, "is not an address of an HTTP service"),
         ({"command": ["x"], "revision": "HEAD"}, "revision needs folder"),
         ({"command": ["x"], "folder": "nowhere"}, "there is no folder"),
