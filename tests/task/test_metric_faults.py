@@ -116,3 +116,19 @@ def test_one_row_that_works_keeps_a_run_going() -> None:
 def test_what_is_no_score_is_named(value: Any) -> None:
     with pytest.raises(ValueError, match=r"a metric must return a number in \[0, 1\], not"):
         as_score(value)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"judge": {"field": 3}}, "'field' should be a valid string, not 3"),
+        ("exact_match(3)", "'field' should be a valid string, not 3"),
+        ({"judge": {"field": "a", "see": "all"}}, "'see' should be 'answer' or 'trace', not 'all'"),
+        ({"checklist": {"field": "a", "ask": "no"}}, "'ask' should be False, not the text 'no'"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_when_the_file_is_read(written: Any, told: str, tmp_path: Path) -> None:
+    path, script = workflow_file(tmp_path, "    return 1.0\n", metric=written), Script(lambda request: "a")
+    with pytest.raises(SpecError, match=told) as caught:
+        optimize(path, database=tmp_path / "run.db", pool=script)
+    assert '"metric"' in path.read_text().splitlines()[(caught.value.line or 0) - 1] and not script.requests

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import re
 import sysconfig
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
 from workbench.spec import PREFIX, Spec, relocate_address
+from workbench.task.arguments import check_types, find_missing_arguments
 from workbench.task.dataset import Example, Score
 
 #: Files that the author of a metric does not know: ours, and Python's.
@@ -217,18 +217,6 @@ def _moved(path: str, base: Path, folder: Path) -> str:
     return path if Path(path).is_absolute() else os.path.relpath(base / path, folder)
 
 
-def find_missing_arguments(factory: Any, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """The parameters of a metric that have no default and are not given."""
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    ordinary = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    left = [p for p in ordinary if p.kind == p.KEYWORD_ONLY]
-    left += [p for p in ordinary if p.kind != p.KEYWORD_ONLY][len(args) :]
-    return [p.name for p in left if p.default is p.empty and p.name not in options]
-
-
 def _argument(node: ast.expr) -> Any:
     if isinstance(node, ast.Name | ast.Attribute):
         return ast.unparse(node)
@@ -287,6 +275,7 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
             what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
             call = f"{{{name}: {missing[0].upper()}}}" if missing[0] in _path_options(factory) else f"{name}(label)"
             raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {call}.")
+        check_types(factory, args, options)
         return factory(*args, **options)
     except (SpecError, PluginError) as error:
         hint = error.hint if isinstance(error, SpecError) else None
