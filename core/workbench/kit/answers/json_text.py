@@ -19,6 +19,8 @@ _BRACKET = re.compile(
 MANY, _FAILED = 5000, 50
 #: Characters of malformed JSON that are tried as Python, and that are mended once a bracket could not be read.
 _SHORT = 20_000
+#: Groups of thousands, which are no items of a list.
+_GROUPED = re.compile(r"\d,0\d\d\b")
 #: Brackets within brackets.
 _DEEP = 200
 
@@ -86,7 +88,7 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
         if changed and (with_json := load(candidate)) is not None:
             return with_json, end, ""
         try:
-            if len(candidate) < _SHORT:
+            if len(candidate) < _SHORT and not _GROUPED.search(candidate):
                 return read_literal(ast.parse(candidate, mode="eval").body), end, ""
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
