@@ -126,7 +126,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     apart = spec.data.cluster is False
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.label, exact=apart)
     clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
-    lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()], all_=True)
+    lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()])
     warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]), *([lost] if lost else ()))
     warnings = (*warnings, *wrong_demos(workflow, spec.lm))
     dataset = replace(dataset, warnings=warnings)
