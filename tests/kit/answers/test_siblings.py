@@ -191,6 +191,14 @@ def test_a_sibling_of_a_call_is_a_call(subtests: pytest.Subtests) -> None:
         '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
         'Tool: search\nArguments: {"query": "x"}',
         'Tool call: search\nArguments: {"query": "x"}',
+        '<function name="search">{"query": "x"}</function>',
+        '<|action_start|><|plugin|>{"name": "search", "parameters": {"query": "x"}}<|action_end|>',
+        '<tools>{"name": "search", "arguments": {"query": "x"}}</tools>',
+        '{"search": {"query": "x"}}',
+        '{"command": "search", "params": {"query": "x"}}',
+        '{"name": "search", "query": "x"}',
+        'Action 1: search({"query": "x"})',
+        'to=functions.search code<|message|>{"query": "x"}',
     ]:
         with subtests.test(answer=answer):
             tools = {"search": ["query", "k"], "now": []}
