@@ -103,3 +103,20 @@ def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(nam
 def test_what_is_no_text_under_a_name_for_a_prompt_is_no_prompt(value: str) -> None:
     assert read_prompt(f'{{"instructions": {value}}}') is None
     assert read_prompt('{"instructions": "Sort with care."}') == "Sort with care."
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<new_prompt>{}</new_prompt>",
+        "<instructions>\n{}\n</instructions>",
+        "### Instruction\n{}",
+        "\u201c{}\u201d",
+        "Here is the revised prompt:\n\n---\n{}\n---\n\nThis adds clarity.",
+        "[[ ## instructions ## ]]\n{}\n[[ ## completed ## ]]",
+        "Reasoning: it misses tickets.\n\n**New prompt:** {}",
+        '{{"improved_prompt": "{}", "why": "clearer"}}',
+    ],
+)
+def test_what_stands_around_a_prompt_is_none_of_it(form: str) -> None:
+    assert read_prompt(form.format("Sort with care.")) == "Sort with care."

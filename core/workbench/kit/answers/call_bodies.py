@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.kit.answers.json_text import find_balanced, load, load_loose, read_literal, read_object
+from workbench.kit.answers.json_text import SHORT, find_balanced, load, load_loose, read_literal, read_object
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
@@ -225,6 +225,19 @@ def read_expression(text: str, tools: Tools, unknown: bool = False) -> Reading |
     if len(given) > len(known) or "None" in named:
         return None
     return Reading([{"name": name, "arguments": {**dict(zip(known, given, strict=False)), **named}}])
+
+
+def read_expressions(text: str, tools: Tools) -> Sequence[Call]:
+    """The calls of a text that is nothing but calls in Python syntax, on lines of their own or in a list."""
+    try:
+        body = ast.parse(text).body if len(text) < SHORT else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    said = [node.value for node in body if isinstance(node, ast.Expr)]
+    parts = [part for node in said for part in (node.elts if isinstance(node, ast.List) else [node])]
+    readings = [read_expression(ast.unparse(part), tools, unknown=True) for part in parts]
+    found = [call for reading in readings if reading for call in reading.calls]
+    return found if len(said) == len(body) and len(found) == len(parts) else []
 
 
 def read_value(text: str) -> Any:
