@@ -256,7 +256,7 @@ def _without_copies(dataset: Dataset, inputs: tuple[str, ...], label: str | None
     kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
     warning = (
         f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
-        "out of the test"
+        "out of the test" + ("; data: {cluster: false} leaves out exact copies alone" if near else "")
     )
     kept = SealedRows(row for row, copy in found if copy is None)
     return replace(dataset, test=kept, warnings=(warning, *dataset.warnings))
