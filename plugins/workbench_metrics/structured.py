@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.kit.answers import known_name, load_loose, make_call, read_text, read_values, unwrapped
+from workbench.kit.answers import known_name, load_loose, make_call, read_expressions, read_text, read_values, unwrapped
 from workbench.lm import split_thoughts
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
@@ -166,7 +166,8 @@ def _calls_said(value: Any, expected: Sequence[Call]) -> list[Call]:
         except ValueError as error:
             why = error
     if not calls and text:
-        calls = [_call(call, tools) for call in read_text(text, tools).calls]
+        said = read_expressions(text.strip("` \n"), tools) or read_text(text, tools).calls
+        calls = [_call(call, tools) for call in said]
     if why and expected and not calls:
         raise why
     return calls

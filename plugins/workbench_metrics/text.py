@@ -9,7 +9,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from workbench.kit.answers import PARTICLE, SPACELESS
+from workbench.kit.answers import PARTICLE, SPACELESS, load_loose
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
 
@@ -19,14 +19,14 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 #: Signs that tell answers apart: of numbers, between their digits, and in names such as C++ and .NET.
 _TELLING = re.compile(
     r"(?<![\w)])[-+](?=\.?\d)|[<>]=?(?=\s?\d)|(?<=\d)[./:-](?=\d)|(?<=\d),(?=\d)(?!\d{3}(?!\d))|(?<=\b[a-z])-(?![\w-])|"
-    r"(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<!\S)\.(?=[a-z\d])"
+    r"(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<=\w)[<>^@=](?=\w)|(?<!\S)\.(?=[a-z\d])"
 )
 #: Minus and quotes as ASCII writes them.
 _SIGNS = str.maketrans({"\u2212": "-", "\u2018": "'", "\u2019": "'"})
 
 
 class ExactMatch(FieldMetric):
-    """1 if both values are equal, else 0. Spaces around texts are ignored."""
+    """1 if both values are equal, else 0. Spaces around texts are ignored, and JSON in a row's text is its value."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
         return score_match(_same(given, wanted), given, wanted)
@@ -54,7 +54,7 @@ class Contains(FieldMetric):
         if not text:
             raise ValueError(f"the row's '{self.target}' is empty, which every text contains")
         before = r"(?<![^\W_])(?<!\d[.,/])(?<!^[-+])(?<![^\w)][-+])" if text[0].isdigit() else r"(?<![^\W_])"
-        after = r"(?![^\W_])(?![.,/]\d)" if text[-1].isdigit() else rf"(?:(?={PARTICLE})|(?![^\W_]))"
+        after = r"(?![^\W_])(?![.,/]\d)" if text[-1].isdigit() else rf"(?:(?={PARTICLE})|(?![^\W_]|\+\+|#(?!\w)))"
         before, after = ("" if _SPACELESS.match(c) else p for c, p in ((text[0], before), (text[-1], after)))
         found = re.search(f"{before}{re.escape(text)}{after}", within)
         return score_match(found is not None, given, wanted)
@@ -112,4 +112,6 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, str | int | float) and isinstance(b, str | int | float):
         spelled = [str(one).strip() for one in (a, b)]
         return all(map(_NUMBER.fullmatch, spelled)) and Decimal(spelled[0]) == Decimal(spelled[1])
+    if isinstance(b, str) and isinstance(a, list | dict):  # in a cell of a table, a list is a text
+        b = load_loose(b)
     return a == b

@@ -85,14 +85,12 @@ def _loaded(raw: bytes) -> dict[str, Any]:
 
 
 def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
-    choices, base = data.get("choices"), data.get("base_resp")
-    if data.get("error") or (not choices and isinstance(base, dict) and base.get("status_code")):
+    choices = data.get("choices")
+    if data.get("error") or not isinstance(choices, list) or not choices:
         kind = kind_of_error(None, data)
         if kind == "refused":
             return refused_prompt(request)
-        raise LMError(kind, "status 200 with an error", status=200)
-    if not isinstance(choices, list) or not choices:
-        raise LMError("bad_body", "status 200 without choices")
+        raise LMError(kind, f"status 200 {'without choices' if kind == 'bad_body' else 'with an error'}", status=200)
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):

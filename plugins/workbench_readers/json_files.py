@@ -139,11 +139,11 @@ def _rows_of_list(text: str, location: str, path: Sequence[str]) -> Rows:
         value = value[part]
     if not isinstance(value, list):
         raise SpecError(
-            f"the file must be a list of objects, this is {_kind(value)}",
+            f"the {f'value of {path[-1]}' if path else 'file'} must be a list of objects, this is {_kind(value)}",
             file=location,
             line=1,
             column=1,
-            hint="Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}.",
+            hint=_where_rows_are(value, path),
         )
     rows = Rows()
     for number, row in enumerate(value, 1):
@@ -157,6 +157,16 @@ def _rows_of_list(text: str, location: str, path: Sequence[str]) -> Rows:
             )
         rows.append(_without_odd(row, rows, text, location, 1) if decoder.odd else row)
     return some_rows(rows, location)
+
+
+def _where_rows_are(value: Any, path: Sequence[str]) -> str:
+    """A hint at the lists of objects in an object, or at its columns."""
+    inner = [*value.items()] if isinstance(value, dict) else []
+    if lists := [name for name, rows in inner if isinstance(rows, list) and rows and isinstance(rows[0], dict)]:
+        return f"Write data: {{options: {{path: {'.'.join([*path, lists[0]])}}}}}."
+    if inner and all(isinstance(column, list | dict) for _, column in inner):
+        return "These are columns or named rows. Write a list of rows: in pandas, to_json(..., orient='records')."
+    return "Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}."
 
 
 def _without_odd(row: Row, rows: Rows, text: str, location: str, line: int) -> Row:
@@ -196,6 +206,10 @@ def _parse(text: str, location: str, line: int, decoder: _Decoder) -> Any:
     except json.JSONDecodeError as error:
         message, line, column = f"not JSON: {error.msg}", line + error.lineno - 1, error.colno
         hint = 'Each row is one object, e.g. {"text": "...", "label": "..."}.'
+        if re.match(r"\s*(?:#|//|/\*)", error.doc[max(0, error.pos - 2) :]):
+            hint = "JSON has no comments: remove this one."
+        elif error.doc[error.pos :].strip() == ",":
+            hint = "A line holds one object, and no comma behind it: remove it."
     except RecursionError:
         message, column, hint = "the JSON is nested too deeply", 1, "Write flatter rows."
     except _Twice as error:

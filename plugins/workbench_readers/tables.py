@@ -128,7 +128,8 @@ class _Header:
         beyond = [i for i in range(width, len(cells)) if holds(cells[i])] if len(cells) > width else []
         if len(cells) < width or any(i >= self.cells for i in beyond):
             message = f"{len(cells)} cells, the header has {width}"
-            raise self._error(message, "Put cells that contain the delimiter into quotes.", line)
+            alone = "If the first line is no header, remove it." if width == 1 else ""
+            raise self._error(message, alone or "Put cells that contain the delimiter into quotes.", line)
         if wrong := beyond or [i for i in self.unnamed if holds(cells[i])]:
             raise self._error(
                 f"column {wrong[0] + 1} has no name in the header, and contains '{cells[wrong[0]]!s:.40}'",

@@ -18,6 +18,16 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+#: What files of another kind begin with, where text was to be, and what to do about them.
+_OTHERS = {
+    b"PK\x03\x04": ("a book of a spreadsheet, or a zip archive", "Name it .xlsx, or unpack it."),
+    b"PAR1": ("a parquet file", "Name it .parquet."),
+    b"\xd0\xcf\x11\xe0": ("a book of an old Excel", "Save it as .xlsx or .csv."),
+    b"%PDF": ("a PDF", "Save its table as .csv or .jsonl."),
+    b"version https://git-lfs": ("a pointer of Git LFS, without the data", "Run: git lfs pull"),
+    b"<!doctype html": ("a page of HTML", "Download the file itself, not the page that shows it."),
+    b"<html": ("a page of HTML", "Download the file itself, not the page that shows it."),
+}
 #: Bytes of a file that tell UTF-16 without a mark.
 _LOOKED_AT = 1000
 #: Letters in cp1252, control characters in latin-1.
@@ -33,7 +43,7 @@ def read_text(location: str, options: Mapping[str, Any]) -> str:
     try:
         codecs.lookup(str(told or encoding))
         if told is None and marked is None:
-            _check_marked(data, location)
+            _check_kind(data, location)
         return data.decode(encoding).lstrip("\ufeff")
     except UnicodeDecodeError as error:
         raise _undecodable(data, error, encoding, marked, told, location) from None
@@ -42,9 +52,13 @@ def read_text(location: str, options: Mapping[str, Any]) -> str:
         raise SpecError(f"there is no encoding '{told}'", file=location, hint=hint) from None
 
 
-def _check_marked(data: bytes, location: str) -> None:
-    """Refuse UTF-16 without a mark, which can be read as UTF-8: every other byte is null. Raises SpecError."""
+def _check_kind(data: bytes, location: str) -> None:
+    """Refuse files of another kind, and UTF-16 without a mark, which can be read as UTF-8: every other byte is null.
+    Raises SpecError."""
     head = data[:_LOOKED_AT]
+    for mark, (what, hint) in _OTHERS.items():
+        if head.lstrip().lower().startswith(mark.lower()):
+            raise SpecError(f"the file is {what}", file=location, line=1, column=1, hint=hint)
     nulls = [part.count(0) / max(1, len(part)) for part in (head[0::2], head[1::2])]
     if len(head) > 3 and max(nulls) > 0.7 and min(nulls) < 0.1:
         name = "utf-16-le" if nulls[1] > nulls[0] else "utf-16-be"

@@ -45,6 +45,22 @@ def test_documented_errors_mean_what_they_say(subtests: pytest.Subtests) -> None
             )
 
 
+def test_faults_in_words_alone_are_tried_again_as_what_they_are(subtests: pytest.Subtests) -> None:
+    for status, body, kind in [
+        (200, {"error": "Rate limit exceeded, try again"}, "rate_limit"),
+        (200, {"message": "Too many requests"}, "rate_limit"),
+        (200, {"detail": "Internal server error"}, "server"),
+        (200, {"error": {"message": "Provider is temporarily unavailable"}}, "server"),
+        (500, {"error": {"message": "Rate limit reached for this key"}}, "rate_limit"),
+        (400, {"message": "Request was throttled. Expected available in 3 seconds."}, "rate_limit"),
+        (403, {"message": "rate limits are not yours to see"}, "auth"),
+        (499, "", "server"),
+        (529, "<html>overloaded</html>", "server"),
+    ]:
+        with subtests.test(status=status, body=body):
+            assert read_error(status, body) == kind
+
+
 async def tell(dialect: Dialect, lab: Lab, folder: Path, text: str) -> ExampleRun:
     """A run of a node that writes a free text. Raises what it failed with."""
     workflow = Workflow({"nodes": {"tell": node_tree({"predict": "text -> story"})}}, folder)

@@ -284,3 +284,11 @@ def test_a_rule_that_denies_is_not_got_round_by_defaults_and_types_of_python(
     policy = PolicySpec.model_validate({"rules": [{"deny": "change", "when": when}]})
     seen = {**tool.all_defaults, **as_rules_see(tool, {"place": "here", **given})}
     assert policy.verdict("change", seen)[0] == verdict
+
+
+def test_words_beside_a_type_describe_the_argument() -> None:
+    def weather(city: Annotated[str, "the name of a city"], days: Annotated[int, Field(ge=1)] = 1) -> None: ...
+
+    told = BoundFunction(weather).schema["properties"]
+    assert told["city"] == {"type": "string", "description": "the name of a city"}
+    assert told["days"] == {"type": "integer", "minimum": 1}

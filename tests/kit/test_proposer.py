@@ -11,6 +11,7 @@ from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import run_node
 
 from workbench import Optimizer, Study, Workflow
+from workbench.kit.answers import read_objects, read_text
 from workbench.kit.prompting import Proposer, prompt_in_use, read_prompt
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
@@ -103,3 +104,43 @@ def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(nam
 def test_what_is_no_text_under_a_name_for_a_prompt_is_no_prompt(value: str) -> None:
     assert read_prompt(f'{{"instructions": {value}}}') is None
     assert read_prompt('{"instructions": "Sort with care."}') == "Sort with care."
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<new_prompt>{}</new_prompt>",
+        "<instructions>\n{}\n</instructions>",
+        "### Instruction\n{}",
+        "\u201c{}\u201d",
+        "Here is the revised prompt:\n\n---\n{}\n---\n\nThis adds clarity.",
+        "[[ ## instructions ## ]]\n{}\n[[ ## completed ## ]]",
+        "Reasoning: it misses tickets.\n\n**New prompt:** {}",
+        '{{"improved_prompt": "{}", "why": "clearer"}}',
+    ],
+)
+def test_what_stands_around_a_prompt_is_none_of_it(form: str) -> None:
+    assert read_prompt(form.format("Sort with care.")) == "Sort with care."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("Here is a better instruction:\n\n```\nSort.\n```\nIt is clearer.", id="O1-fence"),
+        pytest.param("<Prompt>Sort.</Prompt>", id="O1-tags"),
+        pytest.param('{"prompt": "Sort."}', id="O1-json"),
+        pytest.param(Response("<think>\nA short one.\n</think>\n\nSort.", "stop").without_thoughts().text, id="A5"),
+    ],
+)
+def test_a_reported_answer_of_a_proposer_is_its_prompt(answer: str) -> None:
+    assert read_prompt(answer) == "Sort."
+
+
+def test_o4_an_object_with_an_end_of_line_in_a_text_is_read() -> None:
+    assert list(read_objects('{"op": "set", "value": "line1\nline2"}')) == [{"op": "set", "value": "line1\nline2"}]
+
+
+@pytest.mark.parametrize("answer", ['[search(query="x")]', '{"name": "functions.search", "arguments": {"query": "x"}}'])
+def test_t8_calls_of_models_without_a_parser_are_calls(answer: str) -> None:
+    found = read_text(answer, {"search": ["query", "k"]}, ["answer"])
+    assert list(found.calls) == [{"name": "search", "arguments": {"query": "x"}}]

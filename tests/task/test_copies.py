@@ -126,7 +126,8 @@ def test_copies_are_left_out_of_the_test_and_counted_by_rows(change: str, tmp_pa
     report = optimize(
         tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))
     )
-    assert report.test_rows == 20 and any("left out of the test" in line for line in report.lines())
+    (told,) = [line for line in report.lines() if "left out of the test" in line]
+    assert report.test_rows == 20 and "{cluster: false}" not in told
 
 
 def test_a_test_of_copies_alone_shows_nothing(tmp_path: Path) -> None:
@@ -338,8 +339,9 @@ def test_who_says_that_rows_are_independent_keeps_near_copies_in_the_test(tmp_pa
         lines = [{"text": f"{LONG} {word} {i * 7}", "label": "a"} for i in range(10)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     file = tmp_path / "workflow.yaml"
-    kept = [len(prepare(file, sets)[2].dataset.test) for sets in ([], [("data.cluster", False)])]
-    assert kept == [0, 10]
+    near, kept = (prepare(file, sets)[2].dataset for sets in ([], [("data.cluster", False)]))
+    assert [len(near.test), len(kept.test)] == [0, 10]
+    assert "data: {cluster: false} leaves out exact copies alone" in near.warnings[0]
     lines = [{"text": f"{LONG} today {i * 7}!", "label": "a"} for i in range(10)]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert len(prepare(file, [("data.cluster", False)])[2].dataset.test) == 0, "equal rows are no test"

@@ -150,7 +150,12 @@ def test_labels_of_which_none_is_allowed_are_told_by_every_command_I2(tmp_path: 
     said = CliRunner().invoke(cli, ["validate", str(path)]).output
     assert said.count("no answer can be right") == 1
     path = workflow(tmp_path, rows.replace('"label": 1', '"label": "billing"'), "text -> label: Literal['billing']")
-    assert not any("no answer" in warning for warning in prepare(path)[2].dataset.warnings), "some can"
+    assert any("in 5 of 9 rows" in warning for warning in prepare(path)[2].dataset.warnings), "those that none can"
+    total = rows.replace('"label": 0', '"label": "billing"').replace('"label": 1', '"label": null')
+    path = workflow(tmp_path, total, "text -> label: Literal['billing']")
+    assert any("in 4 of 9 rows" in warning for warning in prepare(path)[2].dataset.warnings), (
+        "a label that is not there"
+    )
 
 
 def test_a_spreadsheet_with_empty_lines_is_scored_on_its_rows_I1(tmp_path: Path) -> None:

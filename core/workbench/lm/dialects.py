@@ -79,6 +79,9 @@ _LACKS = re.compile(
     r"\b(?:tools?|tool (?:use|calling)|function calling|images?|image input)\b.{0,12}\bnot supported|"
     r"tool choice requires|no endpoints found that support (?:tool|image)"
 )
+#: A passing fault in words alone, as in an answer with status 200 and no code.
+_TOO_MANY = re.compile(r"(?i)rate.?limit|too many (?:concurrent )?requests|throttl")
+_BUSY = re.compile(r"(?i)overloaded|too busy|internal (?:server )?error|bad gateway|unavailable|try again|timed? ?out")
 _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
 #: Settings that a model may not take, and that an answer can be had without.
 _OPTIONAL = (
@@ -229,21 +232,44 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     """
     if not is_dict(usage):
         return Usage(None, None)
+    told = {_CAMEL.sub(r"_\1", name).lower(): value for name, value in usage.items()}
 
-    def count(*names: str) -> int | None:
-        found = [v for n in names if type(v := usage.get(n)) is int and 0 <= v <= most]
-        return found[0] if found else None
+    def count(*names: str, among: Mapping[str, Any] = told) -> int | None:
+        found = (_whole(among.get(name)) for name in names)
+        return next((number for number in found if number is not None and 0 <= number <= most), None)
+
+    def detail(names: tuple[str, ...], of: str) -> int | None:
+        parts = next((part for name in names if (part := told.get(f"{name}_tokens_details"))), None)
+        return count(of, among=parts) if is_dict(parts) else None
 
     prompt, completion = count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
-    total = count("total_tokens") or 0
-    if prompt is not None and completion is not None and total > prompt + completion:
-        completion = total - prompt  # thoughts are billed, and counted beside the answer
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    told = details.get("cached_tokens") if is_dict(details) else None
-    cached = told if type(told) is int else count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
-    cached = min(max(cached, 0), prompt or 0)
-    written = min(count("cache_creation_input_tokens") or 0, (prompt or 0) - cached)  # or a price could be below 0
+    read = count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
+    written = count("cache_creation_input_tokens", "cache_write_input_tokens") or 0
+    if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART):
+        prompt += read + written
+    total, thoughts = count("total_tokens"), detail(("completion", "output"), "reasoning_tokens") or 0
+    if prompt is not None and completion is not None:  # thoughts are billed, where they are counted beside the answer
+        if total is None and thoughts > completion:
+            total = prompt + completion + thoughts
+        completion = max(completion, (total or 0) - prompt)
+    cached = detail(("prompt", "input"), "cached_tokens")
+    cached = min(read if cached is None else cached, prompt or 0)
+    written = min(written, (prompt or 0) - cached)  # or a price could be below 0
     return Usage(prompt or None, completion if completion or not spoke else None, cached, written)
+
+
+_CAMEL = re.compile(r"(?<=[a-z])([A-Z])")
+#: Tokens of a cache that Anthropic and Bedrock count apart from those of the prompt.
+_APART = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_write_input_tokens")
+
+
+def _whole(value: Any) -> int | None:
+    """A count as a server may write it: 50, 50.0 or "50"."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value[:20])
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
 
 
 def _error_parts(body: Any) -> tuple[list[str], str]:
@@ -288,7 +314,9 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
         return FailureKind.AUTH
     if status in (None, 400, 403, 422) and _FLAGGED.search(message):
         return FailureKind.REFUSED
-    if _LOADING.search(message):
+    if status not in (401, 403) and _TOO_MANY.search(message):
+        return FailureKind.RATE_LIMIT
+    if _LOADING.search(message) or (status is None and _BUSY.search(message)):
         return FailureKind.SERVER
     return kind_of_status(status) if status is not None else FailureKind.BAD_BODY
 

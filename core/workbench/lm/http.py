@@ -32,6 +32,7 @@ _KINDS = {
     425: FailureKind.SERVER,
     449: FailureKind.SERVER,
     424: FailureKind.SERVER,  # the model behind a cloud failed
+    499: FailureKind.SERVER,  # a proxy gave up waiting
     498: FailureKind.SERVER,  # Groq's tier without spare capacity
     413: FailureKind.TOO_LONG,
     429: FailureKind.RATE_LIMIT,

@@ -145,18 +145,7 @@ def _read_message(body: Mapping[str, Any]) -> dict[str, Any]:
                 pass
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
     end = "stop" if body.get("stop_reason") == _PAUSED else body.get("stop_reason")
-    return _chat({**message, "thoughts": thoughts}, end, _message_usage(body.get("usage")), body.get("content"))
-
-
-def _message_usage(usage: Any) -> Any:
-    """A prompt's tokens are all of them: Anthropic counts those of the cache apart."""
-    if not is_dict(usage) or type(usage.get("input_tokens")) is not int:
-        return usage
-    cached, written = (
-        value if type(value := usage.get(name)) is int else 0
-        for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
-    )
-    return {**usage, "prompt_tokens": usage["input_tokens"] + cached + written}
+    return _chat({**message, "thoughts": thoughts}, end, body.get("usage"), body.get("content"))
 
 
 #: By type of a piece: the field of its block that it adds to, and its own.

@@ -23,6 +23,8 @@ _MARKS = {
     "◁think▷": "◁/think▷",  # Kimi-VL
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|start_thinking|>": "<|end_thinking|>",  # Command A
+    "<|thinking|>": "<|/thinking|>",
+    "<|think|>": "<|/think|>",
     "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
     "<|channel>": "<channel|>",  # Gemma 4
     "<unused94>": "<unused95>",  # MedGemma
@@ -40,6 +42,8 @@ _CLOSING = re.compile(  # in lower case; a pattern that begins with a character 
 _BEFORE = re.compile(
     r"(?i)\A\s*(?:<\|start\|>assistant)?(?:<\|(?:channel\|>final<\|message|start_response|begin_of_solution)\|>)"
 )
+#: The final channel of gpt-oss, also where it says a format.
+_FINAL = re.compile(r"(?i)<\|channel\|>final[^<\n]*(?:<\|constrain\|>\s*\w+\s*)?<\|message\|>")
 #: Where a model goes on with the next turn, since nothing stopped it.
 _NEXT_TURN = re.compile(
     r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<turn\|>|<\|end\|>|</s>)\s*"
@@ -71,6 +75,7 @@ def split_thoughts(text: str) -> tuple[str, str]:
     """(thoughts, what is said) of an answer. Thoughts that do not end are all there is."""
     if not any(mark in text for mark in ("<", "[", "\u25c1", "thought process", "assistantfinal")):
         return "", text
+    text = _FINAL.sub("<|channel|>final<|message|>", text)
     if (turn := _NEXT_TURN.search(text)) and turn[1] not in text[: turn.start()]:  # else it speaks of turns
         text = text[: turn.start()]
     low, thoughts, said, place = _lower(text), list[str](), list[str](), 0

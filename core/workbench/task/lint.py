@@ -17,7 +17,7 @@ from workbench.plugins import plugins
 from workbench.spec import SERVER, names_in
 from workbench.task.dataset import Example
 from workbench.task.load import Task
-from workbench.task.reach import is_empty, out_of_reach
+from workbench.task.reach import is_empty
 from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, node_class
 
 Place = tuple[str | int, ...]
@@ -30,7 +30,7 @@ def lint_task(task: Task, *, unread: bool = True) -> list[str]:
     unread: whether to warn of fields that nothing reads, which are defects, too.
     """
     fields = (f"line {_line(task, name)}: {text}" for name, text in _unread(task)) if unread else ()
-    found = [*_idle_rules(task), *fields, *_not_optional(task), *_empty(task), *_out_of_reach(task)]
+    found = [*_idle_rules(task), *fields, *_not_optional(task), *_empty(task)]
     return [*found, *_idle_configurations(task)]
 
 
@@ -240,12 +240,6 @@ def _empty(task: Task) -> Iterator[str]:
         found = [row.id for row in rows if name in row and is_empty(row[name])]
         if found:
             yield f"the {what} '{name}' is empty in {len(found)} of {len(rows)} rows, e.g. {found[0]}"
-
-
-def _out_of_reach(task: Task) -> Iterator[str]:
-    text = out_of_reach(task.workflow, task.metric, _rows(task))
-    if text and text not in task.dataset.warnings:
-        yield text
 
 
 def _idle_configurations(task: Task) -> Iterator[str]:

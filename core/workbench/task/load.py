@@ -126,7 +126,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     apart = spec.data.cluster is False
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.label, exact=apart)
     clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
-    lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()], all_=True)
+    lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()])
     warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]), *([lost] if lost else ()))
     warnings = (*warnings, *wrong_demos(workflow, spec.lm))
     dataset = replace(dataset, warnings=warnings)
@@ -256,7 +256,7 @@ def _without_copies(dataset: Dataset, inputs: tuple[str, ...], label: str | None
     kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
     warning = (
         f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
-        "out of the test"
+        "out of the test" + ("; data: {cluster: false} leaves out exact copies alone" if near else "")
     )
     kept = SealedRows(row for row, copy in found if copy is None)
     return replace(dataset, test=kept, warnings=(warning, *dataset.warnings))

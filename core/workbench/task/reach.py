@@ -13,11 +13,8 @@ from workbench.task.metric import Metric, as_score
 from workbench.workflow import Field, Signature, Surroundings, Workflow
 
 
-def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example], *, all_: bool = False) -> str | None:
-    """A warning of labels that no value of a closed output matches, by the metric itself; None if there are none.
-
-    all_: warn only if no row has a label that one matches.
-    """
+def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) -> str | None:
+    """A warning of labels that no value of a closed output matches, by the metric itself; None if there are none."""
     name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     field = _closed_field(workflow, name) if isinstance(name, str) else None
     if field is None or not isinstance(target, str) or getattr(metric, "needs_lm", False):
@@ -33,9 +30,7 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example], *,
                     scores[gold] = max(as_score(metric(row, {field.name: v}, None)).value for v in values)
         return scores[gold] == 0.0
 
-    rows = [row for row in rows if target in row and not is_empty(row[target])]
-    if all_ and not all(map(is_lost, rows)):
-        return None
+    rows = [row for row in rows if target in row]
     if not (lost := [row for row in rows if is_lost(row)]):
         return None
     shown = ", ".join(dict.fromkeys(repr(row[target]) for row in lost[:50]))

@@ -47,7 +47,8 @@ class ChatTokenizer:
         if self.tokenizer.chat_template:
             start = render_chat(self.tokenizer, before, add_generation_prompt=True)
             whole = render_chat(self.tokenizer, [*before, {"role": "assistant", "content": answer}])
-            text = whole[len(start) :] if whole.startswith(start) else answer
+            said = whole[len(start) :] if whole.startswith(start) else ""
+            text = said if answer.strip() in said else answer  # some templates leave thoughts out
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         first = next((i for i, token in enumerate(ids) if token in self.ends), None)
         if first is not None:

@@ -150,6 +150,17 @@ def test_a_sibling_of_a_grade_is_read(subtests: pytest.Subtests) -> None:
         ("Total score: 8\nClarity score: 3", 0.8),
         ('{"clarity_score": 3, "overall_score": 8}', 0.8),
         ("Score: 4 (on a scale from 0 to 5)", 0.8),
+        ("8", 0.8),
+        ("7.5", 0.75),
+        ("[RESULT] 8", 0.8),
+        ("8/10 because of 3/4 facts", 0.8),
+        ("2/3 facts are right. 8/10", 0.8),
+        ("Score - 8", 0.8),
+        ("Score: 3 (out of 5)", 0.6),
+        ("Puntuación: 8", 0.8),
+        ("점수: 8", 0.8),
+        ("Оценка: 8/10", 0.8),
+        ("score: 8 to 9", None),
         ("score: 8-9", None),
         ("score: eight", None),
     ]:
@@ -180,6 +191,14 @@ def test_a_sibling_of_a_call_is_a_call(subtests: pytest.Subtests) -> None:
         '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
         'Tool: search\nArguments: {"query": "x"}',
         'Tool call: search\nArguments: {"query": "x"}',
+        '<function name="search">{"query": "x"}</function>',
+        '<|action_start|><|plugin|>{"name": "search", "parameters": {"query": "x"}}<|action_end|>',
+        '<tools>{"name": "search", "arguments": {"query": "x"}}</tools>',
+        '{"search": {"query": "x"}}',
+        '{"command": "search", "params": {"query": "x"}}',
+        '{"name": "search", "query": "x"}',
+        'Action 1: search({"query": "x"})',
+        'to=functions.search code<|message|>{"query": "x"}',
     ]:
         with subtests.test(answer=answer):
             tools = {"search": ["query", "k"], "now": []}

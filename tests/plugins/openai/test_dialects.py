@@ -82,6 +82,15 @@ def test_a4_thoughts_are_known_by_their_type_and_field(message: dict[str, Any]) 
             0.5 + 10,
         ),
         ({"input_tokens": 5, "output_tokens": 5}, (5, 5), 15),
+        ({"prompt_tokens": "50", "completion_tokens": 5.0, "total_tokens": None}, (50, 5), 60),
+        ({"inputTokens": 50, "outputTokens": 5, "totalTokens": 55}, (50, 5), 60),
+        ({"inputTokens": 10, "outputTokens": 5, "cacheReadInputTokens": 40}, (50, 5), 10 + 4 + 10),
+        ({"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 40}, (50, 5), 10 + 4 + 10),
+        (
+            {"prompt_tokens": 50, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 1000}},
+            (50, 1005),
+            50 + 2010,
+        ),
     ],
 )
 def test_m2_m3_m4_tokens_are_counted_as_they_are_billed(usage: Any, tokens: Any, usd: Any) -> None:

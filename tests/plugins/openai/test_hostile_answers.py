@@ -37,7 +37,21 @@ def usage(prompt: str, completion: str = "1") -> str:
 
 
 @pytest.mark.parametrize(
-    "told", ["-5", "NaN", "Infinity", "1e400", "1" + "0" * 400, "true", '"7"', "[7]", "{}", "1.5", str(MOST_TOKENS + 1)]
+    "told",
+    [
+        "-5",
+        "NaN",
+        "Infinity",
+        "1e400",
+        "1" + "0" * 400,
+        "true",
+        '"-7"',
+        '"7 tokens"',
+        "[7]",
+        "{}",
+        "1.5",
+        str(MOST_TOKENS + 1),
+    ],
 )
 def test_usage_that_nobody_can_have_had_is_estimated(told: str) -> None:
     for body in (usage(told), usage("1", told), usage(told, told)):

@@ -180,3 +180,25 @@ def test_numbers_that_are_none_are_found_in_a_list_of_many_lines_I3(tmp_path: Pa
 
 def test_i_sibling_characters_of_no_width_are_blank(tmp_path: Path) -> None:
     assert read(tmp_path, '"\ufefftext",label\u200b\na,x\nb,y\n\u200b,\n\u00a0,\ufeff\n') == WANTED
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rows.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 123\n", "git lfs pull"),
+        ("rows.csv", "PK\x03\x04xx", "Name it .xlsx, or unpack it."),
+        ("rows.csv", "<!DOCTYPE html><html><body>404</body></html>", "Download the file itself"),
+        ("rows.csv", "Tickets 2024\ntext,label\na,x\n", "If the first line is no header"),
+        ("rows.jsonl", '// from the export\n{"text": "a"}\n', "JSON has no comments"),
+        ("rows.jsonl", '{"text": "a"},\n{"text": "b"},\n', "no comma behind it"),
+        ("rows.json", '{"meta": {"n": 1}, "rows": [{"text": "a"}]}', "{options: {path: rows}}"),
+        ("rows.json", '{"text": ["a"], "label": ["x"]}', "orient='records'"),
+        ("rows.json", '{"text": {"0": "a"}, "label": {"0": "x"}}', "orient='records'"),
+    ],
+)
+def test_a_file_of_another_kind_says_what_it_is(name: str, content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content.encode())
+    reader = {"csv": read_csv, "jsonl": read_jsonl, "json": read_json}[name.partition(".")[2]]
+    with pytest.raises(SpecError) as caught:
+        reader(str(tmp_path / name), {})
+    assert said in (caught.value.hint or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import time
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.errors import NodeError
-from workbench.kit.acting import load_tool
+from workbench.errors import NodeError, SpecError
+from workbench.kit.acting import load_tool, load_tools
 
 pytest.importorskip("mcp")
 
@@ -57,10 +58,22 @@ def ask(answer: str, folder: Path) -> object:
         ("send(id=99, method='roots/list'); say(i, 'fine')", "fine"),
         ("send(id=99, method='elicitation/create', params={'message': 'your password?'}); say(i, 'fine')", "fine"),
         ("sys.stderr.write('x' * 10_000_000); say(i, 'fine')", "fine"),
+        ("print('debug: paying', flush=True); say(i, 'fine')", "fine"),
     ],
 )
-def test_only_the_answer_to_the_call_is_its_result(answer: str, result: str, tmp_path: Path) -> None:
-    assert ask(answer, tmp_path) == result
+def test_only_the_answer_to_the_call_is_its_result(
+    answer: str, result: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # a user has none, and pytest's would hear all
+    assert ask(answer, tmp_path) == result and "Traceback" not in capfd.readouterr().err
+
+
+def test_a_failure_without_words_and_a_list_without_tools_are_told(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match="pay: it failed without a word"):
+        ask("send(id=i, result={'content': [], 'isError': True})", tmp_path)
+    (tmp_path / "empty.py").write_text(SERVER.replace('[{"name": "pay", "inputSchema": {"type": "object"}}]', "[]"))
+    with pytest.raises(SpecError, match="has no tools"):
+        load_tools([f"mcp:{sys.executable} empty.py"], tmp_path)
 
 
 NOTIFY = "send(method='notifications/message', params={'level': 'info', 'data': 'x' * 1000})"

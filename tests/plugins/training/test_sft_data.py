@@ -74,6 +74,16 @@ def test_an_answer_is_tokenized_as_the_template_writes_it_after_the_prompt(token
     assert shown(row, tokens) == [("cd<end>", 1)]
 
 
+def test_o2_an_answer_is_learned_as_written_where_the_template_leaves_thoughts_out(
+    tokens: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = tokens.tokenizer.chat_template.replace("['content']", "['content'].split('.')[-1]")
+    assert template != tokens.tokenizer.chat_template
+    monkeypatch.setattr(tokens.tokenizer, "chat_template", template)
+    (row,) = tokenize_example(SFTExample(chat("ab", "b because. cd"), frozenset({1}), "t"), tokens)
+    assert shown(row, tokens) == [("b because. cd<end>", 1)]
+
+
 @pytest.mark.parametrize("missing", [{}, {"content": None}], ids=["missing", "null"])
 def test_a_turn_without_a_text_teaches_no_word(missing: dict[str, Any], tokens: ChatTokenizer) -> None:
     """A native call's, as its provider sent it."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Annotated, Any
 
 from workbench.errors import NodeError
 from workbench.kit.answers import load_loose
@@ -154,11 +154,14 @@ def _annotation(parameter: Parameter, function: Callable[..., Any]) -> Any:
 
 def _adapter(annotation: Any, listed: bool) -> Any:
     """Return a converter and check of values; None where every value is right."""
-    from pydantic import ConfigDict, TypeAdapter
+    from pydantic import ConfigDict, Field, TypeAdapter
     from pydantic.errors import PydanticUserError
 
     if annotation is Parameter.empty:
         return None
+    said = [getattr(one, "documentation", one) for one in getattr(annotation, "__metadata__", ())]
+    if words := next((one for one in said if isinstance(one, str)), None):  # Annotated[str, "the name of a city"]
+        annotation = Annotated[annotation, Field(description=words)]
     kind = list[annotation] if listed else annotation
     try:
         try:  # models write numbers where a text is wanted, e.g. a postcode

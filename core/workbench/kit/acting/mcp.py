@@ -68,6 +68,9 @@ def _list(server: Server, variables: tuple[tuple[str, str], ...]) -> Sequence[Li
         finally:
             session.close()
             session.wait()
+        if not found:
+            hint = "Some servers list tools only for the keys or folders that they are given: see `env`."
+            raise SpecError(f"the MCP server `{server}` has no tools", hint=hint)
         _lists[server, variables] = found
     return _lists[server, variables]
 
@@ -128,7 +131,7 @@ def _value(result: Any, name: str, server: Server) -> Any:
     parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
     text = "\n".join(part for part, is_image in parts if not is_image)
     if field_of(result, "is_error", "isError"):
-        raise NodeError("tool", f"{name}: {server.redacted(text[:LONGEST_RESULT])[:500]}")
+        raise NodeError("tool", f"{name}: {server.redacted(text[:LONGEST_RESULT])[:500] or 'it failed without a word'}")
     images = [part for part, is_image in parts if is_image]
     structured = field_of(result, "structured_content", "structuredContent")
     given = text if images or structured is None else _dumped(structured, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import re
 import shlex
@@ -27,6 +28,8 @@ from workbench.lm import redact
 
 T = TypeVar("T")
 
+#: The SDK reports each line of a server that is no message, such as a greeting: not to users who did not ask.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 #: Seconds in which a server ends, by its own will, by SIGTERM, by SIGKILL.
 _ENDING = 8.0
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers.call_bodies import known_name, make_call, unwrapped
+from workbench.kit.answers.call_bodies import known_name, make_call, read_expressions, unwrapped
 from workbench.kit.answers.call_parser import UNREADABLE, Reading, answer_text, correction, read_text
 from workbench.kit.answers.choices import PARTICLE, TRUTH, choices_of
 from workbench.kit.answers.code import find_code
@@ -41,6 +41,7 @@ __all__ = [
     "read_text",
     "known_name",
     "make_call",
+    "read_expressions",
     "unwrapped",
     "TRUTH",
     "as_json",

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.kit.answers.json_text import find_balanced, load, load_loose, read_literal, read_object
+from workbench.kit.answers.json_text import SHORT, find_balanced, load, load_loose, read_literal, read_object
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
 #: What stands between the name of a tool and its arguments: `:0`, special tokens, a fence.
 _BETWEEN = re.compile(
     r"(?::\d+)?(?:\[CALL_ID\]\w+|\[ARGS\]|commentary\b|(?i:arguments|args|input)(?=[*_]*[ \t]*:)|<\|[^|>]{1,40}\|>|"
-    r"<\uff5c[^\uff5c]{1,40}\uff5c>|json\b|[ \t`:\n])*(?:```\w*\s*)?"
+    r"<\uff5c[^\uff5c]{1,40}\uff5c>|json\b|code\b|[ \t`:\n])*(?:```\w*\s*)?"
 )
 _PAIRS = re.compile(r"(?s)<arg_key>([^<]*)</arg_key>\s*<arg_value>((?:(?!</?arg_).)*)</arg_value>")
 _OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.\w+)*")
 _FENCE = re.compile(r"(?s)\s*+```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)")
 #: What the arguments, the name and the whole of a call are called.
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "tool_args", "params", "action_input")
-_NAMES = ("function", "tool_name", "function_name", "recipient_name", "action")
+_NAMES = ("function", "tool_name", "function_name", "recipient_name", "recipient", "action", "command")
 _WRAPPERS = ("tool_calls", "tool_uses", "tool_call", "function_call", "functionCall", "toolUse", "function")
 
 
@@ -113,7 +113,7 @@ def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
             re.search(r"""["'](?:tool|name|arguments)["']\s*:""", seen) if marked else name and "arguments" in seen
         )
         return Reading(fault=f"its JSON cannot be read: {why}", tool=name, end=end) if attempt else NOTHING
-    body = unwrapped(body, tools if marked else {})
+    body = unwrapped(body, tools, marked)
     if not isinstance(body, dict):
         return NOTHING
     body = {k: known_name(v, tools) or v if k in ("tool", "name") else v for k, v in body.items()}
@@ -123,19 +123,25 @@ def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
     return Reading(fault="it names no tool", certain=True, end=end) if known else NOTHING
 
 
-def unwrapped(body: Any, tools: Tools) -> Any:
-    """The call inside the wrappers that some models add, with its name as `name` or `tool`."""
+def unwrapped(body: Any, tools: Tools, marked: bool = True) -> Any:
+    """The call inside the wrappers that some models add, with its name as `name` or `tool`. marked: see `json_at`."""
     while isinstance(body, list):
         body = body[0] if body else None
     if not isinstance(body, dict):
         return None
     for key in _WRAPPERS:
         if isinstance(body.get(key), list | dict) and body[key]:
-            return unwrapped(body[key], tools)
+            return unwrapped(body[key], tools, marked)
     for key in _NAMES:
         if isinstance(body.get(key), str) and not {"name", "tool"} & set(body):
             return {"name": body[key], **{k: v for k, v in body.items() if k not in (key, "type", "tool_call_id")}}
-    if len(body) == 1 and (name := next(iter(body))) in tools and isinstance(body[name], dict):
+    name = next(iter(body), "")
+    if (
+        len(body) == 1
+        and name in tools
+        and isinstance(body[name], dict)
+        and (marked or {*body[name]} <= {*tools[name]})
+    ):
         return {"name": name, "arguments": body[name]}
     return body
 
@@ -153,7 +159,8 @@ def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
     name, rest = body.get("tool") or body.get("name"), set(body) - {"tool", "name", "id", "type"}
     if not isinstance(name, str) or name not in tools:
         return "tool" in body and isinstance(body.get("arguments"), dict)
-    return any(key in body for key in _ARGUMENTS) or ("tool" in body and rest <= set(tools[name]))
+    own = set(tools[name])
+    return any(key in body for key in _ARGUMENTS) or (rest <= own and ("tool" in body or bool(rest) or not own))
 
 
 def make_call(body: Mapping[str, Any], tools: Tools) -> Call:
@@ -168,6 +175,8 @@ def make_call(body: Mapping[str, Any], tools: Tools) -> Call:
             given = beside
         elif named is not None:
             given = named
+    if given in (None, ""):
+        given = {}
     if isinstance(given, str) and isinstance(parsed := load_loose(given), dict):
         given = parsed
     return {"name": name, "arguments": given}
@@ -216,6 +225,19 @@ def read_expression(text: str, tools: Tools, unknown: bool = False) -> Reading |
     if len(given) > len(known) or "None" in named:
         return None
     return Reading([{"name": name, "arguments": {**dict(zip(known, given, strict=False)), **named}}])
+
+
+def read_expressions(text: str, tools: Tools) -> Sequence[Call]:
+    """The calls of a text that is nothing but calls in Python syntax, on lines of their own or in a list."""
+    try:
+        body = ast.parse(text).body if len(text) < SHORT else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    said = [node.value for node in body if isinstance(node, ast.Expr)]
+    parts = [part for node in said for part in (node.elts if isinstance(node, ast.List) else [node])]
+    readings = [read_expression(ast.unparse(part), tools, unknown=True) for part in parts]
+    found = [call for reading in readings if reading for call in reading.calls]
+    return found if len(said) == len(body) and len(found) == len(parts) else []
 
 
 def read_value(text: str) -> Any:

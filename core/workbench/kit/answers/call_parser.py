@@ -41,15 +41,15 @@ _MARKS = (
     re.compile(
         rf"(?im)^(?=[ \t>*_`#\d.)-]*+[tfca\u273f\[{{])(?:{DECORATION}(?:"
         r"(?P<mark>(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*)|"
-        r"(?P<action>(?:action|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
+        r"(?P<action>(?:action(?: \d+)?|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
         r"(?=(?P<named>\S.*)$)))|"
         r"(?P<tag>(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.))|(?P<bare>[ \t]*(?=[\[{])))"
     ),
     re.compile(
         r"(?m)[Cc<>\[](?:(?P<inline>(?<=[ \t].)(?i:all):)|"
-        r"(?<=<)(?P<element>(?i:function=|invoke name=)[\"']?(?P<named>[\w.-]+)[\"']?>)|"
-        r"(?P<tag>(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|python_tag|action)"
-        r"(?:_begin|_start)?\|?>(?:\s*call:)?)|(?<=\[)(?i:TOOL_CALLS?)\]|(?<=^>)>>[ \t]*|"
+        r"(?<=<)(?P<element>(?i:function=|(?:function|invoke) name=)[\"']?(?P<named>[\w.-]+)[\"']?>)|"
+        r"(?P<tag>(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|tools|python_tag|action)"
+        r"(?:_begin|_start)?\|?>(?:<\|plugin\|>)?(?:\s*call:)?)|(?<=\[)(?i:TOOL_CALLS?)\]|(?<=^>)>>[ \t]*|"
         r"(?<=<)\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
         r"(?<=<)\|(?:start|channel)\|>(?:assistant)?(?:commentary|analysis)? ?to=))"
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from workbench.kit.answers.conclusions import SPACELESS, ends_of, find_conclusions
+from workbench.kit.answers.conclusions import CORRECTS, SPACELESS, ends_of, find_conclusions
 
 _TRUE = (
     "yes true correct right y 1 ja wahr richtig oui vrai si sí verdadero cierto sim verdadeiro vero waar sant sann tak "
@@ -37,18 +37,31 @@ _LETTER = rf"[^\W{SPACELESS}]"
 PARTICLE = "(?:입니다|이다|이에요|예요|이며|이고|으로|로|은|는|이|가|을|를|의|인)"
 #: What ends a clause, in which a denial holds.
 _CLAUSE = re.compile(
-    r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f]|\b(?:but|however|so|because|since|then|sondern|mais|sino)\b"
+    r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f]|\b(?:(?<!anything )but|however|so|because|since|then|sondern|"
+    r"mais|sino|pero|utan|maar|tylko|lecz|ale|но|а|بل|melainkan|mà)\b"
 )
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot|without(?! (?:a |any )?doubt)|hardly|unlikely|rather than|instead of|except|"
     r"nothing|none|exclud\w+|unlike|rul\w+ out|misclassified|no(?! doubt| question)|nicht|kein\w*|weder|ne|pas|ni|sin|"
-    r"n[\u00e3a]o|non|nie|niet|inte|ikke|не)\b|n[\u2019']t\b)(?:\W+\w+){0,4}?\W*$|[不非没無无未别別]\w{0,2}$"
+    r"n[\u00e3a]o|non|nie|niet|inte|ikke|не|ei ole|nu este?|nem|δεν|ليس\w?|không|bukan|"
+    r"if|whether|far from|anything but|less than|opposite of|fail\w* to|wrong to|lack\w*|"
+    r"not (?:the case|true|correct|right) that)\b|n[\u2019']t\b)(?:\W+\w+){0,4}?\W*$|[不非没無无未别別]\w{0,2}$"
 )
 _DENIED_BEHIND = re.compile(
-    r"\s*(?:(?:では|じゃ)な|[이가은는]?\s*아니)|"
+    r"\s*(?:(?:では|じゃ)(?:な|あり)|[이가은는]?\s*아[니닙닌]|değil|नहीं)|"
     r"\W*(?:\w+\W+){0,2}?(?:not\b|\w*n[\u2019']t\b|cannot\b|wrong\b|incorrect\b|false\b|tempting\b|unlikely\b|"
     r"(?:can|could) be (?:ruled out|excluded)|ruled out\b|excluded\b|out$)"
 )
+#: The same behind a mark: `billing: no`.
+_DENIED_BY_MARK = re.compile(
+    r"(?i)[\"'`*]*\s*[:=\uff1a]\s*[\"'`*]*(?:no|false|0|\u2717|\u274c)[\"'`*]*\s*(?:[.,;\n]|\Z)"
+)
+#: What is struck out, and the empty box of a list in which another one is ticked.
+_STRUCK, _TICKED = re.compile(r"~~[^~\n]*~~"), re.compile(r"\[[xX\u2713]\]|[\u2611\u2705]")
+_EMPTY_BOX = re.compile(r"(?m)^.*(?:\[ ?\]|[\u2610\u274c]).*$")
+#: Words of English that are values only as they are written: `US`, but not `us`.
+_PRONOUNS = frozenset("us it in or me may will as at be do go is of on so to up we who an am all and can".split())
+_HYPHENS = str.maketrans("\u2212\u2010\u2011", "---")
 #: What may follow a value that a text begins with, if it states it: `technical: ...`, `B. ...`, `No it is not`.
 _BEGINS = re.compile(
     r"[\"'`*)\]}]*(?:\s*$|\s*\n|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
@@ -70,7 +83,7 @@ _BEFORE_LETTER = (
 )
 _ASKED = ("?", "\uff1f")
 #: What stands before an item of a list in lines or with commas, up to its place.
-_BEFORE_ITEM = re.compile(r"(?:^|[\n,;])[\s\"'`*(\[-]*\Z")
+_BEFORE_ITEM = re.compile(r"(?:^|[\n,;/|])[\s\"'`*(\[-]*\Z")
 
 
 def plain(text: str) -> str:
@@ -80,7 +93,7 @@ def plain(text: str) -> str:
 
 
 def _compatible(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFKC", text).replace("\u2212", "-")
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_HYPHENS)
 
 
 @dataclass(frozen=True)
@@ -88,18 +101,23 @@ class Choices:
     """The values of an output.
 
     exact: by what stands for them. whole: by what an answer, or a line of one, is as a whole (`plain`). mentions:
-    patterns of what stands for a value among other words, long ones first, since they hold short ones.
+    patterns of what stands for a value among other words, long ones first, since they hold short ones. pairs: two
+    values of which none is chosen, as `low-medium`.
     """
 
     exact: Mapping[str, Any]
     whole: Mapping[str, Any]
     mentions: tuple[tuple[re.Pattern[str], Any], ...]
+    pairs: re.Pattern[str]
 
     @staticmethod
     def of(said: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Choices:
         ordered = sorted(filter(plain, said), key=len, reverse=True)
         by_plain = {plain(one): value for one, value in said.items()}
-        return Choices(said, by_plain | dict(whole or {}), tuple((_mention(one), said[one]) for one in ordered))
+        mentions = tuple((_mention(one), said[one]) for one in ordered)
+        either = "|".join(r"[\s_-]".join(map(re.escape, plain(one).split(" "))) for one in ordered)
+        pairs = re.compile(rf"(?i)(?<![\w-])(?:{either})\s?(?:[/|~]|[-\u2013](?:to-)?)\s?(?:{either})(?![\w-])")
+        return Choices(said, by_plain | dict(whole or {}), mentions, pairs)
 
     def read(self, text: str, field: str = "answer") -> tuple[Any, bool] | None:
         """(the value that a text means, whether among other words); None if that is not certain.
@@ -115,10 +133,15 @@ class Choices:
         text = _compatible(text)
         if all(line.isdigit() for line in self.whole):  # grades, as 4/5
             text = _SCALE.sub("", text)
+        text = self.pairs.sub(lambda pair: pair[0] if plain(pair[0]) in self.whole else " ", _STRUCK.sub("", text))
+        text = _EMPTY_BOX.sub("", text) if _TICKED.search(text) else text
+        lines = [line for line in map(plain, text.split("\n")) if line] or [""]
         for conclusion in find_conclusions(text, field):
             if stated := self._stated(conclusion):
                 return stated[0], True
         stated = [self.whole[line] for line in lines[:1] + lines[-1:] if line in self.whole] or self._stated(text)
+        if stated and (corrections := [*CORRECTS.finditer(text)]):
+            stated += self._stated(text[corrections[-1].end() :])
         if not stated or any(one != stated[0] for one in stated):
             return None
         return stated[0], lines[0] not in self.whole
@@ -134,8 +157,13 @@ class Choices:
             begins = [(first.end(), self.whole[first[0].casefold()])]
         for end, value in begins:
             rest = bare[end:]
-            listed = self._lists_others(rest, value)
-            if _BEGINS.match(rest) and not listed and not _SENTENCE.split(rest, 1)[0].endswith(_ASKED):
+            if _DENIED_BY_MARK.match(rest):
+                return []
+            if (
+                _BEGINS.match(rest)
+                and not self._lists_others(rest, value)
+                and not _SENTENCE.split(rest, 1)[0].endswith(_ASKED)
+            ):
                 return [value]
         found = self._mentioned("".join(part for part in _SENTENCE.split(text) if not part.endswith(_ASKED)))
         return found[:1] if all(one == found[0] for one in found) else []
@@ -181,7 +209,10 @@ def _mention(said: str) -> re.Pattern[str]:
     before, after = ("" if _SPACELESS.match(c) else p for c, p in ((first, before), (last, after)))
     if body in TRUTHS and not TRUTHS[body]:  # `no doubt` says nothing
         after += rf"(?={_BEGINS.pattern})"
-    return re.compile(f"{before}(?P<said>{body}){after}", re.IGNORECASE)
+    if body in TRUTHS:  # `half true`, `mostly false`
+        before += "".join(rf"(?<!{word}[ -])" for word in ("half", "partly", "partially", "mostly", "largely"))
+    as_written = said != said.lower() and said.lower() in _PRONOUNS
+    return re.compile(f"{before}(?P<said>{said if as_written else body}){after}", 0 if as_written else re.IGNORECASE)
 
 
 def _letter_mention(letter: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 #: What stands before a label at the beginning of a line: marks of Markdown, numbers of lists.
 DECORATION = r"[ \t>*_`#-]*+(?:\d{1,3}[.)][ \t]*+[*_`]*+)?"
-_AFTER = r"[*_`\]]*[ \t]*(?::(?!:)|\uff1a|=(?!=)|\uff1d)[ \t]*[*_`]*[ \t]*"
+_AFTER = r"[*_`\]]*[ \t]*(?::(?!:)|\uff1a|=(?!=)|\uff1d|(?<=[ \t])[-\u2013\u2014\u2192][ \t])[ \t]*[*_`]*[ \t]*"
 #: Words that introduce a result, whatever the field is called.
 _WORDS = (
     "answer|conclusion|verdict|result|choice|option|decision|solution|label|category|classification|sentiment|output|"
@@ -23,7 +23,7 @@ _IS = (
     r"ist|lautet|es|est|é|è|jest)(?: (?:thus|therefore|then|clearly|hence))?"
 )
 #: The same where words have no spaces between them.
-_SPACELESS_WORDS = r"(?:答案|结论|結論|答え|正解|정답|답)[ \t]*(?:应该|應該)?[是为為はは은는이：:]"
+_SPACELESS_WORDS = r"(?:答案|结论|結論|结果|結果|答え|正解|정답|답)[ \t]*(?:应该|應該)?[是为為はは은는이：:]"
 #: Scripts without spaces between words, as a class of characters.
 SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
 #: Verbs that do so without a noun.
@@ -37,6 +37,11 @@ _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
 _TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")
 #: The end of a statement.
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
+#: Words by which what follows corrects a value.
+CORRECTS = re.compile(
+    r"(?i)\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|wrong|re-?check\w*|moment|perd[o\xf3]n|en fait)\b|"
+    r"(?:\.\.+|[\u2026\u2014\u2013-])\s*no,\s"
+)
 #: What may stand between the words of a name.
 _BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
 #: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;

@@ -7,20 +7,28 @@ import re
 from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
 from workbench.kit.answers.json_text import read_objects
 
-_NAMES = "score|grade|rating|评分|得分|分数"
+_NAMES = (
+    "score|grade|rating|评分|得分|分数|点数|スコア|점수|평점|bewertung|punkt(?:e|zahl)|note|nota|puntuación|pontuação|"
+    "punteggio|оценка|балл"
+)
 _WHOLE = "final|overall|total"
 #: The keys of an object that hold a grade, the surest first.
-_KEYS = [f"{whole}{name}" for whole in (*(f"{w}_" for w in _WHOLE.split("|")), "") for name in _NAMES.split("|")]
-_OF = r"\s*(?:/|out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
-_VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
-_MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?\s*[:=\uff1a]\s*[\"'*_`\[]*\s*({_VALUE})"
-#: Where a grade may stand, the surest first: of a whole, behind its label, in a tag or box, in a sentence, as `8/10`.
+_KEYS = [
+    f"{whole}{name}"
+    for whole in (*(f"{w}_" for w in _WHOLE.split("|")), "")
+    for name in ("score", "grade", "rating", "评分", "得分", "分数")
+]
+_OF = r"\s*(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
+_VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
+_MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
+#: Where a grade may stand, the surest first: of a whole, behind its label, alone, in a tag or box, in a sentence, as
+#: `8/10`.
 #: Of several the last one counts: the sentence before it may quote the answer.
 _PLACES = (
     re.compile(rf"(?im)^{DECORATION}(?:{_WHOLE})[ _](?:{_NAMES})\b{_MARK}"),
     re.compile(rf"(?im)^{DECORATION}(?:{_NAMES})\b{_MARK}"),
     re.compile(
-        rf"(?i)<(?:{_NAMES})>\s*({_VALUE})|\[\[({_VALUE})\]\]|\\boxed\{{({_VALUE})\}}|#\s*(?:{_NAMES})\s*\n\s*({_VALUE})"
+        rf"(?i)\A\s*({_VALUE})\s*\.?\s*\Z|\[result\]\s*({_VALUE})|<(?:{_NAMES})>\s*({_VALUE})|\[\[({_VALUE})\]\]|\\boxed\{{({_VALUE})\}}|#\s*(?:{_NAMES})\s*\n\s*({_VALUE})"
     ),
     re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})"),
     re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])"),
@@ -40,7 +48,8 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     text = ends_of(text)
     for place in _PLACES:
         if grades := list(place.finditer(text)):
-            return _share(next(filter(None, grades[-1].groups())), best, text[: grades[-1].start()].strip(" \n*_#"))
+            last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), grades[-1])
+            return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))
     return None
 
 

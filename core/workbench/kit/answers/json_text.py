@@ -18,7 +18,9 @@ _BRACKET = re.compile(
 #: The most values that a text is taken to hold, and the most brackets in it that cannot be read.
 MANY, _FAILED = 5000, 50
 #: Characters of malformed JSON that are tried as Python, and that are mended once a bracket could not be read.
-_SHORT = 20_000
+SHORT = 20_000
+#: Groups of thousands, which are no items of a list.
+_GROUPED = re.compile(r"\d,0\d\d\b")
 #: Brackets within brackets.
 _DEEP = 200
 
@@ -39,7 +41,7 @@ def read_values(text: str) -> Iterator[tuple[Any, int, int]]:
     while found < MANY and failed < _FAILED and spent < 2 * len(text) + 200_000:
         if (bracket := _BRACKET.search(text, place)) is None:
             return
-        value, end, why = read_object(text, bracket.start(), mends=spent < _SHORT)
+        value, end, why = read_object(text, bracket.start(), mends=spent < SHORT)
         if why or value is None:
             failed, spent, place = failed + 1, spent + end - bracket.start(), bracket.end()
         else:
@@ -86,7 +88,7 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
         if changed and (with_json := load(candidate)) is not None:
             return with_json, end, ""
         try:
-            if len(candidate) < _SHORT:
+            if len(candidate) < SHORT and not _GROUPED.search(candidate):
                 return read_literal(ast.parse(candidate, mode="eval").body), end, ""
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue

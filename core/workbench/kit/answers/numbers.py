@@ -11,9 +11,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from workbench.kit.answers.conclusions import SPACELESS, ends_of, find_conclusions
+from workbench.kit.answers.conclusions import CORRECTS, SPACELESS, ends_of, find_conclusions
 
 #: Signs that stand for ASCII ones: minus and dashes before a digit, Arabic separators.
 _SIGNS = str.maketrans(
@@ -43,40 +44,49 @@ _POWERS = {
 }
 _WORDS = {word: 10**power for power, words in _POWERS.items() for word in words.split()}
 _WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
+#: Behind an amount of money: $1.5M.
+_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
     rf"""(?<![^\W_{SPACELESS}가-힣]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)])(?<![\w)]\s)[-+]\s )?             # no dash between two numbers
-    [$\u20ac\u00a3\u00a5\u20b9]?\s? (?P<second>-)?
-    (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
+    (?P<currency> [$\u20ac\u00a3\u00a5\u20b9] )?\s? (?P<second>-)?
+    (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
     (?P<digits> {_DIGITS} | (?<![\w.])\.\d+ )
     (?: (?P<ten> e | \s?[x\u00d7*\u00b7]\s?10\s?(?:\^|\*\*)\s? | \^ | \*\* )
         [{{(]?(?P<power>[-+]?\d{{1,4}})(?!\w)[}})]? )?
     (?: \s?/\s?(?P<below>\d+)(?![.,/]?\d) )?
-    (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) )?""",
+    (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) | (?(currency)(?P<short>[kmb]) (?!\w)|(?!)) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
+_SHORT_FRACTION = re.compile(r"(\\[dt]?frac)(\d)(\d)")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 #: What every number has, a fraction of one character at least.
 _DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 #: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
 _BEGINS = re.compile(
-    r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
+    r"[*)$]*\n|(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
 )
 #: What follows a number that is a paragraph by itself, and the answer, whatever explains it: a unit.
 _ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
-#: Words by which what follows corrects a value.
-_CORRECTS = re.compile(
-    r"(?i)\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|wrong|re-?check\w*|moment|perd[o\xf3]n|en fait)\b"
-)
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
 )
-#: Two values at the end, of which none is chosen.
-_OPEN = re.compile(rf"(?i)\d\s*(?:or|oder|ou|o|или|或)\s*(?:\w\s*=\s*)?[-+]?[$\u20ac]?{_DIGITS}\W*\Z")
-_DENIED = re.compile(r"\b(?i:not|nicht|pas|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
+#: What joins two numbers of which none is the value: a choice, a range, or units of different size (3 h 30 min).
+_UNITS = "h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
+_JOINS = re.compile(
+    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:\b(?:or|to|oder|bis|ou|à|o|a|или|до)\b|[或至到~\uff5e\u2013+*\u00d7\u00f7/-]|\.\.\.|\u2026|"
+    rf"(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)[\s}}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?"
+)
+_BETWEEN = re.compile(r"(?i)\b(?:between|zwischen|entre)\s[$\u20ac]?(?:[\d.,]+ (?:and|und|et|y) [$\u20ac]?)?\Z")
+#: What makes a number a part of another, which is not worked out: a root, pi.
+_ROOT_OF = re.compile(r"(?:\u221a|\\sqrt\s*\{?|(?:\\pi|\u03c0)\s*\}?\s*[{/]\s*)\Z")
+_TIMES_ROOT = re.compile(r"\s?(?:\\sqrt|\u221a|\\?pi\b|\u03c0)")
+#: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
+_ASIDE = re.compile(rf"(?i)(?<=\d)((?:\s[^\W\d]+)?) (?:in|within|per|every|en|dans|pro) {_DIGITS}")
+_DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
 
@@ -99,7 +109,8 @@ def normalise(text: str) -> str:
     text = _UNDERSCORE.sub("\u00a0", _TIMES.sub("\u00d7", _MINUS.sub("-", text)))
     if "\\" not in text:
         return text
-    return _FRACTION.sub(r"\1/\2", text.replace("{,}", ",").replace("\\,", "\u00a0"))
+    text = _SHORT_FRACTION.sub(r"\1{\2}{\3}", text.replace("{,}", ",").replace("\\,", "\u00a0"))
+    return _FRACTION.sub(r"\1/\2", text)
 
 
 def find_numbers(text: str) -> Iterator[Number]:
@@ -121,7 +132,7 @@ def _finished(found: re.Match[str], value: float, sign: int) -> float | None:
             value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
         if found["below"]:
             value = value / int(found["below"]) + int(found["whole"] or 0)
-        value *= sign * _WORDS.get((found["word"] or "").lower(), 1)
+        value *= sign * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
         return value if math.isfinite(value) else None
     except (ValueError, OverflowError, ZeroDivisionError):
         return None
@@ -175,31 +186,65 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     if _JOINED.fullmatch(bare):
         return None
-    numbers = _stated_numbers(bare) or [*find_numbers(bare)]
+    numbers = _stated_numbers(bare)
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
         return numbers[0], False
-    if not numbers:
+    if not numbers or not _is_one(bare, numbers):
         return None
     first, rest = numbers[0], bare[numbers[0].end :]
     listed = len(numbers) > 1 and not bare[first.end : numbers[1].start].strip(" ,;")
     begins = not listed and not bare[: first.start].strip("\"'`*(~ ")
-    if begins and _ALONE.match(rest) and not _CORRECTS.search(rest):
+    corrected = CORRECTS.search(rest)
+    if begins and _ALONE.match(rest) and not corrected and not _is_open(bare, first):
         return first, True
     for conclusion in find_conclusions(bare, field):
-        if (concluded := _concluded(conclusion)) is not None:
-            return concluded, True
-    if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not _REASONS.search(_BRACKETED.sub(" ", rest)):
+        if _stated_numbers(conclusion):
+            return (found, True) if (found := _concluded(conclusion)) else None
+    reasoned = corrected or _REASONS.search(_BRACKETED.sub(" ", rest))
+    if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not reasoned and not _is_open(bare, first):
         return first, True
-    outside = [*find_numbers(_BRACKETED.sub(" ", bare.replace("(=", "=")))]
-    return None if _OPEN.search(bare) else ((outside or numbers)[-1], True)
+    before, equals, behind = rest.rpartition("=")
+    if begins and equals and not before.strip() and not _single(behind):
+        return first, True
+    outside = _ASIDE.sub(r"\1", _BRACKETED.sub(" ", bare.replace("(=", "=")))
+    outside, numbers = (outside, found) if (found := _stated_numbers(outside)) else (bare, numbers)
+    return None if _is_open(outside, numbers[-1]) else (numbers[-1], True)
 
 
 def _concluded(text: str) -> Number | None:
-    """The number in what is introduced as the answer: behind the last `=`, and not in brackets, if it has several."""
-    for part in (_BRACKETED.sub(" ", text).rpartition("=")[2], text):
-        if numbers := _stated_numbers(part):
-            return numbers[0]
-    return None
+    """The number in what is introduced as the answer: behind the last `=`, unless that is a calculation, and not in
+    brackets, if it has several."""
+    before, _, behind = _BRACKETED.sub(" ", text).rpartition("=")
+    if re.search(r"\d\s*(?:or|oder|ou|o|или|或)\s*\w\s*\Z", before):
+        return None
+    return next((found for part in (behind, before, text) if (found := _single(part))), None)
+
+
+def _single(text: str) -> Number | None:
+    """The first number in a text, unless it is one of several of which none is the value."""
+    numbers = _stated_numbers(text)
+    return numbers[0] if numbers and _is_one(text, numbers) and not _is_open(text, numbers[0]) else None
+
+
+def _is_one(text: str, numbers: list[Number]) -> bool:
+    """Return True unless a text is nothing but several numbers: a list, a range or a calculation without a result."""
+    if "=" in text:
+        return True
+    bare = _BRACKETED.sub(" ", text)
+    text, numbers = (bare, found) if (found := _stated_numbers(bare)) else (text, numbers)
+    between = [text[one.end : two.start] for one, two in pairwise(numbers)]
+    marks = (text[: numbers[0].start], text[numbers[-1].end :], *between)
+    return len(numbers) < 2 or any(re.search(r"\w|\\", part) for part in marks)
+
+
+def _is_open(text: str, number: Number) -> bool:
+    """Return True if a number is one of two in a text of which none is the value, or a part of one."""
+    before, behind = text[max(0, number.start - 40) : number.start], text[number.end : number.end + 40]
+    if _ROOT_OF.search(before) or _TIMES_ROOT.match(behind) or _BETWEEN.search(before):
+        return True
+    if re.match(rf"{_JOINS.pattern}(?=\d)", behind):
+        return True
+    return any(_JOINS.fullmatch(before, digit.end()) for digit in re.finditer(r"\d", before))
 
 
 def _stated_numbers(text: str) -> list[Number]:

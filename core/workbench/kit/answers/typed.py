@@ -18,22 +18,24 @@ from typing import Any, Literal, Union, get_args, get_origin
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import DECORATION, find_boxed, find_parts, find_rows, split_fields
-from workbench.kit.answers.json_text import load, read_values
+from workbench.kit.answers.json_text import load, load_loose, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
 
 _NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
 _ITEM = re.compile(
-    r"^[ \t]*(?:(?:[-*\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$", re.MULTILINE
+    r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$", re.MULTILINE
 )
 #: What stands between the items of a line; a comma before three digits groups thousands.
-_SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
+_SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 #: What stands around the items of a line.
 _AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
-_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n]++)[:=][ \t*_`]*+(.++)$")
+_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n\"{{}}\[\]()]++)[:=][ \t*_`]*+(.++)$")
+#: What a call of a type holds, as Python shows objects: `dict(a=1)`; what braces hold.
+_CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
 #: A text that is one fence.
 _FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
 #: The most values of a text that are tried; the most parts of one, or items in lines, that are read as texts; the
@@ -136,9 +138,12 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
             return fitted[0], not whole
     if kind is list or get_origin(kind) is list:
         return _read_list(kind, text, name)
-    parts = split_fields(text, names, all_labelled=True)
-    if (kind is dict or get_origin(kind) is dict) and len(pairs := _PAIR.findall(text)) == len(text.split("\n")):
-        parts = {key.strip(" \t*_`"): value for key, value in pairs}
+    parts = split_fields(_CALL.sub(r"\1", text), names, all_labelled=True)
+    if kind is dict or get_origin(kind) is dict:
+        lines = text.split("\n")
+        lines = _SEPARATOR.split(_CALL.sub(r"\1", lines[0])) if len(lines) == 1 and len(text) < _LINE else lines
+        pairs = [pair[0] for line in lines if len(pair := _PAIR.findall(line)) == 1 and not _PAIR.match(pair[0][1])]
+        parts = {key.strip(" \t*_`"): value for key, value in pairs} if len(pairs) == len(lines) else parts
     parts = {key: value.strip("\"' ") for key, value in parts.items()}
     if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
@@ -213,10 +218,12 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
 
 def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
-    if not text:
+    if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
     if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
         return [], False
+    if text[0] in "\"'" and (quoted := _fit(type_adapter(kind), load_loose(f"[{text}]"))) is not None:
+        return quoted[0], True
     inner = (get_args(kind) or (Any,))[0]
     items = _ITEM.findall(text)
     if not items:

@@ -24,9 +24,20 @@ _BARE = 1200
 
 _PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
 #: Names under which models give a prompt in JSON.
-_NAMES = frozenset("prompt instruction instructions new_instruction new_instructions improved_instruction".split())
+_NAMES = frozenset(
+    f"{new}{name}"
+    for new in ("", "new_", "improved_", "revised_")
+    for name in ("prompt", "instruction", "instructions")
+)
 _PREAMBLE = re.compile(r"(?i)\W*+(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
-_LABEL = re.compile(r"(?i)\A\W*+(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)\**:\**\s*")
+_LABEL = re.compile(
+    r"(?i)\A\W*+(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)(?:\**:\**\s*|\W*\n\s*)"
+)
+#: The same behind other lines, where it is certain.
+_LATER = re.compile(r"(?im)^\W*(?:the )?(?:new|better|improved|revised) (?:instructions?|prompt)\**:\**\s*")
+#: What stands around a prompt: an element, rulers, DSPy's last mark.
+_ELEMENT, _RULERS = re.compile(r"(?s)\A<(\w+)>(.*)</\1>\Z"), re.compile(r"(?s)\A-{3,}\n(.*?)\n-{3,}(?:\n.*)?\Z")
+_COMPLETED = re.compile(r"\s*\[\[ ## completed ## \]\]\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -128,7 +139,7 @@ def read_prompt(text: str) -> str | None:
     """
     found = _PROMPT.findall(text)
     body = found[-1] if found else _bare_prompt(text)
-    body = body.strip().strip('"').strip()
+    body = body.strip().strip('"\u201c\u201d').strip()
     return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
 
 
@@ -141,9 +152,16 @@ def _bare_prompt(text: str) -> str:
         return max(fences, key=len)
     if len(text) > 2 * _BARE:
         return ""
-    text = re.sub(r"(?i)</?prompt>|```\w*", "", text).strip()
+    text = _COMPLETED.sub("", re.sub(r"(?i)</?prompt>|```\w*", "", text)).strip()
     first, line, rest = text.partition("\n")
-    return rest if line and _PREAMBLE.match(first) else _LABEL.sub("", text)
+    text = rest.strip() if line and _PREAMBLE.match(first) else text
+    if later := [*_LATER.finditer(text)]:
+        text = text[later[-1].end() :]
+    if ruled := _RULERS.match(text):
+        text = ruled[1]
+    if (element := _ELEMENT.match(text)) and element[1].lower() in _NAMES:
+        text = element[2]
+    return _LABEL.sub("", text)
 
 
 def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
