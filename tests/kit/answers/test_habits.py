@@ -40,6 +40,16 @@ READ: list[tuple[str, str, Any]] = [
     (INT, "Ответ: 15", 15),
     (INT, "Step 1: 2 + 3 = 5\nStep 2: 5 × 4 = 20\n\n**20**", 20),
     (INT, "I counted three of them.", None),
+    # an object behind its label, and others before it
+    (COUNTS, 'Example: {"a": 1} Answer: {"a": 2}', {"a": 2}),
+    (COUNTS, 'For example {"a": 1} would be wrong. The answer is {"a": 2}.', {"a": 2}),
+    (
+        COUNTS,
+        '{"a": 1} has one key.\n\n**Answer:**\n```json\n{"a": 2}\n```\n\n{"b": 3} is left out.',
+        {"a": 2},
+    ),
+    (PERSON, '{"name": "Eve", "age": 1} is the pattern.\nResult: {"name": "Anna", "age": 3}', ANNA),
+    (COUNTS, '{"a": 1}\nThat is the answer.', {"a": 1}),
     # choices
     (CASE, "| label | technical |", "technical"),
     (CASE, "<think>\nbilling or technical...\n</think>\n\n**Label:** *technical*", "technical"),

@@ -6,6 +6,7 @@ Of several the last counts: a model that corrects itself says the right one last
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -45,8 +46,8 @@ CORRECTS = re.compile(
 #: What may stand between the words of a name.
 _BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
 #: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;
-#: keys of an object that may name outputs; labels.
-MANY, _END, _KEYS, _LABELS = 20, 4_000, 1_000, 1_000
+#: keys of an object that may name outputs; labels; characters of a text in which an object is looked for behind one.
+MANY, _END, _KEYS, _LABELS, _SOON = 20, 4_000, 1_000, 1_000, 20_000
 
 
 @lru_cache(maxsize=512)
@@ -143,6 +144,17 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
         said = text[found.end() : ending.start() if ending else len(text)].strip()
         if said and not said.endswith(("?", "\uff1f")):
             yield said
+
+
+def follows_introduction(text: str, places: Sequence[int], field: str) -> int | None:
+    """The index of the last of some places, in order, at which a result is introduced: `Answer: {...}`. Long texts are
+    not looked through."""
+    ends = [found.end() for found in _introduced(field).finditer(text)] if len(text) < _SOON else []
+    for end in reversed(ends):
+        index = bisect_left(places, end)
+        if index < len(places) and places[index] - end < 20 and not text[end : places[index]].strip(" \t\r\n`*json"):
+            return index
+    return None
 
 
 def find_rows(text: str) -> list[dict[str, str]]:

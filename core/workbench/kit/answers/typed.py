@@ -17,7 +17,14 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
-from workbench.kit.answers.conclusions import DECORATION, find_boxed, find_parts, find_rows, split_fields
+from workbench.kit.answers.conclusions import (
+    DECORATION,
+    find_boxed,
+    find_parts,
+    find_rows,
+    follows_introduction,
+    split_fields,
+)
 from workbench.kit.answers.json_text import load, load_loose, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
@@ -130,7 +137,8 @@ def _is_none(text: str) -> bool:
 
 
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
-    """Lists, mappings and objects: the first JSON value that fits, mended where possible; else lines."""
+    """Lists, mappings and objects: the JSON value that the text introduces as its result, else the first one that fits,
+    mended where possible; else lines."""
     adapter, names = type_adapter(kind), _parts(kind)
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
     for n, (value, whole) in enumerate(_candidates(text, name, names)):
@@ -166,7 +174,11 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
 
     names: of the parts of an object, which may be written in other cases.
     """
-    for value, start, end in first_values(text):
+    values = first_values(text)
+    places = [start for _, start, end in values if end]  # a table comes last, and has none
+    if len(places) > 1 and (stated := follows_introduction(text, places, name)) is not None:
+        values = (values[stated], *values)
+    for value, start, end in values:
         whole = not text[:start].strip() and not text[end:].strip()
         if not value and not whole:  # the box of a list, e.g. [ ]
             continue
