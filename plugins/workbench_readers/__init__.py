@@ -1,4 +1,4 @@
-"""Dataset readers: jsonl, json, csv, tsv, Excel, parquet and Hugging Face datasets, and AGENTIF's file."""
+"""Dataset readers: jsonl, json, csv, tsv, Excel, parquet and Hugging Face datasets, files of AGENTIF and GTA."""
 
 from workbench import hookimpl
 
@@ -15,3 +15,4 @@ def register_readers(register):
     register("parquet", "workbench_readers.parquet_and_hub:read_parquet")
     register("hf", "workbench_readers.parquet_and_hub:read_hf")
     register("agentif", "workbench_readers.agentif:read_agentif")
+    register("gta", "workbench_readers.gta:read_gta")

@@ -98,6 +98,15 @@ def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
     return _rows_of_list(text, location, path.split(".") if path else ())
 
 
+def parse_json_file(location: str, options: Mapping[str, Any]) -> Any:
+    """The value of a whole file. Raises SpecError, also for a number that is not finite."""
+    text, decoder = read_text(location, options), _Decoder()
+    value = _parse(text, location, 1, decoder)
+    if decoder.odd:
+        raise SpecError("a number is not finite", file=location, hint="Write null.")
+    return value
+
+
 def _is_json(text: str) -> bool:
     try:
         _Decoder().decode(text)

@@ -34,7 +34,7 @@ from workbench.kit.acting import (
 )
 from workbench.kit.lms.native_calls import to_message
 from workbench.kit.lms.prefill import join_prefill, split_prefill
-from workbench.kit.prompting import check_said, load_types, split_images
+from workbench.kit.prompting import check_said, load_types
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.lm import Response
 from workbench.runtime import Context
@@ -43,19 +43,18 @@ from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surround
 from workbench_tools.agent_config import AgentConfig, check_names_differ, check_settings, check_tool_names
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects, find_undescribed_nodes
-from workbench_tools.exchange import check_exchange, note_call, replay_message, result_messages, without_images
+from workbench_tools.exchange import (
+    check_exchange,
+    note_call,
+    replay_message,
+    result_messages,
+    see_result,
+    without_images,
+)
 from workbench_tools.first_thought import think_first
 from workbench_tools.objects import ask_for_kept, describe_given, find_session, read_kept, without_kept
 from workbench_tools.screens import Screens
-from workbench_tools.toolset import (
-    LAZY,
-    REGISTER,
-    REGISTRATION,
-    Shown,
-    ToolIndex,
-    check_wrapper,
-    tell_crossover,
-)
+from workbench_tools.toolset import LAZY, REGISTER, REGISTRATION, Shown, ToolIndex, check_wrapper, tell_crossover
 from workbench_tools.user import RULES, SimulatedUser, extract_user_message
 
 _RULES = """\
@@ -351,16 +350,11 @@ class Agent(SignatureNode):
 
     async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any, Sequence[str]]:
         """(the text for the model, the tool's result; {"error": text} for a failure, images if the model takes any).
-
-        A wrapper makes the text from the result. If it fails, the whole result is shown.
-        """
+        A wrapper makes what the model sees from the result. If it fails, the whole result is shown."""
         images: Sequence[str] = ()
         try:
             kind, value = "result", await self._call(tool, arguments, ctx)
-            shown, images = split_images(value)
-            runtime = ctx.program.runtime
-            if images and not runtime.reads_images(self.lm or runtime.lm_spec("task", ctx.program.workflow)):
-                shown, images = f"{shown}\nYou cannot see images.", ()
+            shown, images = see_result(value, ctx, self.lm)
         except Unavailable as failed:
             raise failed.error from None
         except NodeError as error:
@@ -370,7 +364,8 @@ class Agent(SignatureNode):
         if tool.name in self.config.wrappers:
             wrapper = Tool("wrap", "", {}, tool.call, self.config.wrappers[tool.name])
             try:
-                shown = plain.as_text(await run_in_sandbox(ctx, wrapper, {"result": value, "arguments": arguments}))
+                wrapped = await run_in_sandbox(ctx, wrapper, {"result": value, "arguments": arguments})
+                shown, images = see_result(wrapped, ctx, self.lm)
             except NodeError as error:
                 ctx.note(wrapper=f"{tool.name}: {error}"[:300])
         return f"{kind}: {shown}", value, images

@@ -8,10 +8,11 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.kit.acting import RowCalls
-from workbench.kit.prompting import image_parts
+from workbench.kit.prompting import image_parts, split_images
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.lm import count_images, read_content
 from workbench.runtime import Context
+from workbench.spec import LMSpec
 from workbench.workflow import EXCHANGE
 
 #: Characters; shorter results of tools are kept whole in a trace.
@@ -44,6 +45,15 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
                 path=path,
                 hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.",
             )
+
+
+def see_result(value: Any, ctx: Context, lm: LMSpec | None) -> tuple[str, Sequence[str]]:
+    """(a tool's result as text, the images in it that the model takes). lm: the agent's own, if it has one."""
+    shown, images = split_images(value)
+    runtime = ctx.program.runtime
+    if images and not runtime.reads_images(lm or runtime.lm_spec("task", ctx.program.workflow)):
+        return f"{shown}\nYou cannot see images.", ()
+    return shown, images
 
 
 def result_messages(told: Sequence[tuple[Mapping[str, Any], str, Sequence[str]]]) -> list[dict[str, Any]]:

@@ -82,6 +82,12 @@ READERS = {
         b'[{"input": []},\n{"a": }]',
         2,
     ),
+    "gta": _reader(
+        "gta",
+        b'{"0": {"tools": [], "files": [], "dialogs": [{"role": "user", "content": "a"}], "gt_answer": null}}',
+        b'{"0":\n{"tools": }}',
+        2,
+    ),
     "xlsx": _reader("xlsx", _xlsx(), _xlsx()[:-20], None),
     "parquet": _reader("parquet", _parquet(), _parquet()[:-20], None),
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 from tests.helpers.gallery_attacks import ATTACKED
 from tests.helpers.gallery_benchmarks import BENCHMARKS
 from tests.helpers.gallery_code import CODE
+from tests.helpers.gallery_drawings import DRAWINGS
 from tests.helpers.gallery_loops import LOOPS
 from tests.helpers.gallery_retrieval import RETRIEVAL
 from tests.helpers.gallery_speech import (
@@ -45,6 +46,7 @@ CASES: dict[str, Case] = {
     **BENCHMARKS,
     **ATTACKED,
     **STRANGERS,
+    **DRAWINGS,
     "adaptive_rag.yaml": Case(
         [
             ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Line, Speaker
-from tests.helpers.scripted import Script, run_rows
+from tests.helpers.scripted import SeeingScript, run_rows
 from workbench.api import optimize
 from workbench.run import Options, prepare
 from workbench.workflow import ExampleRun, Workflow
@@ -22,7 +22,7 @@ class Tried:
     """A workflow on rows with a new journal: which were right, the outcomes, and the requests."""
 
     def __init__(self, workflow: Workflow, table: Sequence[Line], rows: Rows, folder: Path):
-        self.workflow, self.script = workflow, Script(Speaker(table))
+        self.workflow, self.script = workflow, SeeingScript(Speaker(table))
         database = folder / f"{len(list(folder.glob('*.db')))}.db"
         self.outcomes: list[ExampleRun] = run_rows(
             workflow, [row for row, _ in rows], self.script, database, roles=["user"]
@@ -62,5 +62,5 @@ def searched(name: str, address: str, poor: Any, folder: Path) -> Any:
         settings={"data": data, address: poor, "budget.calls": 20_000},
         options=Options(allow_unproved=True, out=folder / "optimized.yaml"),
         database=folder / "run.db",
-        pool=Script(Speaker(case.table)),
+        pool=SeeingScript(Speaker(case.table)),
     )

@@ -43,6 +43,12 @@ class Script(LMPool):
         pass
 
 
+class SeeingScript(Script):
+    """One that is sent images, too."""
+
+    reads_images = True
+
+
 def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
     """A checked workflow of nodes as written in a file."""
     workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)

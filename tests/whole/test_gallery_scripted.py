@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Speaker
-from tests.helpers.scripted import Script, run_rows
+from tests.helpers.scripted import SeeingScript, run_rows
 
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -64,9 +64,8 @@ def tools_called(database: Path) -> set[str]:
 def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, tmp_path: Path) -> None:
     case, task = CASES[name], prepare(GALLERY / name)[2]
     speaker, database, workflow = Speaker(case.table), tmp_path / "run.db", task.workflow
-    outcomes = run_rows(
-        workflow, [row for row, _ in case.rows], Script(speaker), database, policy=task.spec.policy, roles=["user"]
-    )
+    rows, script = [row for row, _ in case.rows], SeeingScript(speaker)
+    outcomes = run_rows(workflow, rows, script, database, policy=task.spec.policy, roles=["user"])
     assert not speaker.unknown, f"no line of the table answers this:\n{speaker.unknown[0]}"
     for (row, expected), outcome in zip(case.rows, outcomes, strict=True):
         given = {field: str(outcome.prediction.get(field)) for field in expected}

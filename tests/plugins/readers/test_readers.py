@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from workbench.errors import SpecError
 from workbench.plugins import plugins
+from workbench_readers.gta import read_gta
 from workbench_readers.json_files import read_json, read_jsonl
 from workbench_readers.parquet_and_hub import read_hf, read_parquet
 from workbench_readers.spreadsheets import read_xlsx
@@ -271,3 +272,63 @@ def test_columns_with_names_of_python_are_data(file):
     names = ("__class__", "__proto__", "", "self", "a.b", "\x1b[31m", "é", "e\u0301")
     row = dict.fromkeys(names, "x")
     assert read_jsonl(file(json.dumps(row) + "\n"), {}) == [row]
+
+
+GTA = {
+    "tools": [
+        {
+            "name": "OCR",
+            "description": "Reads.",
+            "inputs": [{"type": "image", "name": "image", "optional": False, "default": None}],
+            "outputs": [],
+        }
+    ],
+    "files": [{"type": "image", "path": "image/image_1.jpg", "url": None}],
+    "dialogs": [
+        {"role": "user", "content": "What stands there?"},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"type": "function", "function": {"name": "OCR", "arguments": {"image": "image/image_1.jpg"}}}
+            ],
+            "thought": "Read it.",
+        },
+        {"role": "tool", "name": "OCR", "content": {"type": "text", "content": "(1, 2, 3, 4) Tea"}},
+        {"role": "assistant", "content": "Tea."},
+    ],
+    "gt_answer": {"whitelist": [["tea"]], "blacklist": None},
+}
+
+
+def test_gta_rows_have_the_steps_of_their_dialog_and_what_is_before_each(file):
+    call = {"name": "OCR", "arguments": {"image": "image/image_1.jpg"}}
+    drawing = {**GTA, "dialogs": GTA["dialogs"][:1] + GTA["dialogs"][-1:], "gt_answer": None}
+    words = {**GTA, "gt_answer": ["It is tea."]}
+    text = json.dumps({"0": GTA, "7": drawing, "9": words})
+    first, second, third = read_gta(file(text, "dataset.json"), {})
+    assert first == {
+        "question": "What stands there?",
+        "files": ["image/image_1.jpg"],
+        "tools": [{"name": "OCR", "description": "Reads.", "inputs": [{"type": "image", "name": "image"}]}],
+        "histories": ["none", f"Read it.\ncall: {json.dumps(call)}\nresult: (1, 2, 3, 4) Tea"],
+        "steps": [call, {"answer": "Tea."}],
+        "gt_answer": {"whitelist": [["tea"]], "blacklist": None},
+    }
+    assert (second["steps"], second["histories"], second["gt_answer"]) == ([{"answer": "Tea."}], ["none"], {})
+    assert third["gt_answer"] == ["It is tea."]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ([GTA], "an object of tasks"),
+        ({"3": {key: GTA[key] for key in ("tools", "files", "dialogs")}}, "task 3 is not of GTA's form: .*gt_answer"),
+        ({"3": {**GTA, "dialogs": []}}, "task 3 is not of GTA's form"),
+        ({"3": {**GTA, "files": ["a.png"]}}, "task 3 is not of GTA's form"),
+        ({"3": 4}, "task 3 is not of GTA's form"),
+        ({}, "has no rows|no rows"),
+    ],
+)
+def test_a_file_that_is_not_of_gtas_form_is_refused_by_its_task(file, content, why):
+    with pytest.raises(SpecError, match=why):
+        read_gta(file(json.dumps(content), "dataset.json"), {})
