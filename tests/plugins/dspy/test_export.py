@@ -36,11 +36,12 @@ _REFUSED = {
     "'dylan'": "debate dylan",
     "'external'": "internet_of_agents",
     "'first_thought'": "small_agent",
+    "'functions'": "gta",
     "'loop'": (
         "amber captain knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
         "research_code_agent sibyl two_heads webpilot"
     ),
-    "'map'": "hm_rag reaper toolshed",
+    "'map'": "gta_steps hm_rag reaper toolshed",
     "'play'": (
         "agent_issues agent_occam agent_s2 agentgym ask_before_acting boxing_gym capo compwob counter diff_history "
         "entity_deduction glee ml_experiments one_day simura stateflow_intercode"
