@@ -13,7 +13,7 @@ from tests.executors.test_rows import comparable
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Speaker
 from tests.helpers.process_executor import Processes
-from tests.helpers.scripted import Script
+from tests.helpers.scripted import SeeingScript
 
 from workbench.ledger import Ledger
 from workbench.run import prepare
@@ -26,7 +26,7 @@ from workbench.workflow import ExampleRun, Workflow
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 
 
-def run(workflow: Workflow, rows: list[dict[str, Any]], script: Script, database: Path, there: bool) -> list[Any]:
+def run(workflow: Workflow, rows: list[dict[str, Any]], script: SeeingScript, database: Path, there: bool) -> list[Any]:
     async def course() -> list[Any]:
         store = Store(database)
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
@@ -66,7 +66,7 @@ def journal(database: Path) -> set[tuple[Any, ...]]:
 def test_a_file_of_the_gallery_in_workers(name: str, tmp_path: Path) -> None:
     case, workflow = CASES[name], prepare(GALLERY / name)[2].workflow
     rows = [row for row, _ in case.rows]
-    here = run(workflow, rows, Script(Speaker(case.table)), tmp_path / "here.db", False)
-    there = run(workflow, rows, Script(Speaker(case.table)), tmp_path / "there.db", True)
+    here = run(workflow, rows, SeeingScript(Speaker(case.table)), tmp_path / "here.db", False)
+    there = run(workflow, rows, SeeingScript(Speaker(case.table)), tmp_path / "there.db", True)
     assert here == there
     assert journal(tmp_path / "here.db") == journal(tmp_path / "there.db")

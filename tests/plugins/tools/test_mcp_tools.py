@@ -31,7 +31,7 @@ from workbench.kit.acting import (
 )
 from workbench.kit.prompting import split_images
 from workbench.ledger import Ledger
-from workbench.lm import Request, Response
+from workbench.lm import Request, Response, count_images
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec, without_user_code
 from workbench.store import Store
@@ -269,6 +269,18 @@ def test_t1_an_image_in_a_result_is_shown(server: str, tmp_path: Path, monkeypat
     text, image = lm.requests[-1].messages[-1]["content"]
     assert text == {"type": "text", "text": "result: the cart\n(image 1)"}
     assert image["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+
+
+@pytest.mark.parametrize(("gives", "images"), [("'two cups'", 0), ("['two cups', result[1]]", 1)])
+def test_a_wrapper_decides_on_the_images_of_a_result(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives: str, images: int
+) -> None:
+    monkeypatch.setattr(ScriptedLM, "reads_images", True, raising=False)
+    wrapped = agent(server, wrappers={"photo": f"def wrap(result, arguments): return {gives}"})
+    _, lm, _ = run(wrapped, {"task": "?"}, tmp_path, saying(call("photo"), "done: it"))
+    last = lm.requests[-1].messages[-1]
+    assert "two cups" in str(last["content"]) and "the cart" not in str(last["content"])
+    assert count_images(last) == images
 
 
 def test_t1_images_of_native_calls_stand_behind_the_results(
