@@ -122,7 +122,6 @@ def test_what_is_no_score_is_named(value: Any) -> None:
     ("written", "told"),
     [
         ({"judge": {"field": 3}}, "'field' should be a valid string, not 3"),
-        ("exact_match(3)", "'field' should be a valid string, not 3"),
         ({"judge": {"field": "a", "see": "all"}}, "'see' should be 'answer' or 'trace', not 'all'"),
         ({"checklist": {"field": "a", "ask": "no"}}, "'ask' should be False, not the text 'no'"),
     ],
