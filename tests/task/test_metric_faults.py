@@ -122,7 +122,7 @@ def test_what_is_no_score_is_named(value: Any) -> None:
     ("written", "told"),
     [
         ({"judge": {"field": 3}}, "'field' should be a valid string, not 3"),
-        ({"judge": {"field": "a", "see": "all"}}, "'see' should be 'answer' or 'trace', not 'all'"),
+        ({"judge": {"field": "label", "scale": "5"}}, "'scale' should be 5, not the text '5'"),
         ({"checklist": {"field": "a", "ask": "no"}}, "'ask' should be False, not the text 'no'"),
     ],
 )

@@ -275,7 +275,11 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
             what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
             call = f"{{{name}: {missing[0].upper()}}}" if missing[0] in _path_options(factory) else f"{name}(label)"
             raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {call}.")
-        metric = factory(*args, **options)  # which may say more of a wrong argument than its type
+        try:
+            metric = factory(*args, **options)
+        except TypeError:
+            check_types(factory, args, options)  # whose words say more than Python's
+            raise
         check_types(factory, args, options)
         return metric
     except (SpecError, PluginError) as error:
