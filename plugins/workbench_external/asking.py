@@ -35,7 +35,8 @@ class Asking:
     """A request with its texts replaced.
 
     settings: those of `workbench.lm.Request`, ours and the agent's. changed: of these, what takes the place of the
-    agent's own. offered: functions of ours among the tools. answers: how many calls it takes. of_anthropic: its server takes Anthropic's Messages and no other API.
+    agent's own. offered: functions of ours among the tools. answers: how many calls it takes.
+    of_anthropic: its server takes Anthropic's Messages and no other API.
     """
 
     config: ExternalConfig
