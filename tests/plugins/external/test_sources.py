@@ -21,8 +21,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench_external.apply import Finding, find_text, write_edits
+from workbench_external.apply import Finding, check_written, find_text, write_edits
 from workbench_external.config import Slot
+from workbench_external.sources import CannotWrite
+from workbench_external.sources.folder import Sources
 
 ROOM, KIND = "You sort the post of an office.", "Name the kind."
 OLD = f"{ROOM}\n{KIND}"
@@ -413,6 +415,18 @@ def test_security_3_what_would_be_read_as_another_text_is_refused(tmp_path: Path
     (tmp_path / "p.md").unlink()
     cell = finding_of(DATA["notebook"]._replace(new="Sort it.\n%rm all"), tmp_path)
     assert not cell.edits and "it would be read as another text" in cell.why
+
+
+def test_security_3_a_writing_that_changes_another_text_is_refused(tmp_path: Path) -> None:
+    """Whatever a reader would write: it is checked by reading the file again."""
+    (tmp_path / "a.js").write_text(f"const a = '{ROOM}', b = '{KIND}';\n")
+    (place,) = Sources([tmp_path]).find(ROOM)
+    file = Sources([tmp_path]).files[0]
+    check_written(place, file, "'Sort it.'", "Sort it.")
+    with pytest.raises(CannotWrite, match="other texts of the file would change"):
+        check_written(place, file, "'Sort it.' // ", "Sort it.")
+    with pytest.raises(CannotWrite, match="it would be read as another text"):
+        check_written(place, file, "'Sort them.'", "Sort it.")
 
 
 def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:
