@@ -11,7 +11,7 @@ from workbench.errors import FailureKind, LMError
 from workbench.lm import NO_SUCH_PATH, Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
-from workbench_external.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
+from workbench_external.gateway import Ask, Refused, as_it_is_sent, check_for_messages, refusal_of, without_places
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig
@@ -36,6 +36,7 @@ class Asking:
 
     settings: those of `workbench.lm.Request`, ours and the agent's. changed: of these, what takes the place of the
     agent's own. offered: functions of ours among the tools. answers: how many calls it takes.
+    of_anthropic: its server takes Anthropic's Messages and no other API.
     """
 
     config: ExternalConfig
@@ -46,6 +47,7 @@ class Asking:
     changed: Mapping[str, Any]
     offered: Sequence[Mapping[str, Any]]
     answers: int
+    of_anthropic: bool = False
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -72,6 +74,8 @@ class Asking:
     def _converted(self, ask: Ask) -> Request:
         """The request for a server of another API. ask: what can be carried there."""
         settings = dict(ask.settings)
+        if self.of_anthropic:
+            check_for_messages(settings)
         if settings.get("temperature") is None:
             settings["temperature"] = _USUAL_TEMPERATURE if self.spec.temperature is None else self.spec.temperature
         if settings.get("max_tokens") is None:
@@ -131,7 +135,8 @@ def choose(
         answers = 1
     elif ask.native is not None and ask.samples > 1:
         changed["n"] = None
-    return Asking(config, ask, patched, spec, settings, changed, offered, answers)
+    of_anthropic = runtime.speaks(spec, "messages") and not runtime.speaks(spec, "chat")
+    return Asking(config, ask, patched, spec, settings, changed, offered, answers, of_anthropic)
 
 
 def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec) -> LMSpec:

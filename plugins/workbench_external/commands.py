@@ -143,8 +143,9 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
     """Write improved texts back into the source of an agent.
 
     RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, JSON, YAML,
-    TOML, notebooks, Markdown and template files. Before anything is written, the agent runs on two rows from a changed
-    copy of its folder, and its requests are compared with the proven ones. No model is called: a stand-in answers.
+    TOML, INI, notebooks, Markdown and template files. Before anything is written, the agent runs on two rows from a
+    changed copy of its folder, and its requests are compared with the proven ones. No model is called: a stand-in
+    answers.
 
     \b
     Exit codes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.base.files import NEVER_COPIED
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import as_text, convert, find_object, read_object
+from workbench.kit.answers import as_text, convert, find_object, read_values
 from workbench.spec import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
@@ -189,21 +189,22 @@ def read_answer(
     Raises NodeError("unparsed") for an answer that does not hold them, and "empty" for none."""
     kind, _, place = config.output.partition(":")
     names = [field.name for field in signature.outputs]
-    text = printed.decode("utf-8", "replace")
+    text = printed.decode("utf-8-sig", "replace")
     if folder is not None and kind == "file":
         text = _text_of_file(folder, place)
     if not text.strip():
         raise NodeError("empty", "the agent gave no answer")
     value: Any = text.strip().splitlines()[-1].strip() if kind == "line" else text.strip()
     if kind == "json" or (kind == "file" and place.endswith(".json")):
-        value = _json_of(text)
+        value = _json_of(text, () if place and kind == "json" else names)
         for part in place.split(".") if kind == "json" and place else ():
             try:
                 value = value[int(part)] if isinstance(value, list) else value[part]
             except (KeyError, IndexError, ValueError, TypeError):
                 raise NodeError("unparsed", f"the answer has nothing at '{place}': {text.strip()[:200]}") from None
     if isinstance(value, str):
-        value = _object_of(value, names) or value
+        value = (_objects_of(value, names) or [value])[-1]
+    value = find_object(value, names) or value
     if isinstance(value, dict) and all(name in value for name in names):
         return {name: _typed(signature, name, value[name]) for name in names}
     if len(names) == 1:
@@ -217,12 +218,13 @@ def _text_of_file(folder: Path, name: str) -> str:
     if not path.is_file() or not path.is_relative_to(folder.resolve()):
         raise NodeError("empty", f"the agent left no file {name}")
     with path.open("rb") as file:
-        return file.read(MOST_OUTPUT).decode("utf-8", "replace")
+        return file.read(MOST_OUTPUT).decode("utf-8-sig", "replace")
 
 
-def _json_of(text: str) -> Any:
+def _json_of(text: str, names: Sequence[str] = ()) -> Any:
     """The JSON in an output: all of it, or else from the last line at which it begins that goes to the end, since
-    agents print other things before. How much is read in vain is bounded, as an agent may pass a model's words on."""
+    agents print other things before; or else the last on lines of its own, rather one with these names. How much is
+    read in vain is bounded, as an agent may pass a model's words on."""
     text = text.strip()
     told, text = text[:200], text[-_LARGEST:]
     begin = {"}": "{", "]": "["}.get(text[-1:])
@@ -238,9 +240,11 @@ def _json_of(text: str) -> Any:
             end = len(text)
         else:
             if end == len(text):
-                return value
+                return value if start == 0 or not names else (_objects_of(text, names) or [value])[-1]
         if (left := left - (end - start)) < 0:
             break
+    if others := _objects_of(text, names) or _objects_of(text):
+        return others[-1]
     much = f" in its last {_LARGEST} characters" if len(text) == _LARGEST else ""
     raise NodeError("unparsed", f"the answer is not JSON{much}: {told}")
 
@@ -254,14 +258,16 @@ _LARGEST, _STARTS = 1 << 20, 400
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def _object_of(text: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """The outputs of an agent that prints one JSON object of them, though nobody said so; None for other words."""
-    fenced = re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL)
-    text = text if fenced is None else fenced[1].strip()
-    if len(text) > _LARGEST or (text[:1], text[-1:]) != ("{", "}"):
-        return None
-    value, end, _ = read_object(text, 0)
-    return find_object(value, names) if end == len(text) and isinstance(value, dict) else None
+def _objects_of(text: str, names: Sequence[str] = ()) -> list[Any]:
+    """The lists and objects in a text that stand on lines of their own, as in a fence or between logs, in their order;
+    with names: the outputs in those that have them."""
+    text = f"{text[-_LARGEST:]}\n"
+    found = [
+        value
+        for value, start, end in read_values(text)
+        if not text[text.rfind("\n", 0, start) + 1 : start].strip() and not text[end : text.find("\n", end)].strip()
+    ]
+    return [named for value in found if (named := find_object(value, names))] if names else found
 
 
 def _typed(signature: Signature, name: str, value: Any) -> Any:

@@ -50,6 +50,13 @@ class Tools:
             )
         return str(found)
 
+    def _result(self, path: str) -> str:
+        """A path below the root for a result. Raises ToolError for one that other programs would read as theirs."""
+        found = Path(self._inside(path))
+        if found.suffix not in (".yaml", ".yml") or any(p.startswith(".") for p in found.relative_to(self.root).parts):
+            raise ToolError(f"{path} is no name for a result: write NAME.yaml, in no folder that begins with a dot")
+        return str(found)
+
     def _run(self, name: str) -> str:
         """The run of that name, tag or `last`, by the name that only runs have: commands also take paths. Raises
         ToolError."""
@@ -91,7 +98,7 @@ class Tools:
         budget_minutes: Minutes = None,
         seed: Annotated[int | None, Field(description="default: the file's")] = None,
         cache: Annotated[bool, Field(description="take answers of earlier runs")] = False,
-        out: Annotated[str, Field(description="the result file, below the root")] = "optimized.yaml",
+        out: Annotated[str, Field(description="the result file, .yaml, below the root")] = "optimized.yaml",
     ) -> dict[str, Any]:
         """Improve a workflow within a budget and prove the gain on sealed rows. Pays for models, and may take long.
 
@@ -101,7 +108,7 @@ class Tools:
         budget = _budget(budget_calls, budget_usd, budget_minutes)
         more = [f"--seed={seed}"] if seed is not None else []
         more += ["--cache"] if cache else []
-        written = f"--out={self._inside(out)}"
+        written = f"--out={self._result(out)}"
         return await self._ask(
             "optimize", "-v", self.db, written, *budget, *more, "--", self._inside(file), progress=ctx
         )

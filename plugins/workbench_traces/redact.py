@@ -16,13 +16,15 @@ from workbench.base.type_guards import is_dict, is_list
 
 # Every repetition is possessive or bounded, so that a long text takes no more than linear time.
 _KEY = re.compile(
-    r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S]){0,20000}+
-      (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----)?
+    r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----(?:(?!-----END)[\s\S]){0,20000}+
+      (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----)?
     | (?<![A-Za-z0-9])(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}+
     | (?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|dt|ptt|rt|soat|cbt)-|hf_|npm_|pypi-|rubygems_|dckr_pat_|dop_v1_
       |do[or]_v1_|lsv2_(?:pt|sk)_|xox[abceprs]-|xapp-|ya29\.|GOCSPX-|shp(?:at|ca|pa|ss)_|sq0(?:atp|csp)-|whsec_|glsa_|figd_
       |lin_api_|ntn_|secret_|gsk_|xai-|nvapi-|pplx-|tvly-|r8_|jina_|fw_|sntry[su]_|hvs\.|PMAK-|ATATT3|AGE-SECRET-KEY-1
-      |EAA[A-Z])[A-Za-z0-9_-]{10,}+
+      |EAA[A-Z]|sbp_|dp\.[a-z]{2,5}\.|pscale_(?:tkn|pw|oauth)_|fm[12]_|NRAK-|AKCp|1//0)[A-Za-z0-9_-]{10,}+
+    | (?<![A-Za-z0-9])(?:pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{20,}+
+      |[0-9a-f]{32}-us\d{1,2}|[MNO](?=\w{0,22}\d)[A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40})(?![A-Za-z0-9_-])
     | (?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+
     | (?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?![0-9A-Za-z])
     | (?<![A-Za-z0-9])(?:(?:SK|AC|dapi)[0-9a-f]{32}|key-[0-9a-z]{32})(?![0-9A-Za-z])
@@ -31,13 +33,15 @@ _KEY = re.compile(
     | (?<=hooks\.slack\.com/)[A-Za-z0-9/_-]{10,}+
     | (?<=/api/webhooks/)[A-Za-z0-9/_-]{10,}+
     | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?
-    | (?i:(?<![A-Za-z0-9])(?:bearer|basic)\s{1,5}[A-Za-z0-9._~+/=-]{16,}+)
-    | (?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)
+    | (?i:(?<![A-Za-z0-9])(?:bearer|basic|(?:ssws|token)(?=\s{1,5}[^\s]{0,40}[0-9]))\s{1,5}[A-Za-z0-9._~+/=-]{16,}+)
+    | (?i:(?<![A-Za-z0-9-])(?:set-)?cookie:\s{0,5}[^\r\n"']{6,4000}+)
+    | (?<=\s-u\s)[^\s:]{1,200}:[^\s]{1,200}
+    | (?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)
     | (?i:(?<=[?&])(?:key|sig|signature)=[^\s&"'#]{6,200})
     | (?i:(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}
       (?:(?:api|access|account|auth|client|encryption|private|secret|shared|signing)[_-]?(?:access[_-]?)?key
         |secret|token|passw(?:or)?d|passphrase|pwd)
-      (?:\\{0,8}["'])?\s{0,5}[:=]\s{0,5}(?:\\{0,8}["'])?
+      (?:(?:\\{0,8}["'])?\s{0,5}(?::=|=>|[:=>])\s{0,5}|(?<=--token)\s{1,5})(?:\\{0,8}["'])?
       (?=[^\s"'\\,;&]{0,200}[0-9!@#$%^*])[^\s"'\\,;&\[]{6,200})""",
     re.VERBOSE,
 )

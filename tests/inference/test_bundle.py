@@ -199,12 +199,41 @@ def test_finding_6_a_folder_is_carried_without_links_that_lead_out_of_it(tmp_pat
     assert "agent/main.py" in made.files and "agent/notes.txt" not in made.files
 
 
-@pytest.mark.parametrize("change", [{"url": "http://bob:pw@x.org/"}, {"command": ["a"], "env": {"T": "sk-proj-123"}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "http://bob:pw@x.org/"},
+        {"url": "http://x.org/?key=abc"},
+        {"command": ["a"], "env": {"T": "sk-proj-123"}},
+        {"command": ["a", "sk-proj-123"]},
+        {"command": ["a", "--api-key", "abc"]},
+        {"command": ["sh", "-c", "TOKEN=abc a --token=abc"]},
+        {"mcp": "a --token abc#t"},
+    ],
+)
 def test_finding_6_keys_of_agents_are_not_handed_on(tmp_path: Path, change: dict[str, Any]) -> None:
     node = {"external": "text -> answer", **change}
     (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
     with pytest.raises(SpecError, match="a bundle is passed on"):
         bundle_file(tmp_path / "w.yaml", tmp_path / "out")
+
+
+def test_finding_6_words_of_a_command_that_are_no_keys_are_handed_on(tmp_path: Path) -> None:
+    words = [
+        "a",
+        "--token-limit",
+        "5",
+        "--model=gpt-4o-mini-2024-07-18",
+        "$KEY",
+        "--api-key",
+        "$KEY",
+        "-p",
+        "The key is {q}.",
+    ]
+    node = {"external": "q -> answer", "command": words}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
+    made = bundle_file(tmp_path / "w.yaml", tmp_path / "out")
+    assert yaml.safe_load((made.folder / "workflow.yaml").read_text())["nodes"]["n"]["command"] == words
 
 
 def test_no_code_is_run_to_make_a_bundle(tmp_path: Path) -> None:

@@ -67,6 +67,21 @@ def test_csv_out_has_a_column_for_each_field_and_no_formulas(tmp_path: Path) -> 
     assert first["text"] == "'=1+1" and first["n"] == "-3" and second["more"] == '[1, "é"]' and second["n"] == ""
 
 
+def test_security_14_no_cell_of_csv_out_begins_a_formula_wherever_a_spreadsheet_begins_it(tmp_path: Path) -> None:
+    """Siblings of a carriage return: space and line ends before a formula, signs of full width, semicolons."""
+    texts = ["\n=1", " =1", "\uff1d1", "\r=1", "a;=1", "\t|x", "-1"]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    assert invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.csv").exit_code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == [
+            *(f"'{text}" for text in texts[:4]),
+            "a;=1",
+            "'\t|x",
+            "-1",
+        ]
+    assert '"a;=1"' in (tmp_path / "out.csv").read_text()
+
+
 def test_friction_27_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n{"text": null}\n')
     done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--json")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from workbench.base.distribution import NAME
 from workbench.base.type_guards import change_at, is_dict, is_list
@@ -35,7 +35,7 @@ _LIKE_A_KEY = re.compile(
 )
 #: Settings of a model that hold keys.
 _SECRET = re.compile(
-    r"(?i)authorization|api[-_]?key|secret|password|(access|auth|session|bearer)[-_]?(token|key)|^token$"
+    r"(?i)authorization|api[-_]?key|secret|password|(access|auth|session|bearer)[-_]?(token|key)|^-*(token|key|sig|signature)$"
 )
 
 
@@ -117,7 +117,11 @@ class Collector:
 
     def _program(self, power: Power, value: Any, base: Path, place: str) -> Any:
         if is_list(value):
-            return [self._words(word, base, place) if isinstance(word, str) else word for word in value]
+            before = ["", *map(str, value)]
+            return [
+                self._words(word, base, place, before[n]) if isinstance(word, str) else word
+                for n, word in enumerate(value)
+            ]
         if not isinstance(value, str):
             return value
         if any(path.is_dir() for path in power.files):
@@ -133,12 +137,19 @@ class Collector:
             return value  # told when it is used
         return SERVER + self._words(command, base, place) + value[len(SERVER) + len(command) :]
 
-    def _words(self, command: str, base: Path, place: str) -> str:
+    def _words(self, command: str, base: Path, place: str, option: str = "") -> str:
+        """option: the word before."""
         self.found.variables |= set(VARIABLE.findall(command))
-        return "".join(
-            self._named(word, base, place) if (path := _existing(word, base)) and path.is_file() else word
-            for word in re.split(r"([\s'\"=]+)", command)
-        )
+        made = list[str]()
+        for word in re.split(r"([\s'\"=]+)", command):
+            is_file = (path := _existing(word, base)) is not None and path.is_file()
+            if word.strip(" \t\r\n'\"=") and not is_file:
+                check_secret(
+                    option if option.startswith("-") or made[-1:] == ["="] else "", word, "a word of a command"
+                )
+                option = word
+            made.append(self._named(word, base, place) if is_file else word)
+        return "".join(made)
 
     def _named(self, text: str, base: Path, place: str) -> str:
         """The path of a file or folder."""
@@ -261,7 +272,8 @@ def check_address(address: str, place: str) -> None:
         parts = urlsplit(address)
     except ValueError:
         return  # no address
-    if parts.netloc and ("@" in parts.netloc or _LIKE_A_KEY.search(parts.query)):
+    named = any(value and _SECRET.search(name) for name, value in parse_qsl(parts.query))
+    if parts.netloc and ("@" in parts.netloc or named or _LIKE_A_KEY.search(parts.query)):
         raise SpecError(
             f"{place} contains a password or a key, and a bundle is passed on",
             hint="Write the address alone, and name a variable: api_key_env: NAME, or $NAME in a header.",

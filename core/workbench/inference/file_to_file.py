@@ -280,7 +280,8 @@ class _Part:
         """Make the output of the finished rows, whole or not at all."""
         with _writing(out), open_whole(out, errors="backslashreplace", newline="") as file:
             if out.suffix.lower() == ".csv":
-                writer = csv.DictWriter(file, names, restval="")
+                # Quotes around each text: some spreadsheets begin cells at semicolons, too.
+                writer = csv.DictWriter(file, names, restval="", quoting=csv.QUOTE_NONNUMERIC)
                 writer.writeheader()
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
             else:
@@ -297,8 +298,13 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(value) else value
+        begins = value[:1] in _SPACE or value.lstrip()[:1] in _FORMULA
+        return f"'{value}" if value and begins and not _is_number(value) else value
     return value if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)
+
+
+#: Begin a formula, those of full width in Japanese spreadsheets; and before one.
+_FORMULA, _SPACE = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20"), ("\t", "\r")
 
 
 def _is_number(text: str) -> bool:

@@ -9,7 +9,7 @@ from workbench_external.gateway.asks import Ask, GatewaySession, Refused, refusa
 from workbench_external.gateway.passed import as_it_is_sent
 from workbench_external.gateway.replaced import without_places
 from workbench_external.gateway.server import Gateway
-from workbench_external.gateway.table import TABLE
+from workbench_external.gateway.table import TABLE, check_for_messages
 
 __all__ = [
     "TABLE",
@@ -18,6 +18,7 @@ __all__ = [
     "GatewaySession",
     "Refused",
     "as_it_is_sent",
+    "check_for_messages",
     "in_address",
     "refusal_of",
     "without_places",

@@ -126,6 +126,20 @@ _NOTHING = (None, False, [], {}, "")
 _USUAL: Mapping[str, Any] = {"truncation": "disabled", "thinking": {"type": "disabled"}, "top_logprobs": 0}
 
 
+def check_for_messages(settings: Mapping[str, Any]) -> None:
+    """Raise Refused (400) for a setting of an Ask that changes an answer, and for which Anthropic's Messages have no
+    field: clients drop or clamp it without a word."""
+    given = {**settings, **(settings.get("extra") or {})}
+    for name in ("frequency_penalty", "presence_penalty", "logprobs"):
+        if given.get(name) not in _NOTHING:
+            raise f.bad(name, "cannot be carried to Anthropic's API", "Leave it out.")
+    if (given.get("response_format") or {}).get("type") == "json_object":
+        instead = "Send a json_schema, or leave it out and ask for JSON in words."
+        raise f.bad("response_format.type", "cannot be carried to Anthropic's API", instead)
+    if given.get("temperature", 0) > 1:
+        raise f.bad("temperature", "is at most 1 in Anthropic's API", "Send a lower one.")
+
+
 def check_fields(api: str, body: Mapping[str, Any]) -> None:
     """Raise Refused (400) for a field that would be lost on the way to another API though it matters. What can be said
     better of a field is said before."""

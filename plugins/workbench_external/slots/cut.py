@@ -136,7 +136,7 @@ def _pieces_of(text: str, constants: Sequence[str], fields: Sequence[tuple[Field
     """The first place of a template in a text."""
     if any(HOLE.search(constant) for constant in constants):
         return  # what looks like a hole is none
-    places = find_constants(text, constants)
+    places = find_constants(HOLE.sub(lambda hole: "\0" * len(hole[0]), text), constants)  # none begins in a hole
     if places is None:
         return
     start, end = (0 if not constants[0] else places[0]), places[-1] + len(constants[-1])

@@ -130,8 +130,11 @@ def _forms_of(value: object, text: str) -> Iterator[str]:
         forms += [marked.replace("&#x27;", "&#39;"), html.escape(text_of, quote=False), text_of.replace('"', '""')]
         forms += [" ".join(text_of.split()), quote(text_of), quote_plus(text_of), text_of.lower()]
         yield from (form for form in forms if len(form) >= _DISTINCT)
-    lines = r"\n[ \t>|#*-]*".join(re.escape(line.rstrip()) + r"[ \t]*" for line in bare.split("\n"))
-    if "\n" in bare and (quoted := re.search(lines, text)) is not None:
+    first, *others = bare.split("\n")
+    lines = [first.rstrip(), *(line.strip(" \t\r>|#*-") for line in others)]
+    # Possessive, since a row may have as many empty lines as it likes.
+    pattern = r"[ \t\r>|#*-]*+\n[ \t>|#*-]*+".join(map(re.escape, lines))
+    if others and (quoted := re.search(pattern, text)) is not None:
         yield quoted[0]
     if len(bare) > _DISTINCT and bare not in text and (cut := _shared_begin(bare, text)):
         yield cut

@@ -4,7 +4,7 @@ passages                  what a text in a file is
 dialects                  templates: {name}, {{ name }}, $name, %s; margins
 python, docstrings        literals, f-strings, sums, joined lists, descriptions
 javascript(_tokens)       JavaScript, TypeScript, JSX
-data                      JSON, YAML, TOML, notebooks
+data                      JSON, YAML, TOML, INI, notebooks
 prose                     Markdown, plain text, files of templates
 folder                    the files of an agent, and what of a text stands in them
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from workbench_external.sources.data import read_json, read_notebook, read_toml, read_yaml
+from workbench_external.sources.data import read_ini, read_json, read_notebook, read_toml, read_yaml
 from workbench_external.sources.dialects import readings
 from workbench_external.sources.javascript import read_javascript
 from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, split
@@ -36,6 +36,7 @@ _READERS: dict[str, Callable[[str], Iterable[Passage]]] = {
     **dict.fromkeys((".json", ".jsonc", ".json5"), read_json),
     **dict.fromkeys((".yaml", ".yml"), read_yaml),
     ".toml": read_toml,
+    **dict.fromkeys((".ini", ".cfg"), read_ini),
     ".ipynb": read_notebook,
     **dict.fromkeys((".md", ".mdc", ".txt", ".prompt", ".prompty"), _PROSE),
     **dict.fromkeys((".jinja", ".jinja2", ".j2"), _JINJA),
@@ -45,11 +46,14 @@ _FOREIGN = {
     ".sh": "shell", ".bash": "shell", ".rb": "Ruby", ".php": "PHP", ".java": "Java", ".kt": "Kotlin", ".go": "Go",
     ".rs": "Rust", ".cs": "C#", ".swift": "Swift", ".pl": "Perl", ".lua": "Lua", ".ps1": "PowerShell", ".vue": "Vue",
     ".svelte": "Svelte", ".scala": "Scala", ".ex": "Elixir", ".exs": "Elixir", ".c": "C", ".cpp": "C++",
-    ".mdx": "MDX", ".rst": "reStructuredText",
+    ".mdx": "MDX", ".rst": "reStructuredText", ".html": "HTML", ".xml": "XML", ".csv": "tables", ".tsv": "tables",
+    ".jsonl": "rows of data", ".env": "files of variables",
 }  # fmt: skip
 #: Files whose texts are commands, whatever their syntax.
 _OF_COMMANDS = re.compile(
-    r"package(-lock)?\.json|pyproject\.toml|(docker-)?compose[\w.-]*\.ya?ml|tasks\.json", re.IGNORECASE
+    r"package(-lock)?\.json|pyproject\.toml|(docker-)?compose[\w.-]*\.ya?ml|tasks\.json|setup\.cfg"
+    r"|(tox|uwsgi|supervisord?)\.ini",
+    re.IGNORECASE,
 )
 
 

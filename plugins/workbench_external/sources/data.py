@@ -1,4 +1,4 @@
-"""Texts in JSON, YAML, TOML and notebooks."""
+"""Texts in JSON, YAML, TOML, INI and notebooks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import yaml
 from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
 from workbench_external.sources.python import read_python
 
-_JSON = re.compile(r"//[^\n]*|/\*.*?\*/|(?P<text>\"(?:[^\"\\\n]|\\.)*\")(?P<key>\s*:)?", re.DOTALL)
+_JSON = re.compile(r"//[^\n]*|/\*.*?\*/|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')(?P<key>\s*:)?", re.DOTALL)
 _TOML = re.compile(
     r"#[^\n]*|(?P<text>\"\"\"(?:[^\\]|\\.)*?\"{3,5}|'''.*?'{3,5}|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')"
     r"(?P<key>[ \t]*[=.\]])?",
     re.DOTALL,
 )
+#: A value of an INI file, with the lines below it that are indented.
+_INI = re.compile(r"^[^\s#;\[=:][^=:\n]*[=:][ \t]*(?P<text>.*(?:\n(?:[ \t]*\r?$|[ \t]+\S.*))*)", re.MULTILINE)
 #: A list of texts, which a program may join as lines.
 _LINES = re.compile(r"\[(?P<space>\s*)\"(?:[^\"\\\n]|\\.)*\"(?:\s*,\s*\"(?:[^\"\\\n]|\\.)*\")+(?P<end>\s*)\]")
 #: What may stand before a scalar of YAML.
@@ -36,11 +38,19 @@ def read_json(source: str) -> Iterator[Passage]:
         if found["text"] is None or found["key"] is not None:
             continue
         try:
-            value = json.loads(found["text"], strict=False)
+            value = json.loads(_in_double_quotes(found["text"]), strict=False)
         except ValueError:
             continue
         plain = not found["text"].isascii() or "\\u" not in found["text"]
         yield Passage(*found.span("text"), (value,), partial(_write_json, plain))
+
+
+def _in_double_quotes(text: str) -> str:
+    """A string of JSON5 as JSON has it."""
+    if text[0] == '"':
+        return text
+    inside = re.sub(r"\\.|\"", lambda found: {"\\'": "'", '"': '\\"'}.get(found[0], found[0]), text[1:-1])
+    return f'"{inside}"'
 
 
 def _write_json(plain: bool, new: Sequence[Part]) -> str:
@@ -80,6 +90,24 @@ def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:
     escaped = re.sub(r"\"{3,}|\"+\Z", lambda marks: '\\"' * len(marks[0]), text.replace("\\", "\\\\"))
     escaped = re.sub(r"[^\n\t -~\u0080-\U0010ffff]", lambda char: f"\\u{ord(char[0]):04x}", escaped)
     return f'"""\n{escaped}"""'.replace("\n", newline)  # a line break after the quotes is no part of the text
+
+
+def read_ini(source: str) -> Iterator[Passage]:
+    """The values of an INI file, as `configparser` reads them."""
+    newline = "\r\n" if "\r\n" in source else "\n"
+    for found in _INI.finditer(source):
+        lines = [line.strip() for line in found["text"].rstrip().split("\n")]
+        if any(lines) and not any(line[:1] in ("#", ";") for line in lines[1:]):
+            end = found.start("text") + len(found["text"].rstrip())
+            forms = ("", "percent", "format", "braces", "double braces")
+            yield Passage(found.start("text"), end, ("\n".join(lines),), partial(_write_ini, newline), "", forms)
+
+
+def _write_ini(newline: str, new: Sequence[Part]) -> str:
+    text = only_text(new, "a value of an INI file")
+    if not text.replace("\n", "").isprintable():
+        raise CannotWrite("the new text has a character that such a file does not keep")
+    return text.replace("\n", f"{newline}    ").replace(f"    {newline}", newline)
 
 
 def read_yaml(source: str) -> Iterator[Passage]:

@@ -124,7 +124,8 @@ _REPLACED = (
     _replaced("braces", r"\{[_a-zA-Z]\w*\}"),
     _replaced("double braces", r"\{\{ *[_a-zA-Z]\w* *\}\}"),
     _replaced("dates", VOLATILE.pattern),
-    _replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%[A-Z_]+%|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>"),
+    _replaced("dollar braces", r"\$\{[_a-zA-Z]\w*\}"),
+    _replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%%?[A-Z_]+%%?|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>|([@#$])\w+\2"),
 )
 DIALECTS = {dialect.name: dialect for dialect in (FORMAT, JINJA, MUSTACHE, DOLLAR, PERCENT, *_REPLACED)}
 #: What is tried where nothing is known.

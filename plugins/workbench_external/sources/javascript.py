@@ -21,7 +21,7 @@ from workbench_external.sources.passages import (
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
 #: Tags whose function reads the text as it is, or without a margin.
-_TAGS = {"dedent", "outdent", "stripIndent", "stripIndents", "oneLine", "prompt"}
+_TAGS = {"dedent", "outdent", "endent", "stripIndent", "stripIndents", "oneLine", "prompt", "md", "markdown", "text"}
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -58,7 +58,9 @@ class _Reader:
             if tokens[at].kind not in ("string", "template"):
                 return None
             if before.kind == "name" and tokens[at].kind == "template":
-                return self._tagged(before, tokens[at]), at + 1
+                return self._tagged(tokens, at), at + 1
+        if tokens[at].kind in ("string", "template") and _is_asked(tokens, at):  # `...`.trim()
+            return self._single(tokens[at]), at + 1
         parts, place, texts = list[Part](), at, list[bool]()
         while (operand := self._operand(tokens, place)) is not None:
             more, behind = operand
@@ -83,8 +85,7 @@ class _Reader:
             return None
         token = tokens[at]
         if token.kind in ("string", "template"):
-            follows = tokens[at + 1].text if at + 1 < len(tokens) else ""
-            return None if follows in (".", "[", "?.") else (self._parts(token), at + 1)
+            return None if _is_asked(tokens, at) else (self._parts(token), at + 1)
         place = at
         while place < len(tokens) and (tokens[place].kind == "name" or tokens[place].text in "([.?!"):
             if tokens[place].text in _CLOSING:
@@ -121,7 +122,10 @@ class _Reader:
         passage = Passage(start, stop, compact(parts), lambda new: self._write_list(separator, start, new))
         return passage, end if is_joined else at + 1
 
-    def _tagged(self, tag: Token, token: Token) -> Passage | None:
+    def _tagged(self, tokens: Sequence[Token], at: int) -> Passage | None:
+        tag, token = tokens[at - 1 : at + 1]
+        if [one.text for one in tokens[max(0, at - 3) : at]] == ["String", ".", "raw"]:
+            return Passage(tokens[at - 3].start, token.end, self._parts(token, is_raw=True), self._write_template)
         if tag.text in ("return", "case", "typeof", "of", "in", "default", "await", "yield", "else"):
             return self._single(token)
         if tag.text not in _TAGS:
@@ -146,7 +150,7 @@ class _Reader:
 
         return Passage(token.start, token.end, self._parts(token), write)
 
-    def _parts(self, token: Token) -> tuple[Part, ...]:
+    def _parts(self, token: Token, is_raw: bool = False) -> tuple[Part, ...]:
         inside, start = token.text[1:-1], token.start + 1
         if token.kind == "string":
             return compact([_decoded(inside)])
@@ -155,15 +159,16 @@ class _Reader:
             if self.source[at] == "\\":
                 at += 2
             elif self.source.startswith("${", at) and (closed := end_of_field(self.source, at, token.end)) is not None:
-                parts += [self._text(last, at), Field(self.source[at + 2 : closed - 1], "template")]
+                parts += [self._text(last, at, is_raw), Field(self.source[at + 2 : closed - 1], "template")]
                 at = last = closed
             else:
                 at += 1
-        return compact([*parts, self._text(last, token.end - 1)])
+        return compact([*parts, self._text(last, token.end - 1, is_raw)])
 
-    def _text(self, start: int, end: int) -> str:
+    def _text(self, start: int, end: int, is_raw: bool) -> str:
         """The text of a part of a template literal, in which any line break is \\n."""
-        return _decoded(re.sub(r"\r\n?", "\n", self.source[start:end]))
+        text = re.sub(r"\r\n?", "\n", self.source[start:end])
+        return text if is_raw else _decoded(text)
 
     # What is written
 
@@ -190,6 +195,11 @@ class _Reader:
 
     def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
         return write_list(self.source, start, map(self._write_sum, split_at(new, mark)), " " * 2)
+
+
+def _is_asked(tokens: Sequence[Token], at: int) -> bool:
+    """Return True if something is asked of a string, as its length."""
+    return at + 1 < len(tokens) and tokens[at + 1].text in (".", "[", "?.")
 
 
 def _is_name(tokens: Sequence[Token], at: int) -> bool:

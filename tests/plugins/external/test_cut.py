@@ -93,6 +93,11 @@ COMPOSED = {
         f"{OWN} It is of {{{{1}}}}.",
         [f"{OWN} It is of {{{{1}}}}."],
     ),
+    "marks that look like the hole": (
+        f'user = "{OWN} This: {{{{text}}}} !".replace("{{{{text}}}}", text)',
+        f"{OWN} This: {{{{text}}}} !",
+        [f"{OWN} This: {{{{text}}}} !"],
+    ),
     "whole": (f'system = "{OWN}"', OWN, [OWN]),
 }
 

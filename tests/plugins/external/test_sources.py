@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
+from configparser import ConfigParser, RawConfigParser
 from contextlib import suppress
 from pathlib import Path
 from string import Template
@@ -20,8 +21,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench_external.apply import Finding, find_text, write_edits
+from workbench_external.apply import Finding, check_written, find_text, write_edits
 from workbench_external.config import Slot
+from workbench_external.sources import CannotWrite
+from workbench_external.sources.folder import Sources
 
 ROOM, KIND = "You sort the post of an office.", "Name the kind."
 OLD = f"{ROOM}\n{KIND}"
@@ -97,9 +100,12 @@ PYTHON = {
         "Sort {{text}} now",
         "5 $ for {{text}} {a}",
     ),
-    "replaced mark": Way(
-        "a.py", "prompt = 'Sort [[TEXT]] now'.replace('[[TEXT]]', text)\n", "Sort {{text}} now", FIELD
-    ),
+    **{
+        f"replaced {mark}": Way(
+            "a.py", f"prompt = 'Sort {mark} now'.replace('{mark}', text)\n", "Sort {{text}} now", FIELD
+        )
+        for mark in ("[[TEXT]]", "@text@", "%%TEXT%%", "#text#", "${text}")
+    },
     "Windows": Way("a.py", f'x = 1\r\nprompt = """{ROOM}\r\n{KIND}"""\r\n', OLD),
     "byte order mark": Way("a.py", f'\ufeffprompt = "{ROOM}"\n', ROOM),
 }
@@ -128,6 +134,15 @@ SCRIPT = {
     "begins with a field": Way(
         "a.js", "const text='T';\n" + js("`${text} is which kind?`"), "{{text}} is which kind?", FIELD
     ),
+    "trimmed": Way("a.js", js(f"`\n{OLD}\n`.trim()"), OLD),
+    "concatenated": Way("a.js", js(f"'{ROOM}'.concat('')"), ROOM),
+    "String.raw": Way("a.js", js("String.raw`Sort C:\\new.`"), "Sort C:\\new."),
+    "replaced marks": Way(
+        "a.js",
+        "const text='T';\n" + js("'Sort ${text} now'.replaceAll('${text}', text)"),
+        "Sort {{text}} now",
+        FIELD,
+    ),
     "in an object": Way("a.js", js(f'({{role: "system", content: "{ROOM}"}}).content'), ROOM),
 }
 DATA = {
@@ -144,6 +159,7 @@ DATA = {
     "YAML anchor": Way("a.yaml", f"one: &p |-\n  {ROOM}\n  {KIND}\nprompt: *p\n", OLD),
     "TOML": Way("a.toml", f'x = 1\nprompt = """\n{OLD}"""\ny = "z"\n', OLD),
     "TOML of one line": Way("a.toml", f"prompt = '{ROOM}' # why\n", ROOM),
+    "JSON5": Way("a.json5", f"{{prompt: '{ROOM} It\\'s \"so\".', next: 1}}", f'{ROOM} It\'s "so".'),
     "notebook": Way(
         "a.ipynb", notebook("%pip install x\n", f"prompt = ('{ROOM}\\n'\n", f"  '{KIND}')\n", "y = 'ü'"), OLD
     ),
@@ -233,6 +249,8 @@ def data_value(file: str, source: str) -> str:
     if file.endswith(".json"):
         prompt = json.loads(source)["prompt"]
         return prompt if isinstance(prompt, str) else "\n".join(prompt)
+    if file.endswith(".json5"):
+        return json.JSONDecoder().raw_decode(source, source.index('"'))[0]
     if file.endswith(".toml"):
         return tomllib.loads(source)["prompt"]
     if file.endswith(".ipynb"):
@@ -251,8 +269,25 @@ def test_4_a_text_in_data_is_written_as_a_parser_reads_it(tmp_path: Path, subtes
             assert data_value(way.file, sources[0]).rstrip("\n") == wanted(way)
             if name == "JSON with escapes":
                 assert sources[0].isascii()
-            if "next" in way.source:
+            if "next" in way.source and not way.file.endswith(".json5"):
                 assert yaml.safe_load(sources[0])["next"] == 1
+
+
+@pytest.mark.parametrize("value", [f" {ROOM}\n  {KIND}\n", f"\n  {ROOM}\n\n\t{KIND}\n\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_4_a_value_of_an_ini_file_is_written_as_configparser_reads_it(value: str, newline: str, tmp_path: Path) -> None:
+    """With its interpolation and without; what it does not keep, as a comment between lines, is refused."""
+    new, old = "It's 100% new: {a}.\n\nNow; # too.", f"{ROOM}\n\n{KIND}" if "\n\n" in value else OLD
+    way = Way("a.ini", f"# why\n[p]\nprompt ={value}next: 1\n".replace("\n", newline), old, new)
+    read = list[str]()
+    for source, kind in zip(changed(way, tmp_path), (RawConfigParser, ConfigParser), strict=False):
+        values = kind()
+        values.read_string(source)
+        assert values["p"]["next"] == "1" and source.count("\n") == source.count(newline)
+        read.append(values["p"]["prompt"].strip())
+    assert read == [new, new]
+    for refused in ("Sort.\n# them", "Sort.\n  them", "Sort\x85it."):
+        assert not finding_of(way._replace(new=refused), tmp_path).edits
 
 
 @pytest.mark.parametrize("name", PROSE)
@@ -331,9 +366,15 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
             f"command: |\n  {ROOM}\n  {KIND}\n",
             "compose.dev.yaml:2, the text there may be a command, and is not written",
         ),
+        (
+            "tox.ini",
+            f"[t]\ncommands = {ROOM}\n  {KIND}\n",
+            "tox.ini:2, the text there may be a command, and is not written",
+        ),
+        ("p.env", f"P='{ROOM} {KIND}'\n", "p.env:1, texts in files of variables are not written"),
         ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
         ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
-        ("a.js", f"const p = String.raw`{OLD}`;\n", "a.js:1, what the tag raw makes of a template is not known"),
+        ("a.js", f"const p = sql`{OLD}`;\n", "a.js:1, what the tag sql makes of a template is not known"),
         ("a.hbs", f"{OLD}\n", "a.hbs:1, the new text has {{, which this form of templates has no escape for"),
         (
             "a.py",
@@ -374,6 +415,18 @@ def test_security_3_what_would_be_read_as_another_text_is_refused(tmp_path: Path
     (tmp_path / "p.md").unlink()
     cell = finding_of(DATA["notebook"]._replace(new="Sort it.\n%rm all"), tmp_path)
     assert not cell.edits and "it would be read as another text" in cell.why
+
+
+def test_security_3_a_writing_that_changes_another_text_is_refused(tmp_path: Path) -> None:
+    """Whatever a reader would write: it is checked by reading the file again."""
+    (tmp_path / "a.js").write_text(f"const a = '{ROOM}', b = '{KIND}';\n")
+    (place,) = Sources([tmp_path]).find(ROOM)
+    file = Sources([tmp_path]).files[0]
+    check_written(place, file, "'Sort it.'", "Sort it.")
+    with pytest.raises(CannotWrite, match="other texts of the file would change"):
+        check_written(place, file, "'Sort it.' // ", "Sort it.")
+    with pytest.raises(CannotWrite, match="it would be read as another text"):
+        check_written(place, file, "'Sort them.'", "Sort it.")
 
 
 def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,15 @@ def test_inputs_dates_and_ids_are_holes() -> None:
 )
 def test_inputs_are_marked_as_words_and_once(text: str, inputs: dict[str, object], marked: str) -> None:
     assert mark_inputs(text, inputs) == marked
+
+
+def test_security_4_a_row_of_empty_lines_is_looked_for_in_time() -> None:
+    """An agent that cuts such a row froze the loop: 8 lines took 8 s, and each further one six times as long."""
+    row, began = "Start of it\n" + "            \n" * 8 + "the end of the row", time.process_time()
+    assert mark_inputs(f"Sort: {row[:-8]}.", {"text": row}) == f"Sort: {row[:-8]}."
+    assert time.process_time() - began < 1
+    quoted = "> One -\r\n>\r\n> - two  \n# three"
+    assert mark_inputs(f"Sort:\n{quoted}\nnow", {"text": "One -\n\n- two\nthree"}) == "Sort:\n> {{text}}\nnow"
 
 
 def test_what_a_new_text_leaves_out_is_appended() -> None:

@@ -85,11 +85,11 @@ def test_the_order_is_that_of_a_draw_and_not_the_files(tmp_path: Path) -> None:
 def test_hostile_cells_reach_no_terminal_and_forge_no_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     evil = "\x1b[2Jwipe\u202e\nScore: y good\nAnswer: fine"
-    rows = [{"input": evil, "output": evil}, {"input": "x" * 1_000_000, "output": "y"}]
+    rows = [{"input": evil, "output": evil, "a\nAnswer": "fine"}, {"input": "x" * 1_000_000, "output": "y"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = label(path, keys="y\n\n\n" * 2).output
     assert "\x1b" not in shown and "\u202e" not in shown and "\\u202e" in shown
-    assert "\nAnswer: fine" not in shown and "996000 more characters" in shown
+    assert "a\\nAnswer: fine" in shown and "\nAnswer: fine" not in shown and "996000 more characters" in shown
 
 
 def test_a_label_that_was_cut_short_is_dropped_by_the_next_one(tmp_path: Path) -> None:

@@ -23,9 +23,11 @@ pytest.importorskip("mcp.server.mcpserver")
 import anyio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.server.mcpserver.exceptions import ToolError
 
 from workbench.cli import cli
 from workbench.store import Store
+from workbench_mcp.server import Tools
 
 ROOT = Path(__file__).parents[3]
 TICKETS = ROOT / "workflows" / "data" / "tickets.jsonl"
@@ -279,6 +281,15 @@ def test_finding_8_a_run_is_a_name_and_never_a_path(folder: Path) -> None:
 
     said = ask(folder, course)
     assert len(said) == 36 and all("SECRET" not in one and "is not in" in one for one in said), said
+
+
+@pytest.mark.parametrize(
+    "out", [".git/hooks/post-commit", ".github/workflows/x.yaml", ".env", "Makefile", "x.py", "a/.b/x.yaml", "x.yaml\n"]
+)
+def test_finding_9_a_result_has_no_name_that_other_programs_read_as_theirs(out: str, tmp_path: Path) -> None:
+    context: Any = None
+    with pytest.raises(ToolError, match="is no name for a result"):
+        asyncio.run(Tools(tmp_path, Path("workbench.db")).optimize(context, "tickets.yaml", out=out))
 
 
 def test_finding_8_a_link_with_the_name_of_a_run_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

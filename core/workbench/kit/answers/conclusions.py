@@ -70,7 +70,7 @@ def _labels(names: tuple[str, ...]) -> re.Pattern[str]:
 @lru_cache(maxsize=512)
 def _label_within(field: str) -> re.Pattern[str]:
     """A label within a line, behind another field: `answer: Paris, confidence: 0.9`."""
-    return re.compile(rf"(?im)[ \t]*[,;|(][ \t]*[*_`\"']*{_name(field)}[\"']?{_AFTER}")
+    return re.compile(rf"(?im)[,;|(][ \t]*[*_`\"']*{_name(field)}[\"']?{_AFTER}")
 
 
 def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) -> dict[str, str]:

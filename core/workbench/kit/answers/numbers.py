@@ -66,10 +66,10 @@ _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+
 _DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 #: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
 _BEGINS = re.compile(
-    r"[*)$]*\n|(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
+    r"[*)$]*\n|(?:\s?[^\W\d]++){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
 )
 #: What follows a number that is a paragraph by itself, and the answer, whatever explains it: a unit.
-_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
+_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]++){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE

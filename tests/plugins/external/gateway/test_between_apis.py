@@ -86,6 +86,29 @@ def test_what_is_dropped_between_apis_changes_no_answer_and_what_is_not_known_is
         assert status == 400 and told["error"]["message"].startswith(f"{place} cannot be carried")
 
 
+@pytest.mark.parametrize(
+    ("api", "sent", "place"),
+    [
+        ("chat", {"frequency_penalty": 0.5}, "frequency_penalty"),
+        ("chat", {"presence_penalty": -1}, "presence_penalty"),
+        ("chat", {"logprobs": True}, "logprobs"),
+        ("chat", {"response_format": {"type": "json_object"}}, "response_format.type"),
+        ("chat", {"temperature": 1.5}, "temperature"),
+        ("responses", {"include": ["message.output_text.logprobs"]}, "logprobs"),
+        ("responses", {"text": {"format": {"type": "json_object"}}}, "response_format.type"),
+    ],
+)
+def test_what_anthropics_client_drops_in_silence_is_refused(api: str, sent: dict[str, Any], place: str) -> None:
+    """Each was sent on, and answered as if it had not been there."""
+    said = {"messages": USER} if api == "chat" else {"input": "hi"}
+    nothing = {"frequency_penalty": 0, "logprobs": False, "temperature": 1, "seed": 3} if api == "chat" else {}
+    with upstream() as server:
+        lm = model("anthropic/up", server.address)
+        (status, found, _), (usual, _, _) = post(server, api, {**said, **sent}, {**said, **nothing}, lm=lm)
+        assert len(server.asked) == 1
+    assert (status, usual) == (400, 200) and found["error"]["message"].startswith(f"{place} ")
+
+
 def test_a_server_without_the_api_is_asked_as_a_chat_and_remembered() -> None:
     with upstream() as server:
         server.lacks = {"responses"}
@@ -103,9 +126,9 @@ def test_h34_what_includes_ask_for_is_carried_dropped_or_refused_by_its_name() -
         ["reasoning.encrypted_content", "web_search_call.action.sources"],
     ]
     with upstream() as server:
-        lm = model("anthropic/up", server.address)
+        server.lacks, lm = {"responses"}, model("openai/up", server.address)
         found = post(server, "responses", *({"input": "hi", "include": include} for include in included), lm=lm)
-        assert len(server.asked) == 1
+        assert len(server.asked) == 1 and server.asked[0][1]["logprobs"] is True
     assert [status for status, _, _ in found] == [200, 400, 400, 400]
     told = [body["error"]["message"] for _, body, _ in found[1:]]
     assert told[0].startswith("include[0].file_search_call.results cannot be carried")

@@ -54,6 +54,8 @@ def test_a_body_has_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch, decla
             url = f"{gateway.address}/s/{secret}{CHAT}"
             async with client.post(url, data=body if declared else parts()) as answer:
                 assert answer.status == 413 and "at most 10000 bytes" in await answer.text()
+        head = f"POST /s/{secret}{CHAT} HTTP/1.1\r\nContent-Length: 20000"
+        assert not declared or (await raw(gateway, head, wait=False)).startswith(b"HTTP/1.1 413 "), "before it is sent"
 
     session = ScriptedSession()
     serve(session, use)
