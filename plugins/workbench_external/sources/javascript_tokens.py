@@ -29,6 +29,7 @@ class Token:
 def read_tokens(source: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
     """The tokens of a part of a source, without comments. A quote that no other one closes is a mark, as in JSX."""
     at, end, before = start, len(source) if end is None else end, ""
+    opened = list[str]()  # what stands before each open bracket: behind `if (...)` a slash begins a pattern
     while at < end:
         if (space := _SPACE.match(source, at, end)) is not None:
             at = space.end()
@@ -48,7 +49,10 @@ def read_tokens(source: str, start: int = 0, end: int | None = None) -> Iterator
             kind, closed = "mark", at + 1
         token = Token(kind, at, closed, source[at:closed])
         yield token
-        before, at = token.text, closed
+        if kind == "mark" and char == "(":
+            opened.append(before)
+        begun = opened.pop() if kind == "mark" and char == ")" and opened else ""
+        before, at = ";" if begun in ("if", "while", "for", "with") else token.text, closed
 
 
 def end_of_template(source: str, start: int, end: int) -> int | None:

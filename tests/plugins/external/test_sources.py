@@ -130,6 +130,9 @@ SCRIPT = {
         "a.js", f'const lines = ["{ROOM}", "{KIND}"];\n' + js('lines.join("\\n")'), OLD, "Say `a` or ${b}."
     ),
     "after a pattern": Way("a.js", "const p = /[\"'`]/.test('`') ? 1 : 4 / 2; // it's\n" + js(f"'{ROOM}'"), ROOM),
+    "after a pattern behind a condition": Way(
+        "a.js", "if ('x') /[\"'`]/.test('`');\nconst n = (4) / 2 / 1;\n" + js(f"'{ROOM}'"), ROOM
+    ),
     "Windows": Way("a.js", js(f"`{ROOM}\r\n{KIND}`"), OLD),
     "begins with a field": Way(
         "a.js", "const text='T';\n" + js("`${text} is which kind?`"), "{{text}} is which kind?", FIELD
