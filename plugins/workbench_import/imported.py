@@ -91,7 +91,7 @@ class Imported:
                 f"the rows are enough for `eval` only: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
             )
         text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
-        write_whole(out / "workflow.yaml", "# Made by `workbench import`.\n" + text)
+        write_whole(out / "workflow.yaml", "# Made by `workbench data import`.\n" + text)
 
 
 def data_section(file: str, rows: int) -> dict[str, Any]:

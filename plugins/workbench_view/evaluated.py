@@ -12,7 +12,7 @@ from workbench.errors import StoreError
 from workbench.evaluation import EvalReport, add_details, read_rows, stored_report
 from workbench.run import status_of
 from workbench.store import Store, read_report
-from workbench_view.exports import names_in, plain, plain_cell, table_cell, table_writer
+from workbench_view.exports import names_beside, names_in, plain, plain_cell, table_cell, table_writer
 from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
 
 #: Rows of a page, and of Markdown: worst first. All are in the CSV.
@@ -79,8 +79,8 @@ def write_csv(facts: EvalFacts) -> str:
     writer = table_writer(out)
     last = ("score", "failure", "message", "feedback")
     further = [f"scores.{name}" for name in scores]
-    head = ["row", "split", "repeat", *fields, *(f"prediction.{name}" for name in answers), *last, *further]
-    writer.writerow(map(plain_cell, head))
+    first, found = ("row", "split", "repeat"), (*(f"prediction.{name}" for name in answers), *last, *further)
+    writer.writerow(map(plain_cell, [*first, *names_beside(fields, [*first, *found]), *found]))
     for row in facts.rows:
         given, said = _fields(row), row["prediction"] or {}
         cells = [row["example"], row["split"], row["replica"] + 1, *(given.get(name) for name in fields)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from workbench.base.text import LINE_END, one_line, visible, visible_json
@@ -98,7 +99,8 @@ def write_csv(facts: Facts) -> str:
     inputs = names_in(facts.inputs.values())
     said = names_in(row for side in facts.answers for row in side.values())
     answers = [f"{side}.{name}" for side in ("baseline", "winner") for name in said]
-    writer.writerow(map(plain_cell, ["row", "baseline", "winner", "difference", *inputs, *answers]))
+    head = ["row", "baseline", "winner", "difference"]
+    writer.writerow(map(plain_cell, [*head, *names_beside(inputs, [*head, *answers]), *answers]))
     if facts.sides is not None:
         first, second = (side.rows for side in facts.sides)
         for key in (key for key in first if key in second):
@@ -113,6 +115,15 @@ def write_csv(facts: Facts) -> str:
 def names_in(rows: Iterable[Mapping[str, Any] | None]) -> list[str]:
     """The names in all rows, in the order in which they are first met."""
     return list(dict.fromkeys(name for row in rows for name in row or ()))
+
+
+def names_beside(fields: Sequence[str], others: Collection[str]) -> list[str]:
+    """The columns of fields of rows beside others: a field with the name of one of these is `row.FIELD`."""
+    taken = {*fields, *others}
+    return [
+        next(found for n in itertools.count(1) if (found := "row." * n + name) not in taken) if name in others else name
+        for name in fields
+    ]
 
 
 def table_writer(out: IO[str]) -> Any:

@@ -1,4 +1,7 @@
-"""MCP servers that others wrote, where their programs are on the PATH: what they list, and what calls give."""
+"""MCP servers that others wrote, where their programs are on the PATH: what they list, and what calls give.
+
+`.ci/mcp` installs them and runs these tests; without them they are skipped.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def test_t1_a_server_is_listed_and_called(
     command: str, name: str, given: dict[str, Any], told: str, result: str, tmp_path: Path
 ) -> None:
     if shutil.which(command.split()[0]) is None:
-        pytest.skip(f"{command.split()[0]} is not installed")
+        pytest.skip(f"{command.split()[0]} is not installed: run .ci/mcp")
     tools = load_tools([f"mcp:{command}"], tmp_path, {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
     assert told in describe_tool(tools[name]) and len(tools) > 1
     assert result in str(asyncio.run(tools[name](given, 30.0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,13 @@ def test_u14_the_table_has_texts_and_answers(facts: EvalFacts) -> None:
     assert len(lines) == 6 and lines[0]["score"] == "0.0", "worst first"
     assert (lines[0]["text"], lines[0]["prediction.label"], lines[0]["label"]) == ("c", "wrong", "c")
     assert {line["text"] for line in lines} == {"'=1+1", HOSTILE, *"cdef"}, "no formula"
+
+
+def test_u14_the_table_keeps_a_field_that_is_called_as_a_result(facts: EvalFacts) -> None:
+    rows = [{**row, "further": {"message": "Hi", "split": "east", "row.split": 1}} for row in facts.rows]
+    line = next(csv.DictReader(io.StringIO(EVAL_WRITERS[".csv"](replace(facts, rows=rows)))))
+    assert (line["row.message"], line["row.row.split"], line["row.split"]) == ("Hi", "east", "1")
+    assert (line["message"], line["split"]) == ("", "val")
 
 
 def test_u14_the_page_shows_each_row_and_runs_nothing(facts: EvalFacts) -> None:
