@@ -3,21 +3,25 @@
     python lm_server.py --model MODEL_FOLDER --port 8151
     python contrib/bench/optimizers/who_and_when.py --data WHO_AND_WHEN_FOLDER --api-base http://127.0.0.1:8151/v1
     python contrib/bench/optimizers/who_and_when.py --data WHO_AND_WHEN_FOLDER --table
+    python contrib/bench/optimizers/who_and_when.py --data WHO_AND_WHEN_FOLDER --recorded SITE_PACKAGES/catchbench/data
 
 The shortest logs are judged first, one (method, log) after another, until the minutes are over. What was paid for is in
 the database: the same command goes on. The table counts the logs that all methods have judged, so that each row of it
-is about the same logs; `--table` prints it without asking the model.
+is about the same logs; `--table` prints it without asking the model. `--recorded` scores what strong judges once said
+of the generated logs, as the package `catchbench` (arXiv 2608.22808) has it.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
 from pathlib import Path
 from typing import Any
 
 from workbench.kit.logs import Log, load_logs
+from workbench.proof import interval
 from workbench.spec import lm_spec
 from workbench_attribute.attribute import attribute, diagnose_without_model
 from workbench_attribute.baselines import BASELINES
@@ -90,6 +94,27 @@ def print_row(method: str, truth: str, a: Accuracy | None, rest: str) -> None:
     print(f"| {method} | {truth} | {agent} | {step} | {official} | {a.within[1]:.3f}, {a.within[3]:.3f} | {rest} |")
 
 
+def print_recorded(data: Path, recorded: Path) -> None:
+    """The steps named by the recorded judges, all logs at once. Recordings know a log by a digest of its record."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in (data / "Algorithm-Generated").glob("*.json")]
+    steps = {digest(record): str(record["mistake_step"]) for record in records}
+    rows: list[tuple[float, str]] = []
+    for path in sorted(recorded.glob("llm_judge_addendum/whoandwhen__all_at_once__*.json")):
+        said = json.loads(path.read_text(encoding="utf-8")).get("predictions", {})
+        right = [float(str(found["top"]) == steps[key]) for key, found in said.items() if key in steps]
+        if right:
+            mean, (low, high) = sum(right) / len(right), interval(right)
+            name = path.stem.removeprefix("whoandwhen__all_at_once__")
+            rows.append((mean, f"| {name} | {len(right)} | {mean:.3f} [{low:.3f}, {high:.3f}] |"))
+    print("| recorded judge | logs | step |\n| --- | --- | --- |")
+    print("\n".join(line for _, line in sorted(rows, reverse=True)))
+
+
+def digest(record: dict[str, Any]) -> str:
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256-{hashlib.sha256(text.encode()).hexdigest()}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the logs of Who&When")
@@ -101,7 +126,10 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=3000)
     parser.add_argument("--max-tokens", type=int, default=100)
     parser.add_argument("--table", action="store_true", help="ask nothing, print the table")
+    parser.add_argument("--recorded", type=Path, help="data folder of catchbench: ask nothing, score its judges")
     args = parser.parse_args()
+    if args.recorded:
+        return print_recorded(args.data, args.recorded)
     logs = shortest(args.data, args.logs)
     if not args.table:
         judge(args, logs)
