@@ -243,7 +243,13 @@ def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str
         )
     if rows or split:
         raise click.UsageError("--row and --split need a run of workbench, and this is a file of logs")
-    return load_logs(Path(source), form)
+    logs = load_logs(Path(source), form)
+    failed = [log for log in logs if log.score is None or log.score < 1]
+    if not failed:
+        raise SpecError(f"{source}: no log failed, by the scores in it", hint="Name logs of rows that score below 1.")
+    if passed := len(logs) - len(failed):
+        say(f"{passed} of {len(logs)} logs passed, by their scores, and are left out.", err=True)
+    return failed
 
 
 def _read_run(

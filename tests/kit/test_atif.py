@@ -73,6 +73,7 @@ def test_u33_a_trajectory_is_a_log(form: str | None, tmp_path: Path) -> None:
         ),
         "List files.",
         outcome="There is a.txt.",
+        score=1.0,
     )
 
 

@@ -58,6 +58,7 @@ class Log:
         gold_agent, gold_step: who is known to have decided the failure, and when.
         sealed: whether it is of a sealed row, so that nothing of a right answer is in it.
         row: where the log is of a run of ours.
+        score: of 0 to 1, where a file says it.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Log:
     gold_step: int | None = None
     sealed: bool = False
     row: LogSource | None = None
+    score: float | None = None
 
     @property
     def agents(self) -> list[str]:

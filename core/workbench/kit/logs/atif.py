@@ -148,7 +148,14 @@ def read_log(value: Any, place: str, name: str) -> Log:
     if not steps:
         raise SpecError(f"{place}: no step has a text", hint="Let the agent record messages and results of tools.")
     said = next((s.text for s in reversed(found.steps) if s.source == "agent" and s.text), "")
-    return Log(name, tuple(steps), question, outcome=said)
+    return Log(name, tuple(steps), question, outcome=said, score=_score(found.raw))
+
+
+def _score(trajectory: Mapping[str, Any]) -> float | None:
+    """The score or reward among what the format leaves open, where our export writes it."""
+    extra = trajectory.get("extra")
+    given = [extra.get(name) for name in ("score", "reward")] if is_dict(extra) else []
+    return next((float(one) for one in given if isinstance(one, int | float)), None)
 
 
 def _log_steps(trajectory: Trajectory, told: set[int]) -> Iterator[LogStep]:
