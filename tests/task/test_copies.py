@@ -201,7 +201,7 @@ def test_a_cluster_field_that_no_row_has_is_refused(tmp_path: Path) -> None:
 PASSAGE = " ".join(f"word{i} of the contract" for i in range(50))
 
 
-def test_ten_questions_on_one_passage_are_ten_rows() -> None:
+def test_ten_questions_on_one_passage_are_ten_rows_D1() -> None:
     """The passage is the same, and the question is what is asked: rows are copies if each of their fields is."""
     rows = [
         Example(str(i), {"context": PASSAGE, "question": f"Who signs page {w}?"}) for i, w in enumerate("abcdefghij")
@@ -274,7 +274,7 @@ def test_many_copies_of_one_row_are_one_group() -> None:
 
 
 @pytest.mark.slow
-def test_rows_of_a_hundred_thousand_words_are_compared_with_bounded_work() -> None:
+def test_rows_of_a_hundred_thousand_words_are_compared_with_bounded_work_D2() -> None:
     words = [str(i % 9973) for i in range(120_000)]
     rows = []
     for place in range(6):
