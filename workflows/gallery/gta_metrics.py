@@ -33,14 +33,15 @@ def tool_f1(example: Row, trace: Trace) -> float:
     known, gold = TOOLS | {tool["name"] for tool in example["tools"]}, [name for name, _ in _calls(example)]
     called = [use.tool for use in tool_uses(trace) if use.tool in known]
     hits = sum(name in called for name in gold)
-    precision, recall = min(1.0, hits / len(called)) if called else 0.0, hits / len(gold)
+    precision, recall = min(1.0, hits / len(called)) if called else 0.0, hits / max(1, len(gold))
     return 2 * precision * recall / (precision + recall) if hits else 0.0
 
 
 def inst_acc(example: Row, prediction: Row) -> float:
     """InstAcc, step by step: calls where a call is right, answers where an answer is."""
     said = [_read(action) for action in prediction["actions"]]
-    return sum(("name" in a) == ("name" in b) for a, b in zip(said, example["steps"], strict=True) if a) / len(said)
+    same = [("name" in a) == ("name" in b) for a, b in zip(said, example["steps"], strict=True) if a]
+    return sum(same) / max(1, len(said))
 
 
 def tool_acc(example: Row, prediction: Row) -> float:

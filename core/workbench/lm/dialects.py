@@ -81,6 +81,11 @@ _LACKS = re.compile(
 )
 #: A passing fault in words alone, as in an answer with status 200 and no code.
 _TOO_MANY = re.compile(r"(?i)rate.?limit|too many (?:concurrent )?requests|throttl")
+#: The same in an answer whose status says that the request is at fault, which may name such a setting.
+_EXCEEDED = re.compile(
+    r"(?i)rate.?limit\w*\W+(?:\w+\W+){0,3}(?:exceeded|reached)|too many (?:concurrent )?requests|was throttled"
+)
+_NEVER = re.compile(r"(?i)not found|invalid|must be|unsupported|does not exist")
 _BUSY = re.compile(r"(?i)overloaded|too busy|internal (?:server )?error|bad gateway|unavailable|try again|timed? ?out")
 _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
 #: Settings that a model may not take, and that an answer can be had without.
@@ -245,14 +250,15 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     prompt, completion = count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
     read = count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
     written = count("cache_creation_input_tokens", "cache_write_input_tokens") or 0
-    if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART):
-        prompt += read + written
     total, thoughts = count("total_tokens"), detail(("completion", "output"), "reasoning_tokens") or 0
+    cached = detail(("prompt", "input"), "cached_tokens")
+    whole = cached is not None or (total is not None and total == (prompt or 0) + (completion or 0))
+    if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART) and not whole:
+        prompt += read + written
     if prompt is not None and completion is not None:  # thoughts are billed, where they are counted beside the answer
         if total is None and thoughts > completion:
             total = prompt + completion + thoughts
         completion = max(completion, (total or 0) - prompt)
-    cached = detail(("prompt", "input"), "cached_tokens")
     cached = min(read if cached is None else cached, prompt or 0)
     written = min(written, (prompt or 0) - cached)  # or a price could be below 0
     return Usage(prompt or None, completion if completion or not spoke else None, cached, written)
@@ -314,9 +320,10 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
         return FailureKind.AUTH
     if status in (None, 400, 403, 422) and _FLAGGED.search(message):
         return FailureKind.REFUSED
-    if status not in (401, 403) and _TOO_MANY.search(message):
+    too_many = _TOO_MANY if status is None or status >= 500 else _EXCEEDED
+    if status not in (401, 403, 404, 413) and too_many.search(message):
         return FailureKind.RATE_LIMIT
-    if _LOADING.search(message) or (status is None and _BUSY.search(message)):
+    if _LOADING.search(message) or (status is None and _BUSY.search(message) and not _NEVER.search(message)):
         return FailureKind.SERVER
     return kind_of_status(status) if status is not None else FailureKind.BAD_BODY
 

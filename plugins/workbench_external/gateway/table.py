@@ -136,7 +136,7 @@ def check_for_messages(settings: Mapping[str, Any]) -> None:
     if (given.get("response_format") or {}).get("type") == "json_object":
         instead = "Send a json_schema, or leave it out and ask for JSON in words."
         raise f.bad("response_format.type", "cannot be carried to Anthropic's API", instead)
-    if given.get("temperature", 0) > 1:
+    if (given.get("temperature") or 0) > 1:
         raise f.bad("temperature", "is at most 1 in Anthropic's API", "Send a lower one.")
 
 

@@ -37,7 +37,8 @@ _LETTER = rf"[^\W{SPACELESS}]"
 PARTICLE = "(?:입니다|이다|이에요|예요|이며|이고|으로|로|은|는|이|가|을|를|의|인)"
 #: What ends a clause, in which a denial holds.
 _CLAUSE = re.compile(
-    r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f]|\b(?:(?<!anything )but|however|so|because|since|then|sondern|"
+    r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f\u2192]|->|\bmeans\b|"
+    r"\b(?:(?<!anything )but|however|so|because|since|then|sondern|"
     r"mais|sino|pero|utan|maar|tylko|lecz|ale|но|а|بل|melainkan|mà)\b"
 )
 _DENIED_BEFORE = re.compile(
@@ -54,11 +55,11 @@ _DENIED_BEHIND = re.compile(
 )
 #: The same behind a mark: `billing: no`.
 _DENIED_BY_MARK = re.compile(
-    r"(?i)[\"'`*]*\s*[:=\uff1a]\s*[\"'`*]*(?:no|false|0|\u2717|\u274c)[\"'`*]*\s*(?:[.,;\n]|\Z)"
+    r"(?i)[\"'`*]*\s*[:=\uff1a]\s*[\"'`*]*(?:no|false|0|\u2717|\u274c)[\"'`*]*\s*(?:[.,;](?!\d)|\n|\Z)"
 )
 #: What is struck out, and the empty box of a list in which another one is ticked.
 _STRUCK, _TICKED = re.compile(r"~~[^~\n]*~~"), re.compile(r"\[[xX\u2713]\]|[\u2611\u2705]")
-_EMPTY_BOX = re.compile(r"(?m)^.*(?:\[ ?\]|[\u2610\u274c]).*$")
+_EMPTY_BOX = re.compile(r"(?m)^(?!.*(?:\[[xX\u2713]\]|[\u2611\u2705])).*(?:\[ ?\]|[\u2610\u274c]).*$")
 #: Words of English that are values only as they are written: `US`, but not `us`.
 _PRONOUNS = frozenset("us it in or me may will as at be do go is of on so to up we who an am all and can".split())
 _HYPHENS = str.maketrans("\u2212\u2010\u2011", "---")

@@ -40,7 +40,8 @@ _TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
 #: Words by which what follows corrects a value.
 CORRECTS = re.compile(
-    r"(?i)\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|wrong|re-?check\w*|moment|perd[o\xf3]n|en fait)\b|"
+    r"(?i)\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|(?:that|it)(?:'s| is| was) wrong|re-?check\w*|"
+    r"moment|perd[o\xf3]n|en fait)\b|"
     r"(?:\.\.+|[\u2026\u2014\u2013-])\s*no,\s"
 )
 #: What may stand between the words of a name.

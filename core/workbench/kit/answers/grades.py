@@ -7,10 +7,7 @@ import re
 from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
 from workbench.kit.answers.json_text import read_objects
 
-_NAMES = (
-    "score|grade|rating|评分|得分|分数|点数|スコア|점수|평점|bewertung|punkt(?:e|zahl)|note|nota|puntuación|pontuação|"
-    "punteggio|оценка|балл"
-)
+_NAMES = "score|grade|rating|评分|得分|分数|点数|スコア|점수|평점|bewertung|puntuación|pontuação|punteggio|оценка|балл"
 _WHOLE = "final|overall|total"
 #: The keys of an object that hold a grade, the surest first.
 _KEYS = [
@@ -32,7 +29,12 @@ _PLACES = (
     ),
     re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})"),
     re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])"),
+    re.compile(
+        rf"(?im)^{DECORATION}(?:note|nota|punkt(?:e|zahl))\b{_MARK}[\"'*_`]*\.?[ \t]*$"
+    ),  # words of English, too
 )
+
+_BARE = _PLACES[-2]
 
 
 def read_grade(text: str, best: int) -> tuple[float, str] | None:
@@ -48,7 +50,9 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     text = ends_of(text)
     for place in _PLACES:
         if grades := list(place.finditer(text)):
-            last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), grades[-1])
+            last = grades[-1]
+            if place is _BARE and not re.search(r"[:=]\s*\Z", text[: last.start()]):  # `8/10 because of 3/4`
+                last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), last)
             return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))
     return None
 

@@ -59,7 +59,12 @@ _NUMBER = re.compile(
     (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) | (?(currency)(?P<short>[kmb]) (?!\w)|(?!)) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SHORT_FRACTION = re.compile(r"(\\[dt]?frac)(\d)(\d)")
+_SHORT_FRACTION = re.compile(r"(\\[dt]?frac)(\d)(\d)(?!\d)")
+#: What is before a rounded value; the number of an item.
+_ABOUT, _NUMBERED = (
+    re.compile(r"(?<=\S)\s*(?:\u2248|\\approx\b|~=)\s*"),
+    re.compile(r"^\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)"),
+)
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 #: What every number has, a fraction of one character at least.
@@ -181,9 +186,10 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     """
     if not _DIGIT.search(text):
         return None
-    text = _TOLERANCE.sub("", normalise(ends_of(text)))
+    text = _ABOUT.sub(" = ", _TOLERANCE.sub("", normalise(ends_of(text))))
     text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
+    bare = _NUMBERED.sub("", bare) if "\n" not in bare else bare
     if _JOINED.fullmatch(bare):
         return None
     numbers = _stated_numbers(bare)
@@ -228,7 +234,7 @@ def _single(text: str) -> Number | None:
 
 def _is_one(text: str, numbers: list[Number]) -> bool:
     """Return True unless a text is nothing but several numbers: a list, a range or a calculation without a result."""
-    if "=" in text:
+    if "=" in text or "####" in text or len({one.value for one in numbers}) == 1:
         return True
     bare = _BRACKETED.sub(" ", text)
     text, numbers = (bare, found) if (found := _stated_numbers(bare)) else (text, numbers)

@@ -40,7 +40,10 @@ _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 _AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
-_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n\"{{}}\[\]()]++)[:=][ \t*_`]*+(.++)$")
+_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n]++)[:=][ \t*_`]*+(.++)$")
+_AROUND_KEY = " \t*_`\"'"
+#: Two texts in quotes without a comma between them.
+_ADJACENT = re.compile(r"[\"']\s+[\"']")
 #: What a call of a type holds, as Python shows objects: `dict(a=1)`; what braces hold.
 _CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
 #: A text that is one fence.
@@ -148,14 +151,27 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
         return _read_list(kind, text, name)
     parts = split_fields(_CALL.sub(r"\1", text), names, all_labelled=True)
     if kind is dict or get_origin(kind) is dict:
-        lines = text.split("\n")
-        lines = _SEPARATOR.split(_CALL.sub(r"\1", lines[0])) if len(lines) == 1 and len(text) < _LINE else lines
-        pairs = [pair[0] for line in lines if len(pair := _PAIR.findall(line)) == 1 and not _PAIR.match(pair[0][1])]
-        parts = {key.strip(" \t*_`"): value for key, value in pairs} if len(pairs) == len(lines) else parts
+        parts = _pairs(text) or parts
     parts = {key: value.strip("\"' ") for key, value in parts.items()}
     if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Keys and values, each pair on a line, or all on one, as `a=1, b=2`; none where some part of the text is no pair,
+    as of JSON that was cut."""
+    lines = text.split("\n")
+    text = _CALL.sub(r"\1", text) if len(lines) == 1 and len(text) < _LINE else text
+    if text[:1] in ("{", "["):
+        return {}
+    if len(lines) == 1 and len(text) < _LINE:
+        items = _SEPARATOR.split(text)
+        pairs = [pair for item in items for pair in _PAIR.findall(item) if not _PAIR.match(pair[1])]
+        if len(pairs) == len(items) > 1:
+            return {key.strip(_AROUND_KEY): value for key, value in pairs}
+    pairs = _PAIR.findall(text)
+    return {key.strip(_AROUND_KEY): value for key, value in pairs} if len(pairs) == len(lines) else {}
 
 
 @lru_cache(maxsize=2)
@@ -234,7 +250,8 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         return None
     if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
         return [], False
-    if text[0] in "\"'" and (quoted := _fit(type_adapter(kind), load_loose(f"[{text}]"))) is not None:
+    apart = not _ADJACENT.search(text)  # Python joins "a" "b"
+    if text[0] in "\"'" and apart and (quoted := _fit(type_adapter(kind), load_loose(f"[{text}]"))) is not None:
         return quoted[0], True
     inner = (get_args(kind) or (Any,))[0]
     items = _ITEM.findall(text)

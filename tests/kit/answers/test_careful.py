@@ -1,0 +1,48 @@
+"""What readers once took for granted too soon: names of grades that are words, faults that pass, tokens that count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workbench.kit.answers import read_grade
+from workbench.lm.dialects import kind_of_error, read_usage
+
+
+@pytest.mark.parametrize(
+    ("text", "best", "share"),
+    [
+        ("Note: 5 words\nI give it 4/5", 5, 0.8),
+        ("Note: 4", 5, 0.8),
+        ("Score: 4/5\nScore: 2", 5, 0.4),
+        ("4/5 correct. Final: 2/10", 5, 0.2),
+        ("8/10 because of 3/4", 10, 0.8),
+    ],
+)
+def test_the_last_grade_counts_and_a_word_is_none(text: str, best: int, share: float) -> None:
+    found = read_grade(text, best)
+    assert found is not None and found[0] == share
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (400, "Unsupported parameter: rate_limit", "bad_request"),
+        (400, "Rate limit exceeded", "rate_limit"),
+        (413, "Request throttled: too large", "too_long"),
+        (None, "model not found, try again", "bad_body"),
+        (None, "Rate limit", "rate_limit"),
+    ],
+)
+def test_a_fault_that_stays_is_not_tried_again(status: int | None, words: str, kind: str) -> None:
+    assert kind_of_error(status, {"error": {"message": words}}) == kind
+
+
+@pytest.mark.parametrize(
+    "more", [{"total_tokens": 115}, {"input_tokens_details": {"cached_tokens": 100}}], ids=["total", "details"]
+)
+def test_a_cache_that_is_in_the_prompt_is_counted_once(more: dict[str, Any]) -> None:
+    told = {"input_tokens": 110, "output_tokens": 5, "cache_read_input_tokens": 100}
+    assert read_usage({**told, **more}, True, 10**6).prompt == 110
+    assert read_usage(told, True, 10**6).prompt == 210
