@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workbench.kit.answers import read_grade
-from workbench.lm.dialects import kind_of_error, read_usage
+from workbench.lm import kind_of_error, read_usage
 
 
 @pytest.mark.parametrize(
