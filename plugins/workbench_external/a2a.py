@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.base.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
+from workbench.kit.acting import fill_variables
 from workbench.kit.answers import as_text
 from workbench.lm import redact
-from workbench.spec import VARIABLE
 from workbench.workflow import Signature
-from workbench_external.cards import Card, card_address, read_card
+from workbench_external.cards import Card, card_address, list_of, read_card
 from workbench_external.config import ExternalConfig
 from workbench_external.service import Row, in_time, request
 
@@ -119,7 +118,7 @@ class Line:
 
     def __init__(self, config: ExternalConfig, addresses: Sequence[str], known: MutableMapping[str, Card]):
         self.config, self.addresses, self.known = config, addresses, known
-        self.headers = {name: VARIABLE.sub(_filled, text) for name, text in config.headers.items()}
+        self.headers = {name: fill_variables(text, "headers") for name, text in config.headers.items()}
         self._open: tuple[Card, str] | None = None  # the task that nobody has seen end
 
     async def cards(self) -> list[Card]:
@@ -168,14 +167,14 @@ class Line:
             task = await self._call(card, _release(card).get, {"id": number})
         self._open = None
         said = task["status"].get("message") if is_dict(task.get("status")) else None
-        parts = _list(said.get("parts")) if is_dict(said) else []
+        parts = list_of(said.get("parts")) if is_dict(said) else []
         if state in _FAILED:
             raise NodeError("exit", f"the task of '{card.name}' ended as {state}: {_text(parts)[:300]}")
         if state == _ASKING:
             return _reply(task, parts, number)
         if state != _DONE:
             raise NodeError("unparsed", f"the task of '{card.name}' is in no state of A2A: {state[:50]}")
-        made = [part for one in _list(task.get("artifacts")) if is_dict(one) for part in _list(one.get("parts"))]
+        made = [part for one in list_of(task.get("artifacts")) if is_dict(one) for part in list_of(one.get("parts"))]
         return _reply(task, made or parts or _last_words(task))
 
     async def _call(self, card: Card, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -209,17 +208,6 @@ class Line:
                 await self._call(card, _release(card).cancel, {"id": task})
 
 
-def _filled(found: Any) -> str:
-    name = found[1]
-    if name not in os.environ:
-        raise SpecError(
-            f"the environment has no variable {name}, which `headers` names",
-            hint=f"Set it: export {name}=...",
-            path=("headers",),
-        )
-    return os.environ[name]
-
-
 def _named(cards: Sequence[Card], name: str) -> Card:
     wanted = name.strip().casefold()
     if (found := next((card for card in cards if card.name.casefold() == wanted), None)) is None:
@@ -240,13 +228,13 @@ def _state(task: Mapping[str, Any]) -> str:
 
 def _reply(found: Mapping[str, Any], parts: Any, task: str = "") -> Reply:
     context = found.get("contextId")
-    return Reply(_text(_list(parts)), f"{context if isinstance(context, str) else ''} {task}".strip())
+    return Reply(_text(list_of(parts)), f"{context if isinstance(context, str) else ''} {task}".strip())
 
 
 def _last_words(task: Mapping[str, Any]) -> Sequence[Any]:
     """The parts that the agent said last, of a task that has made nothing else."""
-    said = [one for one in _list(task.get("history")) if is_dict(one) and one.get("role") in ("agent", "ROLE_AGENT")]
-    return _list(said[-1].get("parts")) if said else []
+    said = [one for one in list_of(task.get("history")) if is_dict(one) and one.get("role") in ("agent", "ROLE_AGENT")]
+    return list_of(said[-1].get("parts")) if said else []
 
 
 def _text(parts: Sequence[Any]) -> str:
@@ -265,7 +253,3 @@ def _texts(parts: Sequence[Any]) -> Iterator[str]:
             file = part.get("file")
             name = part.get("filename") or (file.get("name") if is_dict(file) else None) or "without a name"
             yield f"[a file {str(name)[:100]}, left out]"
-
-
-def _list(value: Any) -> Sequence[Any]:
-    return value if is_list(value) else ()

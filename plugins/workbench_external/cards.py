@@ -56,7 +56,7 @@ def read_card(found: Any, address: str) -> Card:
     if not wanted:
         raise NodeError("start", f"the agent '{name}' does not speak A2A 0.3 or 1.0 over JSON-RPC, by its card")
     url, _, version = wanted[0]
-    skills = [_skill(one) for one in _list(found.get("skills")) if is_dict(one)][:_MOST_SKILLS]
+    skills = [_skill(one) for one in list_of(found.get("skills")) if is_dict(one)][:_MOST_SKILLS]
     description = _line(found.get("description"), _LONGEST)
     return Card(name, description, [one for one in skills if one], _at_home(url, address, name), version)
 
@@ -66,13 +66,13 @@ _KNOWN = (["1", "0"], ["0", "3"])
 
 def _interfaces(card: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(url, binding, version) in the order of the agent's preference, as releases 1.0 and 0.3 write them."""
-    for one in _list(card.get("supportedInterfaces")):
+    for one in list_of(card.get("supportedInterfaces")):
         if is_dict(one):
             yield _text(one, "url"), _text(one, "protocolBinding"), _text(one, "protocolVersion") or "1.0"
     version = _text(card, "protocolVersion") or "0.3.0"
     if url := _text(card, "url"):
         yield url, _text(card, "preferredTransport") or _JSONRPC, version
-    for one in _list(card.get("additionalInterfaces")):
+    for one in list_of(card.get("additionalInterfaces")):
         if is_dict(one):
             yield _text(one, "url"), _text(one, "transport"), version
 
@@ -105,7 +105,7 @@ def _host(place: SplitResult) -> str:
 def _skill(skill: Mapping[str, Any]) -> str:
     """A skill in a line: its name, what it does, its tags and examples."""
     told = f"{_text(skill, 'name') or _text(skill, 'id')}: {_text(skill, 'description')}"
-    more = [str(one) for key in ("tags", "examples") for one in _list(skill.get(key)) if isinstance(one, str)]
+    more = [str(one) for key in ("tags", "examples") for one in list_of(skill.get(key)) if isinstance(one, str)]
     return _line(f"{told} ({', '.join(more)})" if more else told, _LONGEST_SKILL)
 
 
@@ -118,5 +118,6 @@ def _text(of: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value := of.get(key), str) else ""
 
 
-def _list(value: Any) -> Sequence[Any]:
+def list_of(value: Any) -> Sequence[Any]:
+    """A list that a stranger wrote; an empty one for anything else."""
     return value if is_list(value) else ()

@@ -254,10 +254,14 @@ def test_a_key_goes_out_and_does_not_come_back(
         return card(place) if method.startswith("/") else {"error": {"code": 1, "message": "s3same-open is wrong"}}
 
     place = serve(answers)
-    with load(tmp_path, "message -> reply", place, headers={"Authorization": "Bearer $DOOR_KEY"}) as wf:
-        with pytest.raises(PredictionError) as caught:
-            wf(message="hello")
-    assert heard[0] == "Bearer s3same-open" and "s3same" not in str(caught.value) and "is wrong" in str(caught.value)
+    for written in ("$DOOR_KEY", "${DOOR_KEY}"):
+        heard.clear()
+        with load(tmp_path, "message -> reply", place, headers={"Authorization": f"Bearer {written}"}) as wf:
+            with pytest.raises(PredictionError) as caught:
+                wf(message="hello")
+        assert (
+            heard[0] == "Bearer s3same-open" and "s3same" not in str(caught.value) and "is wrong" in str(caught.value)
+        )
 
 
 def test_a_file_says_whom_it_asks_and_what_it_sends(tmp_path: Path) -> None:

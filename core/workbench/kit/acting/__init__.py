@@ -17,7 +17,7 @@ from workbench.kit.acting.environment import (
 from workbench.kit.acting.forged import Forged
 from workbench.kit.acting.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.kit.acting.mcp import LONGEST_RESULT
-from workbench.kit.acting.mcp_session import Server
+from workbench.kit.acting.mcp_session import Server, fill_variables
 from workbench.kit.acting.node_tools import (
     NodeTool,
     RowCalls,
@@ -87,6 +87,7 @@ __all__ = [
     "environment_class",
     "find_source_defects",
     "find_tool_defects",
+    "fill_variables",
     "fit_values",
     "has_unknown_tools",
     "introduce_tools",

@@ -58,7 +58,7 @@ class Server:
 
     def variables(self) -> tuple[tuple[str, str], ...]:
         """The further variables with their values. Raises SpecError for one of ours that is not set."""
-        return tuple((name, _VARIABLE.sub(_filled, text)) for name, text in self.env)
+        return tuple((name, fill_variables(text, "env")) for name, text in self.env)
 
     def redacted(self, text: str) -> str:
         """Redact keys and given variables from a server's message about a failure, which is shown and stored."""
@@ -68,15 +68,20 @@ class Server:
         return redact(text)
 
 
-def _filled(found: re.Match[str]) -> str:
-    name = found[1] or found[2]
-    if name not in os.environ:
-        raise SpecError(
-            f"the environment has no variable {name}, which `env` names",
-            hint=f"Set it: export {name}=...",
-            path=("env",),
-        )
-    return os.environ[name]
+def fill_variables(text: str, setting: str) -> str:
+    """A text of a setting with the values of our environment in place of `$NAME` and `${NAME}`. Raises SpecError."""
+
+    def filled(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in os.environ:
+            raise SpecError(
+                f"the environment has no variable {name}, which `{setting}` names",
+                hint=f"Set it: export {name}=...",
+                path=(setting,),
+            )
+        return os.environ[name]
+
+    return _VARIABLE.sub(filled, text)
 
 
 class ServerSession:
