@@ -56,8 +56,10 @@ def _check_kind(data: bytes, location: str) -> None:
     """Refuse files of another kind, and UTF-16 without a mark, which can be read as UTF-8: every other byte is null.
     Raises SpecError."""
     head = data[:_LOOKED_AT]
+    begin = head.lstrip()
     for mark, (what, hint) in _OTHERS.items():
-        if head.lstrip().lower().startswith(mark.lower()):
+        whole = mark != b"PAR1" or data.endswith(mark)  # which a column may be called, too
+        if whole and mark in (begin[: len(mark)], begin[: len(mark)].lower()):
             raise SpecError(f"the file is {what}", file=location, line=1, column=1, hint=hint)
     nulls = [part.count(0) / max(1, len(part)) for part in (head[0::2], head[1::2])]
     if len(head) > 3 and max(nulls) > 0.7 and min(nulls) < 0.1:

@@ -202,3 +202,8 @@ def test_a_file_of_another_kind_says_what_it_is(name: str, content: str, said: s
     with pytest.raises(SpecError) as caught:
         reader(str(tmp_path / name), {})
     assert said in (caught.value.hint or "")
+
+
+def test_a_column_may_be_called_as_a_file_of_another_kind_begins(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("PAR1,label\na,x\n")
+    assert read_csv(str(tmp_path / "rows.csv"), {})[0] == {"PAR1": "a", "label": "x"}
