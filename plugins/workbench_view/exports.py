@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from workbench.base.text import LINE_END, one_line, visible, visible_json
+from workbench.base.text import LINE_END, begins_formula, one_line, visible, visible_json
 from workbench_view.facts import ChangedRow, Facts
 from workbench_view.page import format_score, format_seconds, format_usd, write_page
 from workbench_view.text_diff import Piece, list_changes
@@ -137,11 +137,7 @@ def plain_cell(value: Any) -> Any:
         return "" if value is None else value
     cell = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     cell = LINE_END.sub("\n", cell)
-    return f"'{cell}" if cell and cell.lstrip()[:1] in _FORMULA else cell
-
-
-#: Begin a formula, those of full width in Japanese spreadsheets.
-_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+    return f"'{cell}" if begins_formula(cell) else cell
 
 
 #: By the ending of a file, who writes it, and how it begins, so that a newer one may replace it.

@@ -17,6 +17,15 @@ _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 LINE_END = re.compile(r"\r\n|\n|\r")
 
 
+#: Begin a formula of a spreadsheet, those of full width in Japanese ones.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def begins_formula(text: str) -> bool:
+    """Return True if a spreadsheet may run the text of a cell as a formula."""
+    return text.lstrip()[:1] in _FORMULA
+
+
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table: cells of a column are as wide as the widest of it."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

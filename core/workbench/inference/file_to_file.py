@@ -22,6 +22,7 @@ from typing import Any
 
 from workbench.base.files import check_output, make_private, open_whole
 from workbench.base.hashing import digest
+from workbench.base.text import begins_formula
 from workbench.errors import FailureKind, SpecError, WorkbenchError
 from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
@@ -298,13 +299,9 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, str):
-        begins = value[:1] in _SPACE or value.lstrip()[:1] in _FORMULA
-        return f"'{value}" if value and begins and not _is_number(value) else value
+        begins = value[:1] in ("\t", "\r") or begins_formula(value)
+        return f"'{value}" if begins and not _is_number(value) else value
     return value if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)
-
-
-#: Begin a formula, those of full width in Japanese spreadsheets; and before one.
-_FORMULA, _SPACE = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20"), ("\t", "\r")
 
 
 def _is_number(text: str) -> bool:

@@ -18,6 +18,8 @@ _KEYS = [
 _OF = r"\s*(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
+#: `8/10` in a sentence.
+_BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
 #: Where a grade may stand, the surest first: of a whole, behind its label, alone, in a tag or box, in a sentence, as
 #: `8/10`.
 #: Of several the last one counts: the sentence before it may quote the answer.
@@ -25,16 +27,14 @@ _PLACES = (
     re.compile(rf"(?im)^{DECORATION}(?:{_WHOLE})[ _](?:{_NAMES})\b{_MARK}"),
     re.compile(rf"(?im)^{DECORATION}(?:{_NAMES})\b{_MARK}"),
     re.compile(
-        rf"(?i)\A\s*({_VALUE})\s*\.?\s*\Z|\[result\]\s*({_VALUE})|<(?:{_NAMES})>\s*({_VALUE})|\[\[({_VALUE})\]\]|\\boxed\{{({_VALUE})\}}|#\s*(?:{_NAMES})\s*\n\s*({_VALUE})"
+        rf"(?i)\A\s*({_VALUE})\s*\.?\s*\Z|\[result\]\s*({_VALUE})|<(?:{_NAMES})>\s*({_VALUE})|\[\[({_VALUE})\]\]|"
+        rf"\\boxed\{{({_VALUE})\}}|#\s*(?:{_NAMES})\s*\n\s*({_VALUE})"
     ),
     re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})"),
-    re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])"),
-    re.compile(
-        rf"(?im)^{DECORATION}(?:note|nota|punkt(?:e|zahl))\b{_MARK}[\"'*_`]*\.?[ \t]*$"
-    ),  # words of English, too
+    _BARE,
+    # Words of English or of prose, too, and so the last ones.
+    re.compile(rf"(?im)^{DECORATION}(?:note|nota|punkt(?:e|zahl))\b{_MARK}[\"'*_`]*\.?[ \t]*$"),
 )
-
-_BARE = _PLACES[-2]
 
 
 def read_grade(text: str, best: int) -> tuple[float, str] | None:

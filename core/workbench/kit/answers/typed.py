@@ -162,10 +162,11 @@ def _pairs(text: str) -> dict[str, str]:
     """Keys and values, each pair on a line, or all on one, as `a=1, b=2`; none where some part of the text is no pair,
     as of JSON that was cut."""
     lines = text.split("\n")
-    text = _CALL.sub(r"\1", text) if len(lines) == 1 and len(text) < _LINE else text
+    short = len(lines) == 1 and len(text) < _LINE
+    text = _CALL.sub(r"\1", text) if short else text
     if text[:1] in ("{", "["):
         return {}
-    if len(lines) == 1 and len(text) < _LINE:
+    if short:
         items = _SEPARATOR.split(text)
         pairs = [pair for item in items for pair in _PAIR.findall(item) if not _PAIR.match(pair[1])]
         if len(pairs) == len(items) > 1:
