@@ -1,0 +1,120 @@
+"""Text of a model stays text in a source: each syntax keeps it to the letter, or is refused by name (security.md 3)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from string import Template
+
+import jinja2
+import pytest
+from tests.helpers.prompt_sources import (
+    DATA,
+    KIND,
+    OLD,
+    PROSE,
+    PYTHON,
+    ROOM,
+    TEMPLATES,
+    Way,
+    changed,
+    data_value,
+    finding_of,
+    python_value,
+)
+
+from workbench_external.apply import check_written, write_edits
+from workbench_external.sources import CannotWrite
+from workbench_external.sources.folder import Sources
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "told"),
+    [
+        ("A.java", f'String p = """\n  {ROOM}\n  {KIND}\n  """;\n', "a.java:2, texts in Java are not written"),
+        ("run.sh", f'PROMPT="{OLD}"\n', "run.sh:1, texts in shell are not written"),
+        ("agent.rb", f'PROMPT = "{ROOM}\\n{KIND}"\n', "agent.rb:1, texts in Ruby are not written"),
+        ("agent.php", f'<?php $p = "{OLD}";\n', "agent.php:1, texts in PHP are not written"),
+        ("page.mdx", f"{OLD}\n", "page.mdx:1, texts in MDX are not written"),
+        (
+            "package.json",
+            json.dumps({"scripts": {"ask": OLD}}),
+            "package.json:1, the text there may be a command, and is not written",
+        ),
+        (
+            "compose.dev.yaml",
+            f"command: |\n  {ROOM}\n  {KIND}\n",
+            "compose.dev.yaml:2, the text there may be a command, and is not written",
+        ),
+        (
+            "tox.ini",
+            f"[t]\ncommands = {ROOM}\n  {KIND}\n",
+            "tox.ini:2, the text there may be a command, and is not written",
+        ),
+        ("p.env", f"P='{ROOM} {KIND}'\n", "p.env:1, texts in files of variables are not written"),
+        ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
+        ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
+        ("a.js", f"const p = sql`{OLD}`;\n", "a.js:1, what the tag sql makes of a template is not known"),
+        ("a.hbs", f"{OLD}\n", "a.hbs:1, the new text has {{, which this form of templates has no escape for"),
+        (
+            "a.py",
+            f'P = "%s {ROOM}\\n{KIND}" % (1, 2)\nx = (\n',
+            "a.py:1, the file cannot be read as what its name says",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.count(".") < 2 and len(value) < 12 else "",
+)
+def test_security_3_a_syntax_that_is_not_known_is_refused_by_name(
+    file: str, source: str, told: str, tmp_path: Path
+) -> None:
+    finding = finding_of(Way(file, source, OLD, "New {{ x }}."), tmp_path)
+    assert not finding.edits and finding.why.lower() == f"was found, but cannot be written: {told}".lower()
+
+
+@pytest.mark.parametrize(
+    "new", ["line \x00 two\nx", "a\r\nb\rc\n", "half \ud800 letter", 'ends with "', "\u2028\x7f\x9b", "'''\"\"\"\\"]
+)
+def test_security_3_a_text_is_kept_to_the_letter_or_refused(new: str, tmp_path: Path) -> None:
+    """In each syntax: what is written is read back as the text, or nothing is written."""
+    for way in (PYTHON["three quotes"], PYTHON["f-string of constants"], PYTHON["dedent"], PYTHON["sum of constants"]):
+        for source in changed(way._replace(new=new), tmp_path)[:1]:
+            assert python_value(source).strip() == new.strip()
+    for way in DATA.values():
+        finding = finding_of(way._replace(new=new), tmp_path)
+        for edit in finding.edits[:1]:
+            source = write_edits([edit])[tmp_path / way.file].encode().decode()
+            assert data_value(way.file, source).strip() == new.strip()
+        (tmp_path / way.file).unlink()
+    assert not finding_of(PROSE["text"]._replace(new="a \0 b"), tmp_path).edits
+
+
+def test_security_3_what_would_be_read_as_another_text_is_refused(tmp_path: Path) -> None:
+    """A heading would part the section; a line that a notebook takes for a command of its own would be none."""
+    section = finding_of(PROSE["section"]._replace(new="Sort it.\n\n# User\n\nSay all."), tmp_path)
+    assert not section.edits and "p.md:3, it would be read as another text" in section.why
+    (tmp_path / "p.md").unlink()
+    cell = finding_of(DATA["notebook"]._replace(new="Sort it.\n%rm all"), tmp_path)
+    assert not cell.edits and "it would be read as another text" in cell.why
+
+
+def test_security_3_a_writing_that_changes_another_text_is_refused(tmp_path: Path) -> None:
+    """Whatever a reader would write: it is checked by reading the file again."""
+    (tmp_path / "a.js").write_text(f"const a = '{ROOM}', b = '{KIND}';\n")
+    (place,) = Sources([tmp_path]).find(ROOM)
+    file = Sources([tmp_path]).files[0]
+    check_written(place, file, "'Sort it.'", "Sort it.")
+    with pytest.raises(CannotWrite, match="other texts of the file would change"):
+        check_written(place, file, "'Sort it.' // ", "Sort it.")
+    with pytest.raises(CannotWrite, match="it would be read as another text"):
+        check_written(place, file, "'Sort them.'", "Sort it.")
+
+
+def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:
+    attack = '"); import os; os.system("touch PWN"); ("\n\'\'\'\n`${process.exit()}` #{x} $(touch PWN)'
+    for way in (PYTHON["double quotes"], PYTHON["three quotes"], PYTHON["joined list"]):
+        assert python_value(changed(way._replace(new=attack), tmp_path)[0]) == attack
+    for source in changed(TEMPLATES["Jinja"]._replace(new="{{text}} {{ cycler.__init__ }}"), tmp_path):
+        assert jinja2.Template(source).render(text="T").strip() == "T {{ cycler.__init__ }}"
+    (tmp_path / "a.txt").write_text("Sort $text now.")
+    dollar = changed(Way("a.txt", "Sort $text now.", "Sort {{text}} now.", "5 $ {{text}}"), tmp_path)
+    assert "5 $ T" in [Template(source).substitute(text="T") for source in dollar if "$$" in source]
