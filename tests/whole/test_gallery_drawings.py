@@ -16,6 +16,7 @@ from tests.helpers.gallery_tried import GALLERY, Tried, searched, tried
 
 from workbench.lm import count_images
 from workbench.spec import load_user_code
+from workbench.workflow import Trace
 from workbench_metrics.function import FunctionMetric
 
 #: Every third task is a count in one half, every third a sum of prices, every third a drawing.
@@ -124,3 +125,10 @@ def test_158_no_step_is_shown_what_comes_after_it() -> None:
 def test_158_the_search_finds_the_words_that_make_it_right(name: str, address: str, poor: str, tmp_path: Path) -> None:
     report = searched(name, address, poor, tmp_path)
     assert report.winner.get(address) != poor and report.baseline["val"] < report.best["val"]
+
+
+def test_a_task_that_no_tool_solves_has_no_hits() -> None:
+    """`gta:` reads dialogs in which nothing is called, or nothing is said at all."""
+    f1, inst = (load_user_code(f"gta_metrics.py:{name}", GALLERY) for name in ("tool_f1", "inst_acc"))
+    row: dict[str, Any] = {"tools": [], "steps": [{"answer": "No."}]}
+    assert f1(row, Trace("row")) == 0.0 and inst({"steps": []}, {"actions": []}) == 0.0

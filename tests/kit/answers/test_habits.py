@@ -58,6 +58,7 @@ READ: list[tuple[str, str, Any]] = [
     ("t -> d: dict[str, str]", "time: 10:30", {"time": "10:30"}),
     (TAGS, '"Paris"\n"London"', ["Paris", "London"]),
     (INT, "14\n#### 14", 14),
+    (INT, "3 + 4\n#### 7", 7),
     (INT, "42\n42", 42),
     (INT, "1) 42", 42),
     (FLOAT, "√2 ≈ 1.414", 1.414),
