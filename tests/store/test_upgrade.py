@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.stored_runs import StoredLM, restore
 
+from workbench.errors import StoreError
 from workbench.run import Options, resume
-from workbench.store import Store, database, schema
+from workbench.store import ReadOnlyStore, Store, database, schema
 from workbench.store.schema import SCHEMA_VERSION
 
 NEXT = SCHEMA_VERSION + 1
@@ -71,3 +74,30 @@ def test_an_upgrade_that_is_cut_short_leaves_a_database_that_is_upgraded_next_ti
     pool = StoredLM(dead=True)
     options = Options(out=str(tmp_path / "optimized.yaml"))
     assert resume("last", database=path, pool=pool, options=options).status == "finished" and not pool.asked
+
+
+@pytest.mark.fault("damaged-database")
+def test_a_look_while_a_database_is_made_finds_all_tables_or_says_that_it_has_no_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process looks after every statement of the writer's."""
+    path, said = tmp_path / "run.db", set[str]()
+
+    def look() -> None:
+        try:
+            with closing(ReadOnlyStore(path)) as store:
+                said.add(str(store.list_runs()))
+        except StoreError as error:
+            said.add(str(error).removeprefix(f"{path} "))
+
+    def connect(*words: Any, **settings: Any) -> sqlite3.Connection:
+        conn = real(*words, **settings)
+        if words[0] == path:
+            conn.set_trace_callback(lambda _: look())
+        return conn
+
+    real = sqlite3.connect
+    monkeypatch.setattr(database.sqlite3, "connect", connect)
+    Store(path).close()
+    look()
+    assert said == {"has no runs: it is empty, or its first run is just beginning", "[]"}

@@ -82,8 +82,8 @@ class ReadOnlyStore(Store):
         for pragma in ("trusted_schema=off", "cell_size_check=on", "query_only=on", "busy_timeout=10000"):
             conn.execute(f"pragma {pragma}")
         check_layout(conn, self.path)
-        if not conn.execute("select count(*) from sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is empty, and no run database; name another with --db")
+        if not conn.execute("select count(*) from sqlite_master where name = 'runs'").fetchone()[0]:
+            raise StoreError(f"{self.path} has no runs: it is empty, or its first run is just beginning")
         if self._check and self.path.stat().st_size <= CHECKED:
             wrong = conn.execute("pragma quick_check(1)").fetchone()[0]
             if wrong != "ok":

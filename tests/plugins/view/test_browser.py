@@ -11,6 +11,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from workbench.errors import StoreError
 from workbench.store import Orders, ReadOnlyStore
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -72,13 +74,10 @@ def optimizing(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def names(folder: Path) -> list[str]:
     try:
-        store = ReadOnlyStore(folder / "run.db", check=False)
-    except Exception:  # it is being made
+        with closing(ReadOnlyStore(folder / "run.db", check=False)) as store:
+            return [row["run"] for row in store.list_runs()]
+    except StoreError:  # it is being made
         return []
-    try:
-        return [row["run"] for row in store.list_runs()]
-    finally:
-        store.close()
 
 
 def wait_for(found: Any, what: str, seconds: float = 120) -> Any:
