@@ -29,8 +29,15 @@ def test_a_ceiling_that_cannot_be_kept_is_refused_before_there_is_a_run(write: W
     assert not lm.requests and not (tmp_path / "a.db").exists()
 
 
-def test_what_has_no_price_is_not_shown_as_free(write: WriteFile, tmp_path: Path) -> None:
-    reports = [evaluate(write(), database=tmp_path / "a.db", pool=pool) for pool in (Unpriced(echo), Script(echo))]
+class AssumedFree(Script):
+    """On this machine, where it may forward calls to a paid service."""
+
+    assumed_free = True
+
+
+@pytest.mark.parametrize("unknown", [Unpriced, AssumedFree])
+def test_what_has_no_price_is_not_shown_as_free(unknown: type[Script], write: WriteFile, tmp_path: Path) -> None:
+    reports = [evaluate(write(), database=tmp_path / "a.db", pool=pool) for pool in (unknown(echo), Script(echo))]
     assert [report.unpriced for report in reports] == [["openai/scripted"], []]
     assert [", unpriced, " in "\n".join(report.lines()) for report in reports] == [True, False]
     store = Store(tmp_path / "a.db")

@@ -132,7 +132,8 @@ def test_nu5_an_estimate_leaves_room_for_the_most_of_a_call_as_the_run_does(
     with_calls(tmp_path / "e.db", "m@http://127.0.0.1:9/v1", [(0.5, 0.0, 10)])
     found = estimated(path, tmp_path / "e.db")
     assert found["candidates"] == candidates
-    assert any(f"about {candidates} candidates" in line for line in found["lines"])
+    room = f"about {candidates} candidates" if candidates else "less than one candidate takes"
+    assert any(room in line for line in found["lines"])
     assert any("the proof is reserved" in line for line in found["lines"]) is (candidates == 0)
     pool = Script(lambda request: Response("a", "stop", 9, 10))
     pool.price = lambda prompt_tokens, completion_tokens: completion_tokens * 200e-6  # type: ignore[method-assign]
@@ -329,3 +330,11 @@ def test_friction_43_a_flag_for_one_run_is_no_setting_of_its_result(tmp_path: Pa
     optimize(path, options=options, database=tmp_path / "run.db")
     text = (tmp_path / "o.yaml").read_text()
     assert "cache" not in yaml.safe_load(text) and "comments" not in text
+
+
+@pytest.mark.parametrize(
+    ("calls", "room"), [(39, "less than one candidate takes"), (40, "about 1 candidate"), (50, "about 2 candidates")]
+)
+def test_calls_that_are_left_are_told_in_candidates(calls: int, room: str, tmp_path: Path) -> None:
+    found = estimated(task_file(tmp_path, budget={"calls": calls}, optimize=["random"]))
+    assert f"Of {calls} calls, {calls - 30} are left for search: {room}." in found["lines"]

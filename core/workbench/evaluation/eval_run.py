@@ -355,10 +355,12 @@ class EvalRun:
         ]
 
     def _unpriced(self) -> list[str]:
-        """The models whose dollars are not in the costs: 0 would pass for free."""
+        """The models whose dollars are not in the costs: 0 would pass for free. A server on this machine may forward
+        calls to a paid service."""
         self.store.flush()
         models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
-        return [s.model for s, lm in models if lm.price(1, 1) is None and not self.ledger.journal.sum_usd(lm.identity)]
+        unknown = [(s, lm) for s, lm in models if lm.price(1, 1) is None or getattr(lm, "assumed_free", False)]
+        return [spec.model for spec, lm in unknown if not self.ledger.journal.sum_usd(lm.identity)]
 
     def _fault_lines(self) -> list[str]:
         further = [f"{name}: {line}" for name, _, faults in self.evaluator.further for line in faults.lines()]

@@ -149,13 +149,12 @@ def _search_lines(
             yield f"Warning: of {budget.calls} calls, {rest} are left for search, which may take {known}."
         elif total is None:
             rest -= known
-            count = rest // max(1, baseline.calls)
-            yield f"Of {budget.calls} calls, {rest} are left for search: about {count} candidates."
+            yield f"Of {budget.calls} calls, {rest} are left for search: {_room(rest / max(1, baseline.calls))}."
     for what, left, each in _other_ceilings(task, baseline, proof):
         text = {"tokens": f"{left:.0f} tokens", "usd": format_usd(left), "minutes": f"{left:.1f} minutes"}[what]
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
-        some = f": about {int(left / each)} candidates" if each else ""
+        some = f": {_room(left / each)}" if each else ""
         room = "; a call is sent only if its worst case fits, and the proof is reserved"
         yield f"Of {whole}, about {text} are left for search{some}{room if left < each else ''}."
 
@@ -171,6 +170,11 @@ def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[s
         if ceiling is not None and base is not None and test is not None:
             unused = 0.0 if most is None else 2 * (most - base) / max(1, baseline.calls)
             yield what, max(0.0, ceiling - base - test - unused), base
+
+
+def _room(candidates: float) -> str:
+    count = int(candidates)
+    return f"about {count} candidate{'s' * (count > 1)}" if count else "less than one candidate takes"
 
 
 def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | None:
