@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.process_executor import Clockwise, Processes
+from tests.helpers.process_executor import Clockwise, Processes, Slow
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
@@ -38,6 +38,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     table = plugins()._tables["executors"]
     monkeypatch.setitem(table, "processes", (Processes, "test"))
     monkeypatch.setitem(table, "clockwise", (Clockwise, "test"))
+    monkeypatch.setitem(table, "slow", (Slow, "test"))
 
 
 @pytest.fixture
@@ -148,12 +149,13 @@ def test_a_worker_with_another_clock(tmp_path: Path, server: SimulatedServer) ->
 
 
 @pytest.mark.fault("workers-unfit")
+@pytest.mark.parametrize("executor", ["processes", "slow"])
 def test_a_file_that_differs_is_refused_by_name(
-    tmp_path: Path, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
+    executor: str, tmp_path: Path, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.run.workers._files_of", lambda task: [("tools.py", "0" * 64)])
     with pytest.raises(SpecError, match=r"tools.py is not there: share the folder") as raised:
-        run(tmp_path, server, "processes")
+        run(tmp_path, server, executor)
     assert "no worker can run the rows" in str(raised.value)
 
 

@@ -52,8 +52,18 @@ class Clockwise(Processes):
     """Workers whose clock is an hour ahead."""
 
     powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
+    before: ClassVar[str] = "import time; now = time.time; time.time = lambda: now() + 3600"
 
     def command(self, number: int) -> list[str]:
         python, _, module, *given = self._sockets.command(number)
-        ahead = "import runpy, sys, time; now = time.time; time.time = lambda: now() + 3600; "
-        return [python, "-c", f"{ahead} runpy.run_module('{module}', run_name='__main__')", *given]
+        return [python, "-c", f"{self.before}; import runpy; runpy.run_module('{module}', run_name='__main__')", *given]
+
+
+class Slow(Clockwise):
+    """Workers whose machine is so busy that what they write is sent half a second later."""
+
+    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
+    before: ClassVar[str] = (
+        "import time; from workbench.runtime.sockets import _Ends; write = _Ends._write; "
+        "_Ends._write = lambda self: (time.sleep(0.5), write(self))"
+    )

@@ -126,8 +126,9 @@ class _Ends:
         self._connection, self._loop = connection, asyncio.get_running_loop()
         self._came: asyncio.Queue[Any] = asyncio.Queue()
         self._going: SimpleQueue[Any] = SimpleQueue()
-        for work_of in (self._read, self._write):
-            threading.Thread(target=work_of, name="line", daemon=True).start()
+        threading.Thread(target=self._read, name="line", daemon=True).start()
+        self._writer = threading.Thread(target=self._write, name="line", daemon=True)
+        self._writer.start()
 
     def _read(self) -> None:
         try:
@@ -155,6 +156,11 @@ class _Ends:
             self._came.put_nowait(came)
             raise ConnectionError(str(came) or type(came).__name__)
         return came
+
+    async def drain(self, seconds: float) -> None:
+        """Write what was put. What the other end does not take within so many seconds is lost."""
+        self._going.put(None)
+        await asyncio.to_thread(self._writer.join, seconds)
 
     def close(self) -> None:
         self._going.put(None)
@@ -196,10 +202,16 @@ class SocketLine:
 
     def _flush(self) -> None:
         batch, self._queued = self._queued, []
-        self._ends.put(batch)
+        if batch:
+            self._ends.put(batch)
 
     async def receive(self) -> Sequence[Any]:
         return await self._ends.get()
+
+    async def drain(self) -> None:
+        """Send what was queued: the threads of the line end with the process, and would take the last word along."""
+        self._flush()
+        await self._ends.drain(GREETING)
 
 
 def join_driver(host: str, port: int, number: int, key: bytes) -> None:
@@ -210,6 +222,9 @@ def join_driver(host: str, port: int, number: int, key: bytes) -> None:
         connection.send(number)
         line = SocketLine(connection)
         (setup,) = await line.receive()
-        await work(setup, line)
+        try:
+            await work(setup, line)
+        finally:
+            await line.drain()
 
     run_in_loop(course())
