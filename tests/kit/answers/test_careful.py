@@ -25,6 +25,13 @@ def test_the_last_grade_counts_and_a_word_is_none(text: str, best: int, share: f
     assert found is not None and found[0] == share
 
 
+@pytest.mark.parametrize("text", ["Clarity: 3/10, Depth: 8/10", "**Clarity**: 3/10\n**Depth**: 8/10"])
+def test_of_several_grades_none_is_the_whole(text: str) -> None:
+    assert read_grade(text, 10) is None
+    whole = read_grade(f"{text}\nTotal: 5/10", 10)
+    assert whole is not None and whole[0] == 0.5
+
+
 @pytest.mark.parametrize(
     ("status", "words", "kind"),
     [

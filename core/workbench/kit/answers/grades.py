@@ -20,6 +20,8 @@ _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
 #: `8/10` in a sentence.
 _BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
+#: What a grade is of.
+_LABEL = re.compile(r"([^\W\d]+)[\"'*_`]*\s*[:=]\s*[\"'*_`]*\Z")
 #: Where a grade may stand, the surest first: of a whole, behind its label, alone, in a tag or box, in a sentence, as
 #: `8/10`.
 #: Of several the last one counts: the sentence before it may quote the answer.
@@ -51,6 +53,9 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     for place in _PLACES:
         if grades := list(place.finditer(text)):
             last = grades[-1]
+            names = [_LABEL.search(text[: one.start()]) for one in grades] if place is _BARE else []
+            if len(names) > 1 and all(names) and not re.fullmatch(rf"(?i){_WHOLE}|verdict", names[-1][1]):
+                return None  # of `Clarity: 3/10, Depth: 8/10` none is the whole
             if place is _BARE and not re.search(r"[:=]\s*\Z", text[: last.start()]):  # `8/10 because of 3/4`
                 last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), last)
             return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))

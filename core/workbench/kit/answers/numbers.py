@@ -27,8 +27,13 @@ _TIMES = re.compile(r"\\(?:times|cdot)\b")
 _UNDERSCORE = re.compile(r"(?<=\d)_(?=\d{3})")
 #: How far off a number may be.
 _TOLERANCE = re.compile(r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+")
-#: Numbers that together are a time, a date or a ratio, and none by themselves.
-_JOINED = re.compile(r"[^\d\n]{0,20}\d+(?:(?::\d+)+|(?:[-/]\d+){2})\D{0,20}")
+#: Numbers that together are a time, a date, a ratio or a solution (x = 3, y = 4), and none by themselves.
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_JOINED = re.compile(
+    rf"[^\d\n]{{0,20}}\d+(?:(?::\d+)+|(?:[-/]\d+){{2}})\D{{0,20}}"
+    rf"|(?i:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?,?\s\d{{4}}|\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH},?\s\d{{4}})"
+    r"|[^\W\d]\s?=\s?-?[\d.]+(?:(?:,|;|\sand)\s*[^\W\d]\s?=\s?-?[\d.]+)+"
+)
 #: Groups of thousands with spaces between them, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
 #: Words for powers of ten.
@@ -221,6 +226,8 @@ def _concluded(text: str) -> Number | None:
     """The number in what is introduced as the answer: behind the last `=`, unless that is a calculation, and not in
     brackets, if it has several."""
     before, _, behind = _BRACKETED.sub(" ", text).rpartition("=")
+    if _JOINED.fullmatch(text.strip().rstrip(".")):
+        return None
     if re.search(r"\d\s*(?:or|oder|ou|o|или|或)\s*\w\s*\Z", before):
         return None
     return next((found for part in (behind, before, text) if (found := _single(part))), None)
