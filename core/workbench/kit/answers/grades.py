@@ -53,8 +53,9 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     for place in _PLACES:
         if grades := list(place.finditer(text)):
             last = grades[-1]
-            names = [_LABEL.search(text[: one.start()]) for one in grades] if place is _BARE else []
-            if len(names) > 1 and all(names) and not re.fullmatch(rf"(?i){_WHOLE}|verdict", names[-1][1]):
+            labels = [found[1] for one in grades if (found := _LABEL.search(text[: one.start()]))]
+            parts = place is _BARE and len(labels) == len(grades) > 1
+            if parts and not re.fullmatch(rf"(?i){_WHOLE}|verdict", labels[-1]):
                 return None  # of `Clarity: 3/10, Depth: 8/10` none is the whole
             if place is _BARE and not re.search(r"[:=]\s*\Z", text[: last.start()]):  # `8/10 because of 3/4`
                 last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), last)
