@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,11 @@ Row = dict[str, Any]
 R = TypeVar("R", bound=list[Row])
 
 
+def fault(message: str, location: str, hint: str, line: int | None = None, column: int = 1) -> SpecError:
+    """The error of a file; of a place in it, where the line is known."""
+    return SpecError(message, file=location, line=line, column=None if line is None else column, hint=hint)
+
+
 def read_bytes(location: str) -> bytes:
     """A file's bytes, unpacked if they are gzip's. Raises SpecError that names the nearest file if there is none."""
     check_file(location)
@@ -22,11 +28,9 @@ def read_bytes(location: str) -> bytes:
         data = Path(location).read_bytes()
         return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise SpecError(f"this is not a complete gzip file: {error}", file=location, hint="Pack it again.") from None
+        raise fault(f"this is not a complete gzip file: {error}", location, "Pack it again.") from None
     except OSError as error:
-        raise SpecError(
-            f"cannot read the file: {error.strerror}", file=location, hint="Check its permissions."
-        ) from None
+        raise fault(f"cannot read the file: {error.strerror}", location, "Check its permissions.") from None
 
 
 def check_file(location: str) -> None:
@@ -35,10 +39,10 @@ def check_file(location: str) -> None:
     if path.is_file():
         return
     if path.is_dir():
-        raise SpecError("this is a folder, not a file", file=location, hint="Name a file, or write hf:FOLDER.")
+        raise fault("this is a folder, not a file", location, "Name a file, or write hf:FOLDER.")
     near = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
     hint = suggest(path.name, near) if near else f"The folder {path.parent} has no files."
-    raise SpecError("there is no such file", file=location, hint=hint)
+    raise fault("there is no such file", location, hint)
 
 
 def known_options(options: Mapping[str, Any], names: tuple[str, ...], location: str) -> None:
@@ -46,18 +50,19 @@ def known_options(options: Mapping[str, Any], names: tuple[str, ...], location: 
     for name in options:
         if name not in names:
             hint = suggest(str(name), names) if names else "It has no options."
-            raise SpecError(f"this reader has no option '{name}'", file=location, hint=hint)
+            raise fault(f"this reader has no option '{name}'", location, hint)
 
 
-def missing_extra(name: str, location: str) -> SpecError:
-    """The error of a reader whose package is not installed."""
-    return SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(name)}")
+def import_extra(module: str, extra: str, location: str) -> Any:
+    """A module that a reader needs. Raises SpecError that names its extra where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(extra)}") from None
 
 
 def some_rows(rows: R, location: str) -> R:
     """The rows. Raises SpecError if there are none."""
     if not rows:
-        raise SpecError(
-            "there are no rows", file=location, line=1, column=1, hint="Put rows into it; optimize needs three or more."
-        )
+        raise fault("there are no rows", location, "Put rows into it; optimize needs three or more.", 1)
     return rows

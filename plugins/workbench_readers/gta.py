@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench.spec import PATH, declares
-from workbench_readers.common import Row, known_options, some_rows
+from workbench_readers.common import Row, fault, known_options, some_rows
 from workbench_readers.json_files import parse_json_file
 
 
@@ -24,7 +23,7 @@ def read_gta(location: str, options: Mapping[str, Any]) -> list[Row]:
     known_options(options, ("encoding",), location)
     tasks = parse_json_file(location, options)
     if not isinstance(tasks, dict):
-        raise SpecError("the file must be an object of tasks", file=location, hint='Write {"0": {...}, "1": {...}}.')
+        raise fault("the file must be an object of tasks", location, 'Write {"0": {...}, "1": {...}}.')
     return some_rows([_row(number, task, location) for number, task in tasks.items()], location)
 
 
@@ -42,7 +41,7 @@ def _row(number: str, task: Any, location: str) -> Row:
         }
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         hint = "Each task has `tools`, `files`, `dialogs`, whose first message is the user's, and `gt_answer`."
-        raise SpecError(f"task {number} is not of GTA's form: {error!r}", file=location, hint=hint) from None
+        raise fault(f"task {number} is not of GTA's form: {error!r}", location, hint) from None
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench.spec import PATH, declares
 from workbench.task import Rows
-from workbench_readers.common import Row, known_options, some_rows
+from workbench_readers.common import Row, fault, known_options, some_rows
 from workbench_readers.texts import read_text
 from workbench_readers.values import as_json
 
@@ -103,7 +102,7 @@ def parse_json_file(location: str, options: Mapping[str, Any]) -> Any:
     text, decoder = read_text(location, options), _Decoder()
     value = _parse(text, location, 1, decoder)
     if decoder.odd:
-        raise SpecError("a number is not finite", file=location, hint="Write null.")
+        raise fault("a number is not finite", location, "Write null.")
     return value
 
 
@@ -122,13 +121,8 @@ def _rows_of_lines(text: str, location: str) -> Rows:
             continue
         row = _parse(line, location, number, decoder)
         if not isinstance(row, dict):
-            raise SpecError(
-                f"a row must be an object, this is {_kind(row)}",
-                file=location,
-                line=number,
-                column=1,
-                hint='Write e.g. {"text": "...", "label": "..."}.',
-            )
+            hint = 'Write e.g. {"text": "...", "label": "..."}.'
+            raise fault(f"a row must be an object, this is {_kind(row)}", location, hint, number)
         rows.append(_without_odd(row, rows, line, location, number) if decoder.odd else row)
     return some_rows(rows, location)
 
@@ -138,32 +132,17 @@ def _rows_of_list(text: str, location: str, path: Sequence[str]) -> Rows:
     value = _parse(text, location, 1, decoder)
     for part in path:
         if not isinstance(value, dict) or part not in value:
-            raise SpecError(
-                f"there is no '{part}' on the path '{'.'.join(path)}'",
-                file=location,
-                line=1,
-                column=1,
-                hint="Correct data: {options: {path: ...}}.",
-            )
+            message = f"there is no '{part}' on the path '{'.'.join(path)}'"
+            raise fault(message, location, "Correct data: {options: {path: ...}}.", 1)
         value = value[part]
     if not isinstance(value, list):
-        raise SpecError(
-            f"the {f'value of {path[-1]}' if path else 'file'} must be a list of objects, this is {_kind(value)}",
-            file=location,
-            line=1,
-            column=1,
-            hint=_where_rows_are(value, path),
-        )
+        place = f"value of {path[-1]}" if path else "file"
+        message = f"the {place} must be a list of objects, this is {_kind(value)}"
+        raise fault(message, location, _where_rows_are(value, path), 1)
     rows = Rows()
     for number, row in enumerate(value, 1):
         if not isinstance(row, dict):
-            raise SpecError(
-                f"row {number} must be an object, it is {_kind(row)}",
-                file=location,
-                line=1,
-                column=1,
-                hint="Write [{...}, {...}].",
-            )
+            raise fault(f"row {number} must be an object, it is {_kind(row)}", location, "Write [{...}, {...}].", 1)
         rows.append(_without_odd(row, rows, text, location, 1) if decoder.odd else row)
     return some_rows(rows, location)
 
@@ -185,17 +164,10 @@ def _without_odd(row: Row, rows: Rows, text: str, location: str, line: int) -> R
     def missing(field: str, value: Any, _: str) -> None:
         if field not in rows.holes:
             at, number = next(islice(_odd_numbers(text), value.number, None))
-            constant = number[-1] in "Ny"
-            rows.add_hole(
-                field,
-                SpecError(
-                    f"'{field}' is {number}, which is not JSON" if constant else f"'{field}' is too large a number",
-                    file=location,
-                    line=line + text.count("\n", 0, at),
-                    column=at - text.rfind("\n", 0, at),
-                    hint="Write null, or leave the row out.",
-                ),
-            )
+            told = f"{number}, which is not JSON" if number[-1] in "Ny" else "too large a number"
+            row, column = line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+            hint = "Write null, or leave the row out."
+            rows.add_hole(field, fault(f"'{field}' is {told}", location, hint, row, column))
 
     return as_json(row, missing)
 
@@ -226,7 +198,7 @@ def _parse(text: str, location: str, line: int, decoder: _Decoder) -> Any:
         hint = "Remove one of them."
     except ValueError:  # Python's limit on digits
         message, column, hint = "a number has too many digits", 1, "Write it as a text, in quotes."
-    raise SpecError(message, file=location, line=line, column=column, hint=hint)
+    raise fault(message, location, hint, line, column)
 
 
 def _kind(value: Any) -> str:

@@ -12,7 +12,7 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.spec import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import Rows
-from workbench_readers.common import Row, check_file, known_options, missing_extra, some_rows
+from workbench_readers.common import Row, check_file, fault, import_extra, known_options, some_rows
 from workbench_readers.values import as_json
 
 _HF_OPTIONS = ("split", "config", "revision", "columns")
@@ -23,11 +23,7 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
     """A parquet file (extra `[parquet]`); option `columns` reads only some of them."""
     known_options(options, ("columns",), location)
     check_file(location)
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise missing_extra("parquet", location) from None
+    pyarrow, parquet = (import_extra(name, "parquet", location) for name in ("pyarrow", "pyarrow.parquet"))
     try:
         # ParquetFile, not read_table: the latter needs pyarrow.dataset and guesses partitions from folder names.
         with parquet.ParquetFile(location) as file:
@@ -35,7 +31,7 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
             table = file.read(columns=_chosen(options, schema.names, location))
         return _rows_of(table, _features(schema.metadata), location)
     except (pyarrow.ArrowException, OSError, ValueError, LookupError) as error:
-        raise SpecError(f"cannot read this as parquet: {error}", file=location, hint="Check the file.") from None
+        raise fault(f"cannot read this as parquet: {error}", location, "Check the file.") from None
 
 
 def _hub(setting: Written) -> Found:
@@ -60,19 +56,15 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
         asked["columns"] = asked["columns"].split(",")
     options = {**asked, **options}
     known_options(options, _HF_OPTIONS, place)
-    try:
-        import datasets
-    except ImportError:
-        raise missing_extra("datasets", place) from None
+    datasets = import_extra("datasets", "datasets", place)
     split = str(options.get("split", "train"))
     try:
         if Path(place).is_dir():
             found: Any = datasets.load_from_disk(place)
             if isinstance(found, datasets.DatasetDict):
                 if split not in found:
-                    raise SpecError(
-                        f"the dataset has no split '{split}'", file=place, hint=f"Splits: {', '.join(map(str, found))}."
-                    )
+                    hint = f"Splits: {', '.join(map(str, found))}."
+                    raise fault(f"the dataset has no split '{split}'", place, hint)
                 found = found[split]
         else:
             found = datasets.load_dataset(place, options.get("config"), split=split, revision=options.get("revision"))
@@ -93,13 +85,12 @@ def _rows_of(table: Any, features: Mapping[str, Any], location: str) -> Rows:
     """The rows of a table of Arrow. features: what a hub says of its columns. Raises SpecError."""
     rows, names = Rows(), table.column_names
     if twice := [name for name in names if names.count(name) > 1]:
-        raise SpecError(f"the column '{twice[0]}' occurs twice", file=location, hint="Rename one of them.")
+        raise fault(f"the column '{twice[0]}' occurs twice", location, "Rename one of them.")
 
     def missing(field: str, value: Any, problem: str) -> None:
         number = len(rows) + 1
         hint = "Replace it by null, or leave the row out."
-        message = f"the column '{field}' of row {number} {problem}"
-        rows.add_hole(field, SpecError(message, file=location, line=number, column=1, hint=hint))
+        rows.add_hole(field, fault(f"the column '{field}' of row {number} {problem}", location, hint, number))
 
     for cells in zip(*(_cells(column) for column in table.columns), strict=True):
         rows.append(
@@ -130,8 +121,8 @@ def _chosen(options: Mapping[str, Any], known: Sequence[str], location: str) -> 
     if columns is None:
         return None
     if not is_list(columns):
-        raise SpecError(f"columns must be a list, not {columns!r}", file=location, hint="Write [text, label].")
+        raise fault(f"columns must be a list, not {columns!r}", location, "Write [text, label].")
     for name in columns:
         if name not in known:
-            raise SpecError(f"there is no column '{name}'", file=location, hint=f"Columns: {', '.join(known)}.")
+            raise fault(f"there is no column '{name}'", location, f"Columns: {', '.join(known)}.")
     return list(map(str, columns))

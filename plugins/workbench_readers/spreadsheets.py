@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.spec import PATH, declares
-from workbench_readers.common import Row, check_file, known_options, missing_extra
+from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 from workbench_readers.tables import holds, table_rows
 
 #: What a file holds that has formulas or merged cells.
@@ -28,10 +28,7 @@ def read_xlsx(location: str, options: Mapping[str, Any]) -> list[Row]:
     formulas give the values that were last computed."""
     known_options(options, ("sheet", "types"), location)
     check_file(location)
-    try:
-        import openpyxl
-    except ImportError:
-        raise missing_extra("xlsx", location) from None
+    openpyxl = import_extra("openpyxl", "xlsx", location)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of parts of a file that are not read
@@ -39,11 +36,8 @@ def read_xlsx(location: str, options: Mapping[str, Any]) -> list[Row]:
     except SpecError:
         raise
     except Exception as error:  # a broken file breaks the library in many ways
-        raise SpecError(
-            f"cannot read this as .xlsx: {type(error).__name__}: {error}",
-            file=location,
-            hint="Save it as .xlsx without a password, or as .csv.",
-        ) from None
+        hint = "Save it as .xlsx without a password, or as .csv."
+        raise fault(f"cannot read this as .xlsx: {type(error).__name__}: {error}", location, hint) from None
     rows = table_rows(enumerate(grid, 1), options.get("types"), location)
     for index, row in enumerate(rows):
         for name, cell in row.items():
@@ -66,13 +60,8 @@ class _NoValue:
         return self.problem
 
     def error(self, location: str) -> SpecError:
-        return SpecError(
-            f"the cell {self.place} is {self.problem}",
-            file=location,
-            line=self.line,
-            column=self.column,
-            hint="Open the file in a spreadsheet program and save it, or write the value.",
-        )
+        hint = "Open the file in a spreadsheet program and save it, or write the value."
+        return fault(f"the cell {self.place} is {self.problem}", location, hint, self.line, self.column)
 
 
 def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
@@ -97,7 +86,7 @@ def _sheet(book: Any, location: str, wanted: Any) -> tuple[str, list[list[Any]]]
     known = [sheet.title for sheet in book.worksheets]
     if wanted is not None:
         if wanted not in known:
-            raise SpecError(f"there is no sheet '{wanted}'", file=location, hint=suggest(str(wanted), known))
+            raise fault(f"there is no sheet '{wanted}'", location, suggest(str(wanted), known))
         return wanted, _cells(book[wanted])
     for sheet in book.worksheets:
         if sheet.sheet_state == "visible" and (grid := _cells(sheet)):

@@ -9,10 +9,9 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench.spec import PATH, declares
 from workbench.task import Rows
-from workbench_readers.common import Row, known_options, some_rows
+from workbench_readers.common import Row, fault, known_options, some_rows
 from workbench_readers.json_files import decode_strictly
 from workbench_readers.texts import read_text
 
@@ -49,11 +48,8 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
         text, default = "\n" + text[stated.end() :], stated[1]  # an empty line, so that lines keep their numbers
     delimiter = options.get("delimiter", default)
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
-        raise SpecError(
-            f"the delimiter must be one character, not {delimiter!r}",
-            file=location,
-            hint="Write e.g. data: {options: {delimiter: ';'}}.",
-        )
+        hint = "Write e.g. data: {options: {delimiter: ';'}}."
+        raise fault(f"the delimiter must be one character, not {delimiter!r}", location, hint)
     csv.field_size_limit(100_000_000)
     # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -61,9 +57,8 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
     try:
         return table_rows(_numbered(reader), options.get("types"), location, guessed)
     except csv.Error as error:
-        raise SpecError(
-            f"not a table: {error}", file=location, line=reader.line_num, column=1, hint="Check the quotes around here."
-        ) from None
+        hint = "Check the quotes around here."
+        raise fault(f"not a table: {error}", location, hint, reader.line_num) from None
 
 
 def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -119,7 +114,7 @@ class _Header:
             self.names.pop()
         self.unnamed = [index for index, name in enumerate(self.names) if not name and index]
         if twice := _twice(name for name in self.names if name):
-            raise self._error(f"the column '{twice}' occurs twice in the header", "Rename one of them.", line)
+            raise fault(f"the column '{twice}' occurs twice in the header", location, "Rename one of them.", line)
         self.types = _column_types(types, self.names, location)
 
     def row(self, cells: Sequence[Any], line: int) -> Row:
@@ -129,13 +124,11 @@ class _Header:
         if len(cells) < width or any(i >= self.cells for i in beyond):
             message = f"{len(cells)} cells, the header has {width}"
             alone = "If the first line is no header, remove it." if width == 1 else ""
-            raise self._error(message, alone or "Put cells that contain the delimiter into quotes.", line)
+            hint = alone or "Put cells that contain the delimiter into quotes."
+            raise fault(message, self.location, hint, line)
         if wrong := beyond or [i for i in self.unnamed if holds(cells[i])]:
-            raise self._error(
-                f"column {wrong[0] + 1} has no name in the header, and contains '{cells[wrong[0]]!s:.40}'",
-                "Name it, or empty it. Lines above the header must go.",
-                line,
-            )
+            message = f"column {wrong[0] + 1} has no name in the header, and contains '{cells[wrong[0]]!s:.40}'"
+            raise fault(message, self.location, "Name it, or empty it. Lines above the header must go.", line)
         row: Row = dict(zip(names, cells, strict=False))
         if self.unnamed and names[0]:
             del row[""]
@@ -151,10 +144,8 @@ class _Header:
             return _TYPES[kind](text)
         except (ValueError, RecursionError):
             hint = f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}."
-            raise self._error(f"'{text[:60]}' in the column '{column}' is not of type {kind}", hint, line) from None
-
-    def _error(self, message: str, hint: str, line: int) -> SpecError:
-        return SpecError(message, file=self.location, line=line, column=1, hint=hint)
+            message = f"'{text[:60]}' in the column '{column}' is not of type {kind}"
+            raise fault(message, self.location, hint, line) from None
 
 
 def _twice(names: Iterable[str]) -> str | None:
@@ -172,28 +163,17 @@ def _check_delimiter(header: list[str], delimiter: str, location: str, line: int
     other = next((mark for mark in ";\t|," if len(header) == 1 and mark != delimiter and mark in header[0]), None)
     if other is not None:
         shown = {"\t": '"\\t"'}.get(other, f"'{other}'")
-        raise SpecError(
-            f"the header has one column, {header[0][:80]!r}",
-            file=location,
-            line=line,
-            column=1,
-            hint=f"Is the delimiter {shown}? Write data: {{options: {{delimiter: {shown}}}}}.",
-        )
+        hint = f"Is the delimiter {shown}? Write data: {{options: {{delimiter: {shown}}}}}."
+        raise fault(f"the header has one column, {header[0][:80]!r}", location, hint, line)
 
 
 def _column_types(wanted: Any, header: list[str], location: str) -> dict[str, str]:
     types = dict(wanted or {})
     for column, name in types.items():
         if name not in _TYPES:
-            raise SpecError(
-                f"unknown type '{name}' for the column '{column}'", file=location, hint=f"Known: {', '.join(_TYPES)}."
-            )
+            hint = f"Known: {', '.join(_TYPES)}."
+            raise fault(f"unknown type '{name}' for the column '{column}'", location, hint)
         if column not in header:
-            raise SpecError(
-                f"types names the column '{column}', which the header does not have",
-                file=location,
-                line=1,
-                column=1,
-                hint=f"Columns: {', '.join(header)}.",
-            )
+            message = f"types names the column '{column}', which the header does not have"
+            raise fault(message, location, f"Columns: {', '.join(header)}.", 1)
     return types

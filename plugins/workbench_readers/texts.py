@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench_readers.common import read_bytes
+from workbench_readers.common import fault, read_bytes
 
 #: Marks at the beginning of a file, and the encodings that they name. UTF-32's begins with that of UTF-16.
 _MARKS = (
@@ -49,7 +49,7 @@ def read_text(location: str, options: Mapping[str, Any]) -> str:
         raise _undecodable(data, error, encoding, marked, told, location) from None
     except (LookupError, ValueError):
         hint = "Write e.g. data: {options: {encoding: latin-1}}."
-        raise SpecError(f"there is no encoding '{told}'", file=location, hint=hint) from None
+        raise fault(f"there is no encoding '{told}'", location, hint) from None
 
 
 def _check_kind(data: bytes, location: str) -> None:
@@ -60,17 +60,12 @@ def _check_kind(data: bytes, location: str) -> None:
     for mark, (what, hint) in _OTHERS.items():
         whole = mark != b"PAR1" or data.endswith(mark)  # which a column may be called, too
         if whole and mark in (begin[: len(mark)], begin[: len(mark)].lower()):
-            raise SpecError(f"the file is {what}", file=location, line=1, column=1, hint=hint)
+            raise fault(f"the file is {what}", location, hint, 1)
     nulls = [part.count(0) / max(1, len(part)) for part in (head[0::2], head[1::2])]
     if len(head) > 3 and max(nulls) > 0.7 and min(nulls) < 0.1:
         name = "utf-16-le" if nulls[1] > nulls[0] else "utf-16-be"
-        raise SpecError(
-            "the file is UTF-16 without a mark at its beginning",
-            file=location,
-            line=1,
-            column=1,
-            hint=f"Save it as UTF-8, or write data: {{options: {{encoding: {name}}}}}.",
-        )
+        hint = f"Save it as UTF-8, or write data: {{options: {{encoding: {name}}}}}."
+        raise fault("the file is UTF-16 without a mark at its beginning", location, hint, 1)
 
 
 def _undecodable(
@@ -87,10 +82,4 @@ def _undecodable(
         windows = "for Windows"
         hint = f"Save it as UTF-8, or name its encoding: data: {{options: {{encoding: {first}}}}}"
         hint += f" {windows}, or {second}." if first == "cp1252" else f", or {second} {windows}."
-    return SpecError(
-        message,
-        file=location,
-        line=before.count("\n") + 1,
-        column=len(before) - before.rfind("\n"),
-        hint=hint,
-    )
+    return fault(message, location, hint, before.count("\n") + 1, len(before) - before.rfind("\n"))
