@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from workbench.base.type_guards import is_dict
 from workbench.kit.logs import read_trajectory
 from workbench_traces.chat import CONVERSATION, USER, first_text, read_scores
-from workbench_traces.turn import Message, Turn, read_time
+from workbench_traces.turn import Collector, Message, Turn, read_time
 
 _ROLES = {"agent": "assistant"}
 
 
-class AtifTurns:
+class AtifTurns(Collector):
     """Collects the turns of trajectories. Those of subagents are no turns: nobody asked them but the agent."""
-
-    def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
-        self.wanted = wanted
-        self.found: list[Turn] = []
 
     def add_value(self, value: Any, file: str) -> None:
         """Take in one trajectory. Raises SpecError for what is none."""
@@ -45,7 +40,3 @@ class AtifTurns:
             source={"file": file, "format": "atif", "id": read.id or f"{len(self.found) + 1}"},
         )
         self.found.append(turn)
-
-    def turns(self) -> Iterator[Turn]:
-        """The turns, one a trajectory."""
-        yield from self.found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.base.type_guards import is_dict
-from workbench_traces.turn import Turn, as_text, read_messages, read_score, read_time
+from workbench_traces.turn import Collector, Turn, as_text, read_messages, read_score, read_time
 
 CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")
 USER = ("user", "user_id", "userId")
@@ -17,12 +17,8 @@ _EDIT = ("correction", "edit", "edited", "corrected")
 _COMMENT = ("comment", "feedback", "note")
 
 
-class ChatTurns:
+class ChatTurns(Collector):
     """Collects the turns of chats. The last answer of a chat is the output, what stands before it the messages."""
-
-    def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
-        self.wanted = wanted
-        self.found: list[Turn] = []
 
     def add_value(self, value: Any, file: str) -> None:
         """Take in one chat."""
@@ -48,10 +44,6 @@ class ChatTurns:
             {"file": file, "format": "chat", "id": id_},
         )
         self.found.append(turn)
-
-    def turns(self) -> Iterator[Turn]:
-        """The turns, one a chat."""
-        yield from self.found
 
 
 def first_text(places: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str:

@@ -7,7 +7,6 @@ call of a model. The chat is that of this call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,13 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.kit.logs import CONVENTIONS, LogSpan, read_spans
 from workbench.lm import is_thought
 from workbench_traces.turn import (
+    Collector,
     Message,
+    Trace,
     Turn,
     as_text,
     asked_text,
+    first_value,
     listed,
     parsed,
     read_messages,
@@ -46,27 +48,11 @@ _CONTENTS = (
 _ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
 
 
-@dataclass
-class _Trace:
-    """The state of a trace while its spans are read."""
-
-    turn: Turn
-    asked: str = ""
-    said: str = ""
-    root: bool = False
-    called: float = -1.0  # when the call of a model began whose chat is kept
-    times: list[float] = field(default_factory=list)
-
-
-class SpanTurns:
-    """Collects the turns of spans, which may come in any order, from any number of files.
-
-    wanted: the names of attributes that hold an outcome, and a human's correction; empty for none.
-    """
+class SpanTurns(Collector):
+    """Collects the turns of spans."""
 
     def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
-        self.wanted = wanted
-        self.traces: dict[str, _Trace] = {}
+        super().__init__(wanted)
         self.of_span: dict[str, str] = {}  # the trace of each span
         self.logged: dict[tuple[str, str], list[tuple[float, str, dict[str, Any]]]] = {}
         self.notes: list[Any] = []
@@ -102,28 +88,19 @@ class SpanTurns:
         """Take in one span."""
         self.of_span[span.id] = span.trace or span.id
         kind = "openinference" if CONVENTIONS["openinference"].of(span) else "otel"
-        trace = self.traces.setdefault(
-            span.trace or span.id, _Trace(Turn("", "", source={"file": file, "format": kind, "id": span.trace}))
-        )
+        trace = self.trace(span.trace or span.id, {"file": file, "format": kind, "id": span.trace})
         turn, a = trace.turn, span.attributes
         if "workbench.run" not in a:  # it has the run as its session, so that a tool shows it as a whole
-            turn.conversation = turn.conversation or _first(a, _CONVERSATION)
-        turn.user = turn.user or _first(a, _USER)
+            turn.conversation = turn.conversation or first_value(a, _CONVERSATION)
+        turn.user = turn.user or first_value(a, _USER)
         began = read_time(span.start[0] or span.start[1])
-        trace.times += [] if began is None else [began]
-        self._read_calls(span, trace, began or 0.0)
+        turn.begin(began)
+        _read_calls(span, trace, began or 0.0)
         asked, said = a.get("input.value"), a.get("output.value")
         if not span.parent and asked is not None and said is not None:
-            turn.input, turn.output, trace.root = asked_text(asked), said_text(said), True
+            trace.take(asked_text(asked), said_text(said), 2)
         for recorded in (a, *(inside for _, inside in span.events)):
             _read_outcome(recorded, turn, self.wanted)
-
-    def _read_calls(self, span: LogSpan, trace: _Trace, began: float) -> None:
-        chat, answer = span_chat(span)
-        if answer and began >= trace.called and not (trace.called >= 0 and not chat):
-            trace.called, trace.turn.messages = began, chat
-            trace.asked = next((text for role, text in reversed(chat) if role == "user"), "")
-            trace.said = answer
 
     def turns(self) -> Iterator[Turn]:
         """The turns, one a trace."""
@@ -137,16 +114,14 @@ class SpanTurns:
             trace = self.traces.get(self.of_span.get(as_text(note.get("span_id")), "")) if is_dict(note) else None
             if trace is not None:
                 read_annotation(note, trace.turn)
-        for trace in self.traces.values():
-            turn = trace.turn
-            if not trace.root:
-                turn.input, turn.output = trace.asked, trace.said
-            turn.time = min(trace.times, default=None)
-            yield turn
+        yield from super().turns()
 
 
-def _first(attributes: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    return next((as_text(attributes[name]) for name in names if attributes.get(name)), "")
+def _read_calls(span: LogSpan, trace: Trace, began: float) -> None:
+    chat, answer = span_chat(span)
+    if answer and began >= trace.called and not (trace.called >= 0 and not chat):
+        trace.called, trace.turn.messages = began, chat
+        trace.take(next((text for role, text in reversed(chat) if role == "user"), ""), answer, 1)
 
 
 def span_chat(span: LogSpan) -> tuple[list[Message], str]:
@@ -212,15 +187,11 @@ def _flat_text(one: Mapping[str, Any]) -> str:
 
 def _read_outcome(a: Mapping[str, Any], turn: Turn, wanted: tuple[str, str]) -> None:
     """An evaluation result of the GenAI conventions: attributes of an event or of a span; and attributes by name."""
-    named, edit = (a.get(name) if name else None for name in wanted)
-    if (score := read_score(named)) is not None:
-        turn.scores[wanted[0]] = score
-    turn.edit = turn.edit or as_text(edit)
-    score = read_score(a.get("gen_ai.evaluation.score.value"))
-    if score is not None:
-        turn.scores[as_text(a.get("gen_ai.evaluation.name")) or "score"] = score
-        if told := a.get("gen_ai.evaluation.explanation"):
-            turn.comments.append(as_text(told))
+    turn.read_named(a, wanted)
+    value = a.get("gen_ai.evaluation.score.value")
+    turn.add_score(a.get("gen_ai.evaluation.name"), value)
+    if read_score(value) is not None and (told := a.get("gen_ai.evaluation.explanation")):
+        turn.comments.append(as_text(told))
 
 
 def log_records(resources: list[Any]) -> Iterator[Mapping[str, Any]]:
@@ -264,8 +235,6 @@ def read_annotation(note: Any, turn: Turn) -> None:
     result = note.get("result") if is_dict(note) else None
     if not is_dict(note) or not is_dict(result):
         return
-    score = read_score(result.get("score"))
-    if score is not None:
-        turn.scores[as_text(note.get("name")) or "score"] = score
+    turn.add_score(note.get("name"), result.get("score"))
     if result.get("explanation") and str(note.get("annotator_kind", "HUMAN")).upper() == "HUMAN":
         turn.comments.append(as_text(result["explanation"]))

@@ -41,11 +41,71 @@ class Turn:
     comments: list[str] = field(default_factory=list)
     source: dict[str, str] = field(default_factory=dict)
 
+    def begin(self, time: float | None) -> None:
+        """Note when a record of the exchange began; it is as old as its first one."""
+        if time is not None:
+            self.time = time if self.time is None else min(time, self.time)
+
+    def add_score(self, name: Any, value: Any) -> None:
+        """Note an outcome, if the value is one (`read_score`)."""
+        if (score := read_score(value)) is not None:
+            self.scores[as_text(name) or "score"] = score
+
+    def read_named(self, place: Mapping[str, Any], wanted: tuple[str, str]) -> None:
+        """Note the outcome and the correction that a record has under the names that the user gave."""
+        score, edit = (place.get(name) if name else None for name in wanted)
+        self.add_score(wanted[0], score)
+        self.edit = self.edit or as_text(edit)
+
     def without_thoughts(self) -> Turn:
         """The same exchange with what the system said alone: an answer is read without its thoughts, and none that is
         right has them."""
         said = [(role, split_thoughts(text)[1] if role == "assistant" else text) for role, text in self.messages]
         return replace(self, output=split_thoughts(self.output)[1], messages=said)
+
+
+@dataclass
+class Trace:
+    """The state of a trace while its records are read.
+
+    rank: of the record that question and answer are from; the trace itself has the highest. called: when the call of a
+    model began whose chat is kept.
+    """
+
+    turn: Turn
+    rank: int = 0
+    called: float = -1.0
+
+    def take(self, asked: str, said: str, rank: int) -> None:
+        """Take question and answer of a record, unless one of a higher rank has told them."""
+        if rank >= self.rank:
+            self.turn.input, self.turn.output, self.rank = asked, said, rank
+
+
+class Collector:
+    """Collects the turns of records, which may come in any order, from any number of files.
+
+    wanted: the names of what holds an outcome, and a human's correction; empty for none.
+    """
+
+    def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
+        self.wanted, self.found, self.traces = wanted, list[Turn](), dict[str, Trace]()
+
+    def trace(self, id_: str, source: dict[str, str]) -> Trace:
+        """The trace with an id, which is a turn. source: of the record."""
+        if id_ not in self.traces:
+            self.found.append(Turn("", "", source=source))
+            self.traces[id_] = Trace(self.found[-1])
+        return self.traces[id_]
+
+    def turns(self) -> Iterator[Turn]:
+        """The turns, in the order in which they were met."""
+        yield from self.found
+
+
+def first_value(place: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """The first of these names that has a value which is not empty, as text."""
+    return next((as_text(place[name]) for name in names if place.get(name)), "")
 
 
 def read_messages(value: Any) -> list[Message]:
