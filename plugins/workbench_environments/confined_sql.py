@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Database:
     """
 
     def __init__(self, image: bytes | None = None, *, reads: bool = False):
-        self._socket = _open_session()
+        self._connection = _open_session()
         self.changes = 0  # rows that statements have changed so far
         self.steps = 0  # of SQLite's machine that the last statement took, in hundreds; the same each time
         self.uses, self.script, self.broken, self.begun = 1, "", False, time.monotonic()
@@ -58,7 +59,7 @@ class Database:
         with _idle_lock:
             for old in [d for d in _idle if time.monotonic() - d.begun > REUSED]:
                 _idle.remove(old)
-                old._socket.close()
+                old._connection.close()
             waiting = next((d for d in _idle if d.script == script), None) if reads else None
             if waiting is not None:
                 _idle.remove(waiting)
@@ -96,17 +97,17 @@ class Database:
         return str(self._ask({"do": "digest"})["digest"])
 
     def _renew(self) -> None:
-        self._socket.close()
+        self._connection.close()
         fresh = type(self)(make_image(self.script), reads=True)
-        self._socket, self.broken, self.uses, self.begun = fresh._socket, False, 1, fresh.begun
+        self._connection, self.broken, self.uses, self.begun = fresh._connection, False, 1, fresh.begun
 
     def close(self) -> None:
         if not self.script or self.broken or self.uses >= REUSES:
-            return self._socket.close()
+            return self._connection.close()
         with _idle_lock:
             _idle.append(self)
             if len(_idle) > IDLE:
-                _idle.pop(0)._socket.close()
+                _idle.pop(0)._connection.close()
 
     def __enter__(self) -> Database:
         return self
@@ -116,22 +117,16 @@ class Database:
 
     def _ask(self, request: dict[str, Any], more: bytes | None = None) -> dict[str, Any]:
         try:
-            sql_process.send(self._socket.fileno(), json.dumps(request).encode())
+            self._connection.send_bytes(json.dumps(request).encode())
             if more is not None:
-                sql_process.send(self._socket.fileno(), more)
-            answer = json.loads(self._receive())
-        except (OSError, ValueError, RecursionError):
+                self._connection.send_bytes(more)
+            answer = json.loads(self._connection.recv_bytes(_LARGEST))
+        except (EOFError, OSError, ValueError, RecursionError):
             self.broken = True
             raise ValueError("the statement ended the database's process") from None
         if not isinstance(answer, dict) or "error" in answer:
             raise ValueError(str(answer["error"]) if isinstance(answer, dict) else "no answer")
         return answer
-
-    def _receive(self) -> bytes:
-        data = sql_process.receive(self._socket.fileno(), _LARGEST)
-        if data is None:
-            raise OSError("it ended")
-        return data
 
 
 _idle: list[Database] = []
@@ -159,8 +154,8 @@ def _make(script: str) -> bytes:
     with Database() as database:
         database._ask({"do": "make"}, script.encode("utf-8", "replace"))
         try:
-            return database._receive()
-        except OSError:
+            return database._connection.recv_bytes(_LARGEST)
+        except (EOFError, OSError):
             raise ValueError("the script ended the database's process") from None
 
 
@@ -177,7 +172,7 @@ class _Zygote:
         self.control: socket.socket | None = None
         self.owner = 0
 
-    def session(self) -> socket.socket:
+    def session(self) -> Connection:
         ours, theirs = socket.socketpair()
         with self.lock, theirs, ExitStack() as unwind:
             unwind.callback(ours.close)
@@ -188,7 +183,7 @@ class _Zygote:
             unwind.pop_all()
         deadline = struct.pack("ll", sql_process.LONGEST + 10, 0)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, deadline)
-        return ours
+        return Connection(ours.detach())
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -224,7 +219,7 @@ class _Zygote:
     def stop(self) -> None:
         if self.control is not None and self.owner == os.getpid():
             while _idle:
-                _idle.pop()._socket.close()
+                _idle.pop()._connection.close()
             self.control.close()  # it ends with its socket, and its children with it
             self.control = None
             if self.process is not None:
@@ -236,7 +231,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)  # the sessions are the parent's
 
 
-def _open_session() -> socket.socket:
+def _open_session() -> Connection:
     if not hasattr(os, "fork"):
         raise SandboxError("SQL from models and rows needs a Unix system", hint="Use Linux, macOS or WSL.")
     return _zygote.session()

@@ -21,12 +21,12 @@ import re
 import signal
 import socket
 import sqlite3
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import islice
+from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
 
@@ -94,24 +94,25 @@ class SqlSession:
     """
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
+        self.connection = Connection(fd)  # by read and write: the child may not use sockets' own calls
         self.allowed: dict[int, str | None] = {**READS, **WRITES}
         self.verbs, self.steps = set[str](), 0  # of the last statement
         self.database = self._empty()
 
     def serve(self) -> None:
-        while (request := receive(self.fd)) is not None:
-            body = json.loads(request)
-            try:
-                answer, more = getattr(self, f"do_{body.pop('do')}")(**body)
-            except (ValueError, sqlite3.Error, sqlite3.Warning, MemoryError, RecursionError) as error:
-                answer, more = {"error": in_words(error)}, None
-            send(self.fd, json.dumps(answer).encode())
-            if more is not None:
-                send(self.fd, more)
+        with suppress(EOFError):
+            while True:
+                body = json.loads(self.connection.recv_bytes())
+                try:
+                    answer, more = getattr(self, f"do_{body.pop('do')}")(**body)
+                except (ValueError, sqlite3.Error, sqlite3.Warning, MemoryError, RecursionError) as error:
+                    answer, more = {"error": in_words(error)}, None
+                self.connection.send_bytes(json.dumps(answer).encode())
+                if more is not None:
+                    self.connection.send_bytes(more)
 
     def do_make(self) -> tuple[dict[str, Any], bytes]:
-        script = (receive(self.fd) or b"").decode()
+        script = self.connection.recv_bytes().decode()
         with self._held(SCRIPT_WORK, pragma=sqlite3.SQLITE_IGNORE):  # dumps begin with `pragma foreign_keys = off`
             self.database.executescript(script)
         if self.database.in_transaction:
@@ -119,7 +120,7 @@ class SqlSession:
         return {}, self.database.serialize()
 
     def do_open(self, reads: bool) -> tuple[dict[str, Any], None]:
-        self.database.deserialize(receive(self.fd) or b"")
+        self.database.deserialize(self.connection.recv_bytes())
         self.database = self._bounded(self.database)
         self.allowed = dict(READS) if reads else self.allowed
         return {}, None
@@ -332,30 +333,6 @@ def _as_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else str(value)
-
-
-def send(fd: int, data: bytes) -> None:
-    left = memoryview(struct.pack("!I", len(data)) + data)
-    while left:  # read and write, since the child may not use sockets' own calls
-        left = left[os.write(fd, left) :]
-
-
-def receive(fd: int, most: int = 1 << 30) -> bytes | None:
-    """The next message; None at the end of the stream. Raises OSError for one of more than `most` bytes."""
-    head = _exactly(fd, 4)
-    size = struct.unpack("!I", head)[0] if head is not None else 0
-    if size > most:
-        raise OSError(f"a message of {size} bytes")
-    return None if head is None else _exactly(fd, size)
-
-
-def _exactly(fd: int, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        if not (part := os.read(fd, min(size - len(data), 1 << 20))):
-            return None
-        data += part
-    return bytes(data)
 
 
 def main() -> None:
