@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -77,26 +77,18 @@ def check_talk(config: ExternalConfig, signature: Signature) -> None:
     inputs, outputs = [f.name for f in signature.inputs], [f.name for f in signature.outputs]
     if config.output == CARDS:
         if config.a2a is None or len(outputs) != 1:
-            raise SpecError(
-                "output: cards gives the cards of agents as one field, a list",
-                hint='Write e.g. external: "question -> cards: list[dict]" with a2a.',
-                path=("output",),
-            )
+            hint = 'Write e.g. external: "question -> cards: list[dict]" with a2a.'
+            raise SpecError("output: cards gives the cards of agents as one field, a list", hint=hint, path=("output",))
         return
     if config.a2a is None:
         return
     if isinstance(config.a2a, list) and AGENT not in inputs:
-        raise SpecError(
-            f"of several agents, the input '{AGENT}' says which one is asked",
-            hint="Write e.g. external: agent, message -> reply.",
-            path=("signature",),
-        )
-    if not _said(config, inputs) or outputs == [CONTEXT]:
-        raise SpecError(
-            "an agent is told something and answers something",
-            hint="Write e.g. external: message, context -> reply, context.",
-            path=("signature",),
-        )
+        problem, hint = f"of several agents, the input '{AGENT}' says which one is asked", "agent, message -> reply"
+    elif not _said(config, inputs) or outputs == [CONTEXT]:
+        problem, hint = "an agent is told something and answers something", "message, context -> reply, context"
+    else:
+        return
+    raise SpecError(problem, hint=f"Write e.g. external: {hint}.", path=("signature",))
 
 
 def _said(config: ExternalConfig, inputs: Sequence[str]) -> list[str]:
@@ -238,18 +230,14 @@ def _last_words(task: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _text(parts: Sequence[Any]) -> str:
-    return "\n".join(_texts(parts))
+    return "\n".join(_text_of(part) for part in parts if is_dict(part))
 
 
-def _texts(parts: Sequence[Any]) -> Iterator[str]:
-    for part in parts:
-        if not is_dict(part):
-            continue
-        if isinstance(part.get("text"), str):
-            yield part["text"]
-        elif "data" in part:
-            yield json.dumps(part["data"], ensure_ascii=False)
-        else:
-            file = part.get("file")
-            name = part.get("filename") or (file.get("name") if is_dict(file) else None) or "without a name"
-            yield f"[a file {str(name)[:100]}, left out]"
+def _text_of(part: Mapping[str, Any]) -> str:
+    if isinstance(part.get("text"), str):
+        return part["text"]
+    if "data" in part:
+        return json.dumps(part["data"], ensure_ascii=False)
+    file = part.get("file")
+    name = part.get("filename") or (file.get("name") if is_dict(file) else None) or "without a name"
+    return f"[a file {str(name)[:100]}, left out]"

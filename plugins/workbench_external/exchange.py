@@ -153,30 +153,19 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
     if config.output == "cards":
         return
     if kind not in ("text", "line", "json", "file") or (plain and colon) or (kind == "file" and not place):
-        raise SpecError(
-            f"output '{config.output}' names no place of an answer",
-            hint="Write text, line, json, json:PATH, file:NAME or cards.",
-            path=("output",),
-        )
+        hint = "Write text, line, json, json:PATH, file:NAME or cards."
+        raise SpecError(f"output '{config.output}' names no place of an answer", hint=hint, path=("output",))
     for key, name in (("output", place if kind == "file" else ""), ("input_file", config.input_file or "")):
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise SpecError(
-                f"the file '{name}' leads out of the row's working directory",
-                hint="Write a path inside it: each row has its own.",
-                path=(key,),
-            )
+            hint = "Write a path inside it: each row has its own."
+            raise SpecError(f"the file '{name}' leads out of the row's working directory", hint=hint, path=(key,))
     if config.addresses and (kind == "file" or config.input_file is not None):
-        raise SpecError(
-            "a service gets its inputs and gives its answer by HTTP, in no file",
-            hint="Remove input_file, and write output: text, line, json or json:PATH.",
-            path=("output" if kind == "file" else "input_file",),
-        )
+        hint = "Remove input_file, and write output: text, line, json or json:PATH."
+        key = "output" if kind == "file" else "input_file"
+        raise SpecError("a service gets its inputs and gives its answer by HTTP, in no file", hint=hint, path=(key,))
     if plain and len(signature.outputs) > 1:
-        raise SpecError(
-            "an answer of several outputs cannot be plain text",
-            hint="Write output: json, and let the agent print an object with them.",
-            path=("output",),
-        )
+        hint = "Write output: json, and let the agent print an object with them."
+        raise SpecError("an answer of several outputs cannot be plain text", hint=hint, path=("output",))
 
 
 def read_answer(

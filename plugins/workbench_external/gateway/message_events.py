@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.lm import Piece, Response
+from workbench.lm import Piece, Response, dump_arguments
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.writing import Event
 
@@ -88,16 +88,10 @@ class MessageWriter:
 
 def _whole(block: tuple[dict[str, Any], list[str]]) -> dict[str, Any]:
     empty, texts = block
-    name = "text" if empty["type"] == "text" else "input"
-    return {**empty, name: "".join(texts) if name == "text" else _as_object("".join(texts))}
-
-
-def _as_object(arguments: str) -> dict[str, Any]:
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"invalid_json": arguments}
+    text = "".join(texts)
+    if empty["type"] == "text":
+        return {**empty, "text": text}
+    return {**empty, "input": json.loads(dump_arguments(text or "{}"))}
 
 
 def _usage(response: Response, written: int) -> dict[str, int]:

@@ -33,12 +33,12 @@ _REPEATED: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-#: By kind of a piece: the type of its item, and what ids of such items begin with.
-_ITEMS: Mapping[str, tuple[str, str]] = {
-    "thoughts": ("reasoning", "rs_"),
-    "text": ("message", "msg_"),
-    "refusal": ("message", "msg_"),
-    "call": ("function_call", "fc_"),
+#: By kind of a piece: the type of its item, what ids of such items begin with, and how its text is called in events.
+_ITEMS: Mapping[str, tuple[str, str, str]] = {
+    "thoughts": ("reasoning", "rs_", "response.reasoning_summary_text"),
+    "text": ("message", "msg_", "response.output_text"),
+    "refusal": ("message", "msg_", "response.refusal"),
+    "call": ("function_call", "fc_", "response.function_call_arguments"),
 }
 #: By kind: how the part of an item is called in events, its type, and the field with its text.
 _PARTS: Mapping[str, tuple[str, str, str]] = {
@@ -99,16 +99,8 @@ class ResponseWriter:
         if not piece.text:
             return
         self._texts.append(piece.text)
-        match piece.kind:
-            case "call":
-                yield {"type": "response.function_call_arguments.delta", **self._where(), "delta": piece.text}
-            case "text":
-                told = [] if len(self._texts) > 1 else self._told()
-                yield {"type": "response.output_text.delta", **self._where(), "delta": piece.text, "logprobs": told}
-            case "refusal":
-                yield {"type": "response.refusal.delta", **self._where(), "delta": piece.text}
-            case _:
-                yield {"type": "response.reasoning_summary_text.delta", **self._where(), "delta": piece.text}
+        told = {"logprobs": [] if len(self._texts) > 1 else self._told()} if piece.kind == "text" else {}
+        yield {"type": f"{_ITEMS[piece.kind][2]}.delta", **self._where(), "delta": piece.text, **told}
 
     def _end(self, response: Response) -> Iterator[dict[str, Any]]:
         self._expected = response
@@ -128,7 +120,7 @@ class ResponseWriter:
 
     def _open(self, piece: Piece) -> Iterator[dict[str, Any]]:
         self._kind, self._texts = piece.kind, []
-        type_, prefix = _ITEMS[piece.kind]
+        type_, prefix, _ = _ITEMS[piece.kind]
         item: dict[str, Any] = {"id": f.make_id(prefix), "type": type_, "status": "in_progress"}
         match type_:
             case "reasoning":
@@ -146,15 +138,16 @@ class ResponseWriter:
         if not self._kind:
             return
         text, kind, where = "".join(self._texts), self._kind, self._where()
-        item = {**self._items[-1], "status": status}
+        item, done = {**self._items[-1], "status": status}, f"{_ITEMS[kind][2]}.done"
         if kind == "call":
             item["arguments"] = text
-            named = {"name": item["name"], "arguments": text}
-            yield {"type": "response.function_call_arguments.done", **where, **named}
+            yield {"type": done, **where, "name": item["name"], "arguments": text}
         else:
             part = self._part(text, self._told())
             item["summary" if kind == "thoughts" else "content"] = [part]
-            yield from _part_ends(kind, where, part)
+            name, _, field = _PARTS[kind]
+            yield {"type": done, **where, **{key: part[key] for key in (field, "logprobs") if key in part}}
+            yield {"type": f"{name}.done", **where, "part": part}
         self._items[-1], self._kind = item, ""
         yield {"type": "response.output_item.done", "output_index": len(self._items) - 1, "item": item}
 
@@ -171,20 +164,6 @@ class ResponseWriter:
 
     def _told(self) -> list[dict[str, Any]]:
         return [{**token, "bytes": []} for token in token_logprobs(self._logprobs, self._expected)]
-
-
-def _part_ends(kind: str, where: Mapping[str, Any], part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    match kind:
-        case "text":
-            told = {"text": part["text"], "logprobs": part["logprobs"]}
-            yield {"type": "response.output_text.done", **where, **told}
-        case "refusal":
-            yield {"type": "response.refusal.done", **where, "refusal": part["refusal"]}
-        case _:
-            yield {"type": "response.reasoning_summary_text.done", **where, "text": part["text"]}
-            yield {"type": "response.reasoning_summary_part.done", **where, "part": part}
-            return
-    yield {"type": "response.content_part.done", **where, "part": part}
 
 
 def as_message(ask: Ask, response: Response) -> Message:
