@@ -88,23 +88,17 @@ def traces_command(
         rows = [row for row in rows if row.get("answer")]
     written = _write(out, rows, split, no_workflow)
     if as_json:
-        counts = {
-            "rows": len(rows),
-            **vars(account),
-            "redacted": dict(account.redacted),
-            "scores": dict(account.scores),
-        }
-        return echo_json({**counts, "files": written["files"], "workflow": written["workflow"]})
+        told = {name: written[name] for name in ("files", "workflow")}
+        return echo_json({"rows": len(rows), **vars(account), **told})
     _print(len(rows), account, written)
 
 
 def _check_new(out: Path, split: str, no_workflow: bool) -> None:
     """Refuse to overwrite any file."""
     from workbench.errors import SpecError
-    from workbench_traces.starter import split_paths
+    from workbench_traces.starter import row_paths
 
-    files = [*split_paths(out).values()] if split == "time" else [out]
-    for path in [*files, *([] if no_workflow else [out.with_name("workflow.yaml")])]:
+    for path in [*row_paths(out, split).values(), *([] if no_workflow else [out.with_name("workflow.yaml")])]:
         if path.exists():
             raise SpecError(f"{path} exists, and nothing is overwritten", hint="Choose another folder with --out.")
 
@@ -112,36 +106,29 @@ def _check_new(out: Path, split: str, no_workflow: bool) -> None:
 def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool) -> dict[str, Any]:
     from workbench.errors import SpecError
     from workbench_traces.rows import cut_by_time, group_rows
-    from workbench_traces.starter import LEAST_ROWS, SHARES, split_paths, write_rows, write_starter
+    from workbench_traces.starter import LEAST_ROWS, SHARES, row_paths, write_rows, write_starter
 
     groups = group_rows(rows, split)
     for row, group in zip(rows, groups, strict=True):
         row["group"] = group
     if len(set(groups)) < LEAST_ROWS:
         what = "user or conversation" if split == "user" else "conversation"
-        raise SpecError(
-            f"there are only {len(set(groups))} groups of rows, and train, val and test need one each; "
-            f"rows of one {what} form a group",
-            hint="Name more files or another --split, or record the content of messages.",
-        )
-    if split == "time":
-        parts = dict(zip(split_paths(out), cut_by_time(rows, groups, SHARES), strict=True))
-        for name, path in split_paths(out).items():
-            write_rows(path, parts[name])
-        files = {name: path.name for name, path in split_paths(out).items()}
-        data: dict[str, Any] = files
-    else:
-        write_rows(out, rows)
-        files = {"rows": out.name}
-        train, val, test = SHARES
-        data = {"file": out.name, "split": {"train": train, "val": val, "test": test, "by": "group"}}
-    place = out.with_name("workflow.yaml")
-    guessed = [] if no_workflow else write_starter(place, data, rows)
-    paths = [str(out.with_name(name)) for name in files.values()]
+        few = f"there are only {len(set(groups))} groups of rows, and train, val and test need one each"
+        hint = "Name more files or another --split, or record the content of messages."
+        raise SpecError(f"{few}; rows of one {what} form a group", hint=hint)
+    paths, place = row_paths(out, split), out.with_name("workflow.yaml")
+    for path, part in zip(
+        paths.values(), cut_by_time(rows, groups, SHARES) if split == "time" else [rows], strict=True
+    ):
+        write_rows(path, part)
+    data: dict[str, Any] = {name: path.name for name, path in paths.items()}
+    if split != "time":
+        shares = dict(zip(("train", "val", "test"), SHARES, strict=True))
+        data = {"file": out.name, "split": {**shares, "by": "group"}}
     return {
-        "files": paths,
+        "files": [*map(str, paths.values())],
         "workflow": None if no_workflow else str(place),
-        "guessed": guessed,
+        "guessed": [] if no_workflow else write_starter(place, data, rows),
         "groups": len(set(groups)),
     }
 

@@ -93,9 +93,8 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise SpecError(
-            f"{path} cannot be read: {error.strerror}", hint="Name files of traces, or a folder of them."
-        ) from None
+        hint = "Name files of traces, or a folder of them."
+        raise SpecError(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     with file:
         several = False
         for number, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), start=1):
@@ -118,10 +117,8 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _whole(path: Path) -> Any:
     if path.stat().st_size > MOST_FILE:
-        raise SpecError(
-            f"{path} is one JSON value of more than {MOST_FILE >> 30} GB",
-            hint="Export JSON lines, which are read one at a time.",
-        )
+        hint = "Export JSON lines, which are read one at a time."
+        raise SpecError(f"{path} is one JSON value of more than {MOST_FILE >> 30} GB", hint=hint)
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

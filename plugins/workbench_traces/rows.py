@@ -69,8 +69,7 @@ def make_rows(turns: Sequence[Turn], labels: Labels, redactor: Redactor) -> tupl
             account.normalised += written[key] != digest(_texts(row))
             if _is_labelled(row) and not _is_labelled(kept[key]):
                 kept[key] = row
-    rows = list(kept.values())
-    return rows, account
+    return list(kept.values()), account
 
 
 def _texts(row: Row) -> list[str]:

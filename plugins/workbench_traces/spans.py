@@ -55,7 +55,7 @@ class SpanTurns(Collector):
         super().__init__(wanted)
         self.of_span: dict[str, str] = {}  # the trace of each span
         self.logged: dict[tuple[str, str], list[tuple[float, str, dict[str, Any]]]] = {}
-        self.notes: list[Any] = []
+        self.notes: list[dict[str, Any]] = []
         self.file = ""
 
     def add_value(self, value: Any, file: str) -> None:
@@ -68,10 +68,10 @@ class SpanTurns(Collector):
             self.notes.append(value)
         else:
             value = unflattened(value) if is_dict(value) else value
+            told = [note for note in listed(value.get("annotations")) if is_dict(note)] if is_dict(value) else []
             for span in read_spans(value, Path(file), ""):
                 self.add(span, file)
-            for note in listed(value.get("annotations")) if is_dict(value) else ():
-                self.notes.append({**note, "span_id": span_id(value)} if is_dict(note) else note)
+                self.notes += [{**note, "span_id": span.id} for note in told]
 
     def _add_record(self, record: Mapping[str, Any]) -> None:
         """An event of the GenAI conventions that was exported as a log record."""
@@ -111,7 +111,7 @@ class SpanTurns(Collector):
             start = (round(at * 1e9), "")
             self.add(LogSpan(trace_id, span, "a span", "", start, whole, None, told), self.file)
         for note in self.notes:
-            trace = self.traces.get(self.of_span.get(as_text(note.get("span_id")), "")) if is_dict(note) else None
+            trace = self.traces.get(self.of_span.get(as_text(note.get("span_id")), ""))
             if trace is not None:
                 read_annotation(note, trace.turn)
         yield from super().turns()
@@ -223,17 +223,10 @@ def unflattened(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return made
 
 
-def span_id(record: Mapping[str, Any]) -> str:
-    context = record.get("context")
-    places = (context if is_dict(context) else {}, record)
-    return next((as_text(p[n]) for p in places for n in ("span_id", "spanId") if p.get(n)), "")
-
-
-def read_annotation(note: Any, turn: Turn) -> None:
+def read_annotation(note: Mapping[str, Any], turn: Turn) -> None:
     """An annotation of Phoenix: name, annotator_kind, result with label, score and explanation. Only a human's
     explanation is a comment."""
-    result = note.get("result") if is_dict(note) else None
-    if not is_dict(note) or not is_dict(result):
+    if not is_dict(result := note.get("result")):
         return
     turn.add_score(note.get("name"), result.get("score"))
     if result.get("explanation") and str(note.get("annotator_kind", "HUMAN")).upper() == "HUMAN":

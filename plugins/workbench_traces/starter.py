@@ -24,19 +24,15 @@ _LABELS, _LETTERS = 20, 40
 
 
 def write_rows(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as JSON lines, the file whole or not at all."""
-    with open_whole(out, newline="\n") as file:
-        for row in rows:
-            line = json.dumps(row, ensure_ascii=False)
-            try:
-                line.encode()
-            except UnicodeEncodeError:  # lone surrogates
-                line = json.dumps(row)
-            file.write(line + "\n")
+    """Write rows as JSON lines, the file whole or not at all. Lone surrogates are escaped, as JSON may have them."""
+    with open_whole(out, errors="backslashreplace", newline="\n") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def split_paths(out: Path) -> dict[str, Path]:
-    """The files of the splits: rows.train.jsonl beside rows.jsonl, and so on."""
+def row_paths(out: Path, split: str) -> dict[str, Path]:
+    """The files of the rows: with split="time" one each for train, val and test, rows.train.jsonl beside rows.jsonl."""
+    if split != "time":
+        return {"rows": out}
     return {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("train", "val", "test")}
 
 
@@ -50,10 +46,8 @@ def write_starter(path: Path, data: Mapping[str, Any], rows: Sequence[Row]) -> l
         prepare(path)
     except SpecError as error:
         path.unlink()
-        raise SpecError(
-            f"the rows make no valid workflow: {error.message}",
-            hint=" ".join(filter(None, (error.hint, "The rows were written; --no-workflow writes them alone."))),
-        ) from None
+        hint = " ".join(filter(None, (error.hint, "The rows were written; --no-workflow writes them alone.")))
+        raise SpecError(f"the rows make no valid workflow: {error.message}", hint=hint) from None
     return guessed
 
 
