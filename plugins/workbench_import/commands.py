@@ -49,10 +49,7 @@ def import_command(
 
     found = import_path(path, source, Wishes(data, metric, signatures, run_code))
     found.write(out)
-    for line in found.taken:
-        say(f"Taken: {one_line(line)}")
-    for line in found.left:
-        say(f"Left out: {one_line(line)}")
-    for line in found.guessed:
-        say(f"Guessed: {one_line(line)}")
+    for what, lines in (("Taken", found.taken), ("Left out", found.left), ("Guessed", found.guessed)):
+        for line in lines:
+            say(f"{what}: {one_line(line)}")
     say(f"wrote {out / 'workflow.yaml'}. Next: workbench validate {out / 'workflow.yaml'}")

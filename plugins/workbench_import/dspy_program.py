@@ -89,10 +89,8 @@ def _states(path: Path, state: Path, wishes: Wishes) -> tuple[dict[str, dict[str
     """(state of each predictor, signatures as far as the file tells them)."""
     if state.is_dir() or state.suffix == ".pkl":
         if not wishes.run_code:
-            raise SpecError(
-                f"{path} is a pickle: to read it is to run what its author put in it",
-                hint="If you trust its author, add --run-code. Otherwise ask for program.save('program.json').",
-            )
+            hint = "If you trust its author, add --run-code. Otherwise ask for program.save('program.json')."
+            raise SpecError(f"{path} is a pickle: to read it is to run what its author put in it", hint=hint)
         from workbench_import.pickled import read_pickled
 
         return read_pickled(state)
@@ -114,11 +112,8 @@ def _node(name: str, state: Mapping[str, Any], text: str | None, found: Imported
     node: dict[str, Any] = {"predict": text}
     if instructions:
         node["instructions"] = instructions
-    described = {
-        field_name: str(field["description"])
-        for field_name, field in zip(names, fields, strict=True)
-        if field_name in known and field.get("description") not in (None, "", f"${{{field_name}}}")
-    }
+    told = zip(names, (field.get("description") for field in fields), strict=True)
+    described = {n: str(text) for n, text in told if n in known and text not in (None, "", f"${{{n}}}")}
     if described:
         node["descriptions"] = described
     demos = [_demo(demo, known) for demo in as_list(state.get("demos")) if is_dict(demo)]
@@ -154,10 +149,8 @@ def _guess_signature(node: str, names: list[str], instructions: str, found: Impo
         return f"{', '.join(ins)} -> {', '.join([*begin, *outs])}"
     at = names.index("reasoning") if "reasoning" in names else len(names) - 1
     if at < 1:
-        raise SpecError(
-            f"which fields of {node} are inputs is not in the state: {', '.join(names)}",
-            hint=f"Say it: --signature '{node}=question -> answer'.",
-        )
+        hint = f"Say it: --signature '{node}=question -> answer'."
+        raise SpecError(f"which fields of {node} are inputs is not in the state: {', '.join(names)}", hint=hint)
     text = f"{', '.join(names[:at])} -> {', '.join(names[at:])}"
     found.guessed.append(f"{node}: {text}, all as text; a state does not tell inputs or types (--signature)")
     return text
@@ -190,10 +183,8 @@ def _add_rows(found: Imported, node: Mapping[str, Any], wishes: Wishes) -> None:
         return
     demos = node.get("demos", [])
     if not is_list(demos) or len(demos) < LEAST_ROWS or len(found.tree["nodes"]) > 1:
-        raise SpecError(
-            "a saved program has no rows for evaluation",
-            hint="Name a file of them: --data rows.jsonl (or .csv, .json), with the program's inputs and its labels.",
-        )
+        hint = "Name a file of them: --data rows.jsonl (or .csv, .json), with the program's inputs and its labels."
+        raise SpecError("a saved program has no rows for evaluation", hint=hint)
     found.rows = [dict(demo) for demo in demos]
     found.guessed.append(
         "the rows: the program's demos, as --data is missing; the prompt shows them, so their score is unreliable"

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from workbench.base.files import write_whole
+from workbench.base.files import open_whole, write_whole
 from workbench.base.type_guards import is_list
 from workbench.errors import SpecError
 from workbench.run import prepare
@@ -61,22 +61,19 @@ class Imported:
             self._write(out)
             with without_user_code("outlines"):
                 prepare(out / "workflow.yaml")
-        except SpecError as error:
+        except BaseException as error:
             shutil.rmtree(out)
+            if not isinstance(error, SpecError):
+                raise
             hint = " ".join(filter(None, (error.hint, "Nothing was written.")))
             raise SpecError(f"what was read makes no valid workflow: {error.message}", hint=hint) from None
-        except BaseException:
-            shutil.rmtree(out)
-            raise
 
     def _write(self, out: Path) -> None:
         rows = self.rows
         if rows is not None:
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            if not lines.isascii() and lines != lines.encode("utf-8", "replace").decode():  # lone surrogates
-                lines = "".join(json.dumps(row) + "\n" for row in rows)
-            write_whole(out / "rows.jsonl", lines)
             name = "rows.jsonl"
+            with open_whole(out / name, errors="backslashreplace") as file:  # JSON may have lone surrogates as escapes
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         else:
             assert self.data is not None
             rows, name = read_table(self.data), os.path.relpath(self.data.resolve(), out.resolve())
@@ -154,7 +151,5 @@ def detect(path: Path) -> str:
         return "dspy"
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "input" in value[0]:
         return "inspect"
-    raise SpecError(
-        f"{path.name} is not a promptfoo configuration, a state of a DSPy program or an Inspect dataset",
-        hint="Say which it is with --from.",
-    )
+    told = "a promptfoo configuration, a state of a DSPy program or an Inspect dataset"
+    raise SpecError(f"{path.name} is not {told}", hint="Say which it is with --from.")

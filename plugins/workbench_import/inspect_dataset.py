@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench_import.imported import Imported, Wishes, read_table
+from workbench_import.imported import Imported, Wishes, as_list, read_table
 
 #: Fields of a sample that only Inspect can use.
 _OTHERS = ("sandbox", "files", "setup")
@@ -87,8 +87,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 def _list(value: Any) -> list[Any]:
     """A list that a cell of CSV may hold as JSON, or a single value."""
-    value = _parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
-    return list(value) if is_list(value) else [] if value in (None, "") else [value]
+    return as_list(_parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value)
 
 
 def _parsed(value: Any) -> Any:

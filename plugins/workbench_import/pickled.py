@@ -14,17 +14,15 @@ def read_pickled(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]
     Raises SpecError, also where what the pickle runs fails.
     """
     if path.is_file():
-        raise SpecError(
-            f"{path.name} is the pickled state of a program", hint="Save it as JSON: program.save('p.json')."
-        )
+        hint = "Save it as JSON: program.save('p.json')."
+        raise SpecError(f"{path.name} is the pickled state of a program", hint=hint)
     import dspy
 
     try:
         program: Any = dspy.load(str(path), allow_pickle=True)
     except Exception as error:
-        raise SpecError(
-            f"{path} cannot be loaded: {type(error).__name__}: {error}", hint="Load it with DSPy."
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        raise SpecError(f"{path} cannot be loaded: {why}", hint="Load it with DSPy.") from error
     predictors = dict(program.named_predictors())
     return {n: p.dump_state() for n, p in predictors.items()}, {n: _text(p.signature) for n, p in predictors.items()}
 

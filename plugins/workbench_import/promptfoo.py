@@ -15,9 +15,8 @@ from typing import Any
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench_import.imported import Imported, Wishes, as_list, read_value
-from workbench_import.promptfoo_tests import Tests, expand_tests, safe_file
+from workbench_import.promptfoo_tests import VARIABLE, Tests, expand_tests, safe_file
 
-_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _TEMPLATE = re.compile(r"\{%|\{\{")
 _FILE = re.compile(r"[\w./*-]{1,200}\.(txt|md|json|ya?ml|py|js|ts)")
 _PROMPT_FILES = (".txt", ".md", ".json", ".yaml", ".yml")
@@ -52,7 +51,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
         raise SpecError(f"{path.name}: no prompt can be taken", hint=f"Left out: {'; '.join(found.left) or 'nothing'}.")
     models = _models(config.get("providers") or config.get("targets"), found)
     tests = expand_tests(config, path.parent, found)
-    variables = list(dict.fromkeys(name for prompt in prompts for name in _VARIABLE.findall(prompt)))
+    variables = list(dict.fromkeys(name for prompt in prompts for name in VARIABLE.findall(prompt)))
     rows = [row for row in tests.rows if all(name in row for name in variables)]
     if len(rows) < len(tests.rows):
         found.left.append(f"{len(tests.rows) - len(rows)} test(s) without a variable of the prompts")
@@ -108,7 +107,7 @@ def _search(texts: list[str], models: list[Any], rows: int) -> dict[str, Any]:
 def _instructions(prompt: str) -> str:
     """A prompt as instructions: variables by their names, and none at its end, where they follow as lines anyway."""
     text = re.sub(r"(?m)^[^\n{]{0,40}\{\{\s*\w+\s*\}\}\s*$", "", prompt) if prompt.count("\n") else prompt
-    return _VARIABLE.sub(lambda m: f"<{m[1]}>", text if text.strip() else prompt).strip()
+    return VARIABLE.sub(lambda m: f"<{m[1]}>", text if text.strip() else prompt).strip()
 
 
 def _prompts(value: Any, folder: Path, found: Imported) -> Iterator[str]:
@@ -121,7 +120,7 @@ def _prompts(value: Any, folder: Path, found: Imported) -> Iterator[str]:
             continue
         for one in _texts(text, folder, found):
             body = _chat(one, found)
-            if _TEMPLATE.search(_VARIABLE.sub("", body)):
+            if _TEMPLATE.search(VARIABLE.sub("", body)):
                 found.left.append(f"prompt '{label or body[:40]}': a template with more than {{{{name}}}}")
             else:
                 yield body

@@ -32,7 +32,7 @@ _ASSERTION = re.compile(
     re.DOTALL,
 )
 _CODE_FILE = re.compile(r"file://\S+\.(?:[cm]?[jt]s|py|rb)(?::\S+)?$")
-_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 #: Rows that lists among the variables of one test may make.
 _MOST = 10_000
 _RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
@@ -193,7 +193,7 @@ def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
         return [_filled(v, variables) for v in value]
     if not isinstance(value, str):
         return value
-    return _VARIABLE.sub(lambda m: str(variables.get(m[1], m[0])), value)
+    return VARIABLE.sub(lambda m: str(variables.get(m[1], m[0])), value)
 
 
 def _regex_fault(pattern: str) -> str | None:

@@ -117,9 +117,8 @@ def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool)
         hint = "Name more files or another --split, or record the content of messages."
         raise SpecError(f"{few}; rows of one {what} form a group", hint=hint)
     paths, place = row_paths(out, split), out.with_name("workflow.yaml")
-    for path, part in zip(
-        paths.values(), cut_by_time(rows, groups, SHARES) if split == "time" else [rows], strict=True
-    ):
+    parts = cut_by_time(rows, groups, SHARES) if split == "time" else [rows]
+    for path, part in zip(paths.values(), parts, strict=True):
         write_rows(path, part)
     data: dict[str, Any] = {name: path.name for name, path in paths.items()}
     if split != "time":
