@@ -85,11 +85,8 @@ def _at_home(url: str, address: str, name: str) -> str:
     except ValueError:
         same = False
     if not same:
-        raise NodeError(
-            "start",
-            f"the card of '{name}' at {address} leads to another server, {visible(url[:200])}: name that one "
-            "as `a2a` if you trust it",
-        )
+        where = f"leads to another server, {visible(url[:200])}: name that one as `a2a` if you trust it"
+        raise NodeError("start", f"the card of '{name}' at {address} {where}")
     return there._replace(netloc=here.netloc).geturl()
 
 

@@ -75,10 +75,8 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
     except SpecError:
         raise
     except Exception as error:
-        raise SpecError(
-            f"cannot load the dataset '{place}': {type(error).__name__}: {error}",
-            hint="Give a folder made by save_to_disk, or owner/name of a dataset on the hub.",
-        ) from error
+        hint = "Give a folder made by save_to_disk, or owner/name of a dataset on the hub."
+        raise SpecError(f"cannot load the dataset '{place}': {type(error).__name__}: {error}", hint=hint) from error
 
 
 def _rows_of(table: Any, features: Mapping[str, Any], location: str) -> Rows:

@@ -76,8 +76,5 @@ def _make_venv(lock: Path, place: Path) -> None:
 def _run(command: list[str], lock: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise SpecError(
-            f"the requirements of {lock} cannot be installed: {done.stderr.strip()[-_TOLD:]}",
-            hint="Correct the list: its versions must exist for this Python.",
-            path=("python",),
-        )
+        why, hint = done.stderr.strip()[-_TOLD:], "Correct the list: its versions must exist for this Python."
+        raise SpecError(f"the requirements of {lock} cannot be installed: {why}", hint=hint, path=("python",))

@@ -75,11 +75,8 @@ class LiveWorld:
             self.ctx.note(differed=[*self.ctx.span.notes.get("differed", []), number])
             return
         before, now = (str(one.get("observation", one))[:_SHOWN] for one in (told, again))
-        raise NodeError(
-            "environment",
-            f"{self.place.address} went another way when it was resumed: action {number} led to {before!r}, "
-            f"and now to {now!r}; a world with a clock says `repeats = False`",
-        )
+        why = f"action {number} led to {before!r}, and now to {now!r}; a world with a clock says `repeats = False`"
+        raise NodeError("environment", f"{self.place.address} went another way when it was resumed: {why}")
 
     def close(self) -> None:
         """End the process."""
