@@ -165,9 +165,9 @@ def _without_odd(row: Row, rows: Rows, text: str, location: str, line: int) -> R
         if field not in rows.holes:
             at, number = next(islice(_odd_numbers(text), value.number, None))
             told = f"{number}, which is not JSON" if number[-1] in "Ny" else "too large a number"
-            row, column = line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+            its_line, column = line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
             hint = "Write null, or leave the row out."
-            rows.add_hole(field, fault(f"'{field}' is {told}", location, hint, row, column))
+            rows.add_hole(field, fault(f"'{field}' is {told}", location, hint, its_line, column))
 
     return as_json(row, missing)
 
