@@ -113,6 +113,14 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if is_list(value) else [] if value in (None, "") else [value]
 
 
+def parsed(value: Any) -> Any:
+    """The JSON in a text; anything else as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
+
+
 def read_value(path: Path) -> Any:
     """The content of a JSON or YAML file. Raises SpecError."""
     if path.suffix.lower() != ".json":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench_import.imported import Imported, Wishes, as_list, read_table
+from workbench_import.imported import Imported, Wishes, as_list, parsed, read_table
 
 #: Fields of a sample that only Inspect can use.
 _OTHERS = ("sandbox", "files", "setup")
@@ -62,14 +61,14 @@ def _row(number: int, sample: Mapping[str, Any], choices: list[Any], found: Impo
         row["choices"] = "\n".join(f"{letter}) {c}" for letter, c in zip(string.ascii_uppercase, choices, strict=False))
     if sample.get("id") not in (None, ""):
         row["id"] = str(sample["id"])
-    if metadata := _parsed(sample.get("metadata")):
+    if metadata := parsed(sample.get("metadata")):
         row["metadata"] = metadata
     return row
 
 
 def _input(value: Any) -> str:
     """A question: a text, or the messages of a chat with their roles."""
-    value = _parsed(value) if isinstance(value, str) and value.lstrip().startswith("[{") else value
+    value = parsed(value) if isinstance(value, str) and value.lstrip().startswith("[{") else value
     if not is_list(value):
         return str(value)
     messages = [m for m in value if is_dict(m)]
@@ -87,13 +86,4 @@ def _content(message: Mapping[str, Any]) -> str:
 
 def _list(value: Any) -> list[Any]:
     """A list that a cell of CSV may hold as JSON, or a single value."""
-    return as_list(_parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value)
-
-
-def _parsed(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
+    return as_list(parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value)

@@ -6,7 +6,6 @@ alternatives under `search:`. Tests become rows. Templates beyond `{{name}}`, an
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench_import.imported import Imported, Wishes, as_list, read_value
+from workbench_import.imported import Imported, Wishes, as_list, parsed, read_value
 from workbench_import.promptfoo_tests import VARIABLE, Tests, expand_tests, safe_file
 
 _TEMPLATE = re.compile(r"\{%|\{\{")
@@ -140,10 +139,7 @@ def _chat(text: str, found: Imported) -> str:
     """The messages of a chat as one text."""
     if not text.lstrip().startswith(("[", "-")):
         return text
-    try:
-        messages = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    messages = parsed(text)
     if not (is_list(messages) and messages and all(is_dict(m) and "role" in m for m in messages)):
         return text
     if len(messages) > 1:
