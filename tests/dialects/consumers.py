@@ -112,6 +112,7 @@ def _node(consumer: str) -> Consumer:
                         count.answer,
                     )
                     assert call.response.cached == (count.cached if dialect.cached else 0)
+                    assert call.response.cache_write == (count.written if dialect.written else 0)
                     assert not call.response.estimated
                 assert len(calls) == (1 if consumer == "predict" else 2)
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-#: The day on which the pages were read.
-READ = "2026-11-26"
+#: The days on which pages were read.
+READ, READ_LATER = "2026-11-26", "2026-11-27"
 NOT_SEEN = "not seen"
+#: A specification or a source, by its version.
+SPECIFICATION = f"specification, {READ_LATER}"
 #: The variable that holds the key, and the key.
 KEY_VARIABLE, KEY = "DIALECTS_API_KEY", "sk-dialects-0123456789"
 
@@ -28,6 +30,11 @@ CONSUMERS = {
     "gateway-messages": "gateway, messages",
     "probabilities": "log-probabilities",
 }
+
+
+def source(version: str) -> str:
+    """When a source was read, of a server or of its maker's client. version: a tag or a commit."""
+    return f"source {version}, {READ_LATER}"
 
 
 class Refused(Exception):
@@ -72,12 +79,13 @@ class Said:
 
 @dataclass(frozen=True)
 class Count:
-    """Tokens of a call: `thoughts` are among `answer`."""
+    """Tokens of a call: `thoughts` are among `answer`, `cached` and `written` (to a cache) among `prompt`."""
 
     prompt: int = 50
     answer: int = 25
     thoughts: int = 20
     cached: int = 10
+    written: int = 5
 
 
 class Api(Protocol):
@@ -110,6 +118,17 @@ def openai_usage(count: Count) -> Json:
     }
 
 
+def usage_with_writes(count: Count) -> Json:
+    """OpenAI's count since prompts that are written to its cache have a price of their own."""
+    usage = openai_usage(count)
+    return {**usage, "prompt_tokens_details": {"cached_tokens": count.cached, "cache_write_tokens": count.written}}
+
+
+def cached_usage(count: Count) -> Json:
+    """A count that tells cached tokens alone."""
+    return {**bare_usage(count), "prompt_tokens_details": {"cached_tokens": count.cached}}
+
+
 def bare_usage(count: Count) -> Json:
     """A count without details."""
     total = count.prompt + count.answer
@@ -124,7 +143,8 @@ class Dialect:
         name: of the path under which it is played.
         title: for the table of the docs.
         page: the public page that it is written from.
-        read: the day on which that page was read, or NOT_SEEN where it was written from memory.
+        read: the day on which that page was read, after the version if it is a source; NOT_SEEN where it was written
+            from memory.
         model: as the workflow file names it.
         base: the path of `api_base`, with its query.
         api: the form of requests; None: chat completions.
@@ -138,6 +158,7 @@ class Dialect:
         error: writes an error's body.
         usage: writes a count.
         cached: whether that count says how much came from a cache.
+        written: whether it says how much was written to one.
         call_id: the id of a call by its number.
         change: a last change to an answer's body.
         no_tools: where it takes no tool definitions, words by which it says so.
@@ -163,6 +184,7 @@ class Dialect:
     error: Callable[[Refused], Any] = openai_error
     usage: Callable[[Count], Json] = openai_usage
     cached: bool = True
+    written: bool = False
     call_id: Callable[[int], str] = "call_{:024d}".format
     change: Callable[[Json, Said], None] | None = None
     no_tools: str = ""

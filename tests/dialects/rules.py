@@ -98,10 +98,11 @@ def within(name: str, fits: Callable[[float], bool], message: str, status: int =
     return rule
 
 
-def up_to(name: str, most: float, message: str = "{value} is greater than the maximum of {most} - '{name}'") -> Rule:
-    return within(
-        name, lambda value: 0 <= value <= most, message.replace("{most}", f"{most:g}").replace("{name}", name)
-    )
+def up_to(
+    name: str, most: float, message: str = "{value} is greater than the maximum of {most} - '{name}'", status: int = 400
+) -> Rule:
+    said = message.replace("{most}", f"{most:g}").replace("{name}", name)
+    return within(name, lambda value: 0 <= value <= most, said, status)
 
 
 def room(context: int, message: str, status: int = 400) -> Rule:
@@ -114,10 +115,32 @@ def room(context: int, message: str, status: int = 400) -> Rule:
     return rule
 
 
-def most_stops(most: int, message: str = "Invalid 'stop': array too long. Expected at most {most}.") -> Rule:
+def most_stops(
+    most: int, message: str = "Invalid 'stop': array too long. Expected at most {most}.", status: int = 400
+) -> Rule:
+    """message: with {most} and {given}."""
+
     def rule(asked: Asked) -> None:
-        if len(asked.body.get("stop") or ()) > most:
-            raise Refused(message.format(most=most), param="stop")
+        if (given := len(asked.body.get("stop") or ())) > most:
+            raise Refused(message.format(most=most, given=given), status, "stop")
+
+    return rule
+
+
+def not_both(name: str, other: str, message: str, status: int = 400) -> Rule:
+    def rule(asked: Asked) -> None:
+        if asked.body.get(name) and asked.body.get(other):
+            raise Refused(message, status, name)
+
+    return rule
+
+
+def one_of(name: str, *values: str, message: str, status: int = 400) -> Rule:
+    """Refuses other words. message: with {value}."""
+
+    def rule(asked: Asked) -> None:
+        if (value := asked.body.get(name)) is not None and value not in values:
+            raise Refused(message.format(value=value), status, name)
 
     return rule
 
@@ -191,12 +214,15 @@ def no_empty_content(message: str) -> Rule:
     return rule
 
 
-def only_in_messages(message: str, *more: str, calls: Collection[str] = (), status: int = 400) -> Rule:
-    """Refuses fields of messages and calls that the server does not know. message: with {place} and {field}."""
+def only_in_messages(
+    message: str, *more: str, without: Collection[str] = (), calls: Collection[str] = (), status: int = 400
+) -> Rule:
+    """Refuses fields of messages and calls that the server does not know. message: with {place} and {field}. more,
+    without: beside and of MESSAGE."""
 
     def rule(asked: Asked) -> None:
         for number, one in enumerate(asked.messages):
-            _check_known(message, f"messages.{number}", one, MESSAGE | {*more}, status)
+            _check_known(message, f"messages.{number}", one, (MESSAGE | {*more}) - {*without}, status)
             for place, call in enumerate(one.get("tool_calls") or ()):
                 _check_known(message, f"messages.{number}.tool_calls.{place}", call, CALL | {*calls}, status)
 

@@ -52,6 +52,7 @@ SETTINGS: list[Json] = [
     {"max_tokens": 10**6},
     {"reasoning_effort": "low"},
     {"tools": [{"type": "function", "function": {"name": "look"}}]},
+    {"tools": [{"type": "function", "function": {"name": "look"}}], "response_format": {"type": "json_object"}},
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.dialects import rules, wording
-from tests.dialects.dialect import NOT_SEEN, Dialect, Json, Refused, Said, bare_usage
+from tests.dialects.dialect import READ_LATER, Dialect, Json, Refused, Said, bare_usage, cached_usage, source
 
 NO_AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
@@ -29,8 +29,19 @@ def llama_error(refused: Refused) -> Json:
 
 
 def litellm_error(refused: Refused) -> Json:
-    message = f"litellm.BadRequestError: OpenAIException - {refused.message}. Received Model Group=mine"
-    return {"error": {"message": message, "type": None, "param": None, "code": str(refused.status)}}
+    kind = {401: "authentication_error"}.get(refused.status, "invalid_request_error")
+    message = f"litellm.UnsupportedParamsError: {refused.message}"
+    return {"error": {"message": message, "type": kind, "param": None, "code": str(refused.status)}}
+
+
+def ollama_error(refused: Refused) -> Json:
+    kind = {400: "invalid_request_error", 404: "not_found_error"}.get(refused.status, "api_error")
+    return {"error": {"message": refused.message, "type": kind, "param": None, "code": None}}
+
+
+def tgi_error(refused: Refused) -> Json:
+    kind, _, _ = refused.message.partition(" error: ")
+    return {"error": refused.message, "error_type": "tool_error" if kind == "Tool" else "validation"}
 
 
 def with_ids(body: Json, said: Said) -> None:
@@ -42,11 +53,18 @@ def with_ids(body: Json, said: Said) -> None:
 
 
 def with_timings(body: Json, said: Said) -> None:
-    body["timings"] = {"prompt_n": 1, "predicted_ms": 10.5}
+    body["timings"] = {"cache_n": 10, "prompt_n": 40, "prompt_ms": 30.9, "predicted_n": 25, "predicted_ms": 10.5}
 
 
 def with_stats(body: Json, said: Said) -> None:
     body |= {"stats": {}, "system_fingerprint": "qwen3"}
+
+
+def calls_alone(body: Json, said: Said) -> None:
+    """A message of TGI has a content or calls."""
+    message = body["choices"][0]["message"]
+    if message.get("tool_calls"):
+        del message["content"]
 
 
 def split_content(body: Json, said: Said) -> None:
@@ -93,26 +111,26 @@ DIALECTS = [
     ),
     Dialect(
         name="vllm-gpt-oss",
-        title="vLLM, gpt-oss in its own tokens",
+        title="vLLM, gpt-oss",
         page="https://docs.vllm.ai/projects/recipes/en/latest/OpenAI/GPT-OSS.html",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="hosted_vllm/openai/gpt-oss-20b",
         hosted=False,
         rules=(rules.no_tools(NO_AUTO),),
-        thoughts=wording.harmony,
+        thoughts=wording.field("reasoning"),
         error=vllm_error,
         usage=bare_usage,
         cached=False,
         change=with_ids,
         logprobs=True,
         no_tools="--enable-auto-tool-choice",
-        speaks="channels of gpt-oss (harmony) in the text",
+        speaks="thoughts beside the text without any flag; tools want two flags",
     ),
     Dialect(
         name="vllm-gemma",
         title="vLLM, a template without the role system",
         page="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="hosted_vllm/google/gemma-2-9b-it",
         hosted=False,
         rules=(
@@ -146,13 +164,12 @@ DIALECTS = [
         name="llama-cpp",
         title="llama.cpp, llama-server",
         page="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="local/qwen3-8b",
         hosted=False,
         thoughts=wording.field("reasoning_content"),
         error=llama_error,
-        usage=bare_usage,
-        cached=False,
+        usage=cached_usage,
         call_id="{:032x}".format,
         change=with_timings,
         logprobs=True,
@@ -162,16 +179,32 @@ DIALECTS = [
         name="llama-cpp-old",
         title="llama.cpp, started without --jinja",
         page="https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="local/qwen3-8b",
         hosted=False,
         rules=(rules.no_tools("tools param requires --jinja flag", status=500),),
         thoughts=wording.within("<think>\n", "\n</think>\n\n"),
         error=llama_error,
-        usage=bare_usage,
-        cached=False,
+        usage=cached_usage,
+        change=with_timings,
         no_tools="tools param requires --jinja flag",
         speaks="thoughts in the text; tools are refused with status 500",
+    ),
+    Dialect(
+        name="llama-cpp-raw",
+        title="llama.cpp, gpt-oss in its own tokens",
+        page="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+        read=READ_LATER,
+        model="local/gpt-oss-20b",
+        settings={"extra": {"reasoning_format": "none"}},
+        hosted=False,
+        rules=(rules.no_tools("tools param requires --jinja flag", status=500),),
+        thoughts=wording.harmony,
+        error=llama_error,
+        usage=cached_usage,
+        change=with_timings,
+        no_tools="tools param requires --jinja flag",
+        speaks="channels of gpt-oss (harmony) in the text, with `reasoning_format: none` and without --jinja",
     ),
     Dialect(
         name="ollama",
@@ -181,7 +214,7 @@ DIALECTS = [
         hosted=False,
         rules=(),
         thoughts=wording.field("reasoning"),
-        error=lambda refused: {"error": {"message": refused.message, "type": "api_error", "param": None, "code": None}},
+        error=ollama_error,
         usage=bare_usage,
         cached=False,
         logprobs=True,
@@ -191,23 +224,23 @@ DIALECTS = [
     Dialect(
         name="ollama-no-tools",
         title="Ollama, a model without tools",
-        page="https://github.com/ollama/ollama/blob/main/docs/api.md",
-        read=NOT_SEEN,
+        page="https://github.com/ollama/ollama/blob/v0.33.0-rc2/openai/openai.go",
+        read=source("v0.33.0-rc2"),
         model="ollama/deepseek-r1:8b",
         hosted=False,
         rules=(rules.no_tools("registry.ollama.ai/library/deepseek-r1:8b does not support tools"),),
-        thoughts=wording.within("<think>\n", "\n</think>\n\n"),
-        error=lambda refused: {"error": {"message": refused.message, "type": "api_error", "param": None, "code": None}},
+        thoughts=wording.field("reasoning"),
+        error=ollama_error,
         usage=bare_usage,
         cached=False,
         no_tools="does not support tools",
-        speaks="thoughts in the text; tools are refused",
+        speaks="thoughts beside the text; tools are refused",
     ),
     Dialect(
         name="lm-studio",
         title="LM Studio",
-        page="https://lmstudio.ai/docs/developer/openai-compat",
-        read=NOT_SEEN,
+        page="https://lmstudio.ai/docs/developer/openai-compat/chat-completions",
+        read=READ_LATER,
         model="local/openai/gpt-oss-20b",
         hosted=False,
         thoughts=wording.field("reasoning"),
@@ -221,14 +254,14 @@ DIALECTS = [
     Dialect(
         name="tgi",
         title="Text Generation Inference",
-        page="https://huggingface.co/docs/text-generation-inference/messages_api",
-        read=NOT_SEEN,
+        page="https://github.com/huggingface/text-generation-inference/blob/v3.3.7/router/src/lib.rs",
+        read=source("v3.3.7"),
         model="local/tgi",
         hosted=False,
         rules=(
             rules.within(
                 "temperature",
-                lambda t: t > 0,
+                lambda t: t >= 0,  # 0 is read as no sampling
                 "Input validation error: `temperature` must be strictly positive",
                 status=422,
             ),
@@ -236,36 +269,42 @@ DIALECTS = [
                 "top_p", lambda p: 0 < p < 1, "Input validation error: `top_p` must be > 0.0 and < 1.0", status=422
             ),
             rules.room(4096, ROOM_OF_TGI, status=422),
-            rules.most_stops(4, "Input validation error: `stop` supports up to {most} stop sequences"),
+            rules.most_stops(
+                4,
+                "Input validation error: `stop` supports up to {most} stop sequences. Given: {given}",
+                status=422,
+            ),
+            rules.not_both("response_format", "tools", "Tool error: Grammar and tools are mutually exclusive", 422),
         ),
         thoughts=wording.within("<think>\n", "\n</think>\n\n"),
-        ends={"stop": "eos_token", "tool_calls": "stop"},
-        error=lambda refused: {"error": refused.message, "error_type": "validation"},
+        ends={"tool_calls": "stop", "refusal": ""},
+        error=tgi_error,
         usage=bare_usage,
         cached=False,
         call_id="{:d}".format,
+        change=calls_alone,
         logprobs=True,
-        speaks="refuses temperature 0 (422); `eos_token` as the end; errors as a text",
+        speaks="messages with calls have no content, and `stop` as their end; errors as a text (422)",
     ),
     Dialect(
         name="litellm-proxy",
         title="LiteLLM, proxy",
-        page="https://docs.litellm.ai/docs/proxy/user_keys",
-        read=NOT_SEEN,
+        page="https://github.com/BerriAI/litellm",
+        read=source("1.110.2"),
         model="openai/mine",
         rules=(
             rules.only_default(
                 "temperature",
                 1,
-                "litellm.UnsupportedParamsError: gpt-5 models (including gpt-5-codex) don't "
-                "support temperature={value}. Only temperature=1 is supported. To drop unsupported params set "
-                "`litellm.drop_params = True`",
+                "gpt-5 doesn't support temperature={value} while reasoning is active. Only temperature=1 is supported "
+                "unless reasoning_effort resolves to 'none', either set explicitly on the request or declared as the "
+                "model's default_reasoning_effort. To drop unsupported params set `litellm.drop_params = True`",
             ),
             rules.no_field(
                 "stop",
                 "logprobs",
-                message="litellm.UnsupportedParamsError: openai does not support parameters: "
-                "['{field}'], for model=gpt-5. To drop these, set `litellm.drop_params=True`",
+                message="openai does not support parameters: ['{field}'], for model=gpt-5. To drop these, set "
+                "`litellm.drop_params=True` or for proxy:\n\n`litellm_settings:\n drop_params: true`\n",
             ),
         ),
         thoughts=wording.field("reasoning_content"),
