@@ -17,15 +17,16 @@ _INTRO = """# Works with
 Servers whose way of speaking is played in the tests ([`tests/dialects`](../../tests/dialects/__init__.py)). Each is
 written from the public page that it links to and from what users report of its errors, refuses what the real one
 refuses, and answers the planted task of a model that knows the right answer and thinks of the wrong one first. The date
-is the day on which the page was read, at least in part; "not seen" means that the page was not at hand and the entry
-was written from memory. No real server was asked.
+is the day on which the page was read, at least in part: that of the documentation, the maker's specification of the
+API, or a source at the version that is named, of the server or of its maker's client. "Not seen" means that the page was
+not at hand and the entry was written from memory. No real server was asked.
 
 Servers are asked by chat completions, and through the provider `litellm` in forms of their own. OpenAI's Responses are
 for agents behind [the gateway](gateway.md), which asks the model's server in that server's form.
 
 HOST is the name of the server, with its port, and MY_KEY the variable of the environment that holds your key.
 """
-_OPENAI = "https://platform.openai.com/"
+_OPENAI = ("openai", "openai-reasoning")
 _MATRIX = """## What works
 
 Each part of the product that asks a model was run against each of them. "Yes" means the right answer on every row. "No"
@@ -56,7 +57,7 @@ def _settings(dialect: Dialect) -> str:
     """What to write for a server: its address, unless the model's prefix means it, and then the key's variable."""
     path, _, query = dialect.base.partition("?")
     written = [f"`model: {dialect.model}`"]
-    named = dialect.model.startswith(("openai/", "local/")) and not dialect.page.startswith(_OPENAI)
+    named = dialect.model.startswith(("openai/", "local/")) and dialect.name not in _OPENAI
     if named or path != "/v1" or query:
         path = path if path or not named else "/chat/completions"
         scheme = "https" if dialect.hosted else "http"

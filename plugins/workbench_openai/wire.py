@@ -195,11 +195,13 @@ def _arguments(value: Any) -> Any:
 
 
 def _logprobs(value: Any) -> tuple[float, ...] | None:
-    content = value.get("content") if isinstance(value, dict) else None
-    if not isinstance(content, list):
+    """Those of the drawn tokens: in an entry each, or in one list, as in completions (Together)."""
+    told = value if isinstance(value, dict) else {}
+    content, listed = told.get("content"), told.get("token_logprobs")
+    if not isinstance(content, list) and not isinstance(listed, list):
         return None
     try:
-        found = tuple(float(item["logprob"]) for item in content)
+        found = tuple(float(item["logprob"]) for item in content) if content else tuple(map(float, listed or ()))
     except (TypeError, KeyError, ValueError, OverflowError):
         return None
     return found if all(math.isfinite(x) and x <= _ABOVE_ONE for x in found) else None

@@ -135,6 +135,16 @@ def not_both(name: str, other: str, message: str, status: int = 400) -> Rule:
     return rule
 
 
+def whole(name: str, message: str) -> Rule:
+    """Refuses what is no whole number; true and false are none."""
+
+    def rule(asked: Asked) -> None:
+        if (value := asked.body.get(name)) is not None and type(value) is not int:
+            raise Refused(message, param=name)
+
+    return rule
+
+
 def one_of(name: str, *values: str, message: str, status: int = 400) -> Rule:
     """Refuses other words. message: with {value}."""
 

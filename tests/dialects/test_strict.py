@@ -49,6 +49,7 @@ SETTINGS: list[Json] = [
     *({"temperature": value} for value in (-1, 0, 0.5, 5)),
     *({"top_p": value} for value in (0, 0.5, 2)),
     {"stop": ["a"] * 9},
+    {"logprobs": True},
     {"max_tokens": 10**6},
     {"reasoning_effort": "low"},
     {"tools": [{"type": "function", "function": {"name": "look"}}]},

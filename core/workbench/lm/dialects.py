@@ -26,10 +26,11 @@ _FINISHES = {
     "length": "length max_tokens max_output_tokens model_length max_new_tokens max_completion_tokens token_limit "
     "model_context_window_exceeded context_length limit error_limit",
     "refusal": "content_filter content_filtered refusal safety recitation blocklist prohibited_content spii sensitive "
-    "guardrail_intervened image_safety error_toxic moderation model_armor language blocked",
+    "guardrail_intervened image_safety error_toxic moderation model_armor language blocked jailbreak "
+    "image_prohibited_content image_recitation",
     "tool_calls": "tool_calls tool_call tool_use function_call",
     "broken": "error abort aborted cancelled canceled network_error insufficient_system_resource overloaded "
-    "malformed_function_call malformed_model_output unexpected_tool_call timeout",
+    "malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call too_many_tool_calls timeout",
 }
 _FINISH = {word: end for end, words in _FINISHES.items() for word in words.split()}
 #: By kind, the codes and types of errors. They come before the status, which gateways choose for themselves.
@@ -37,7 +38,7 @@ _ERRORS = {
     FailureKind.AUTH: "insufficient_quota invalid_api_key authentication_error permission_denied unauthenticated "
     "unauthorized permission_error billing_not_active account_deactivated access_denied billing_hard_limit_reached "
     "payment_required key_invalid api_key_invalid expired_api_key accessdeniedexception unrecognizedclientexception "
-    "insufficient_balance exceeded_current_quota_error budget_exceeded 1113 base_resp_1004 "
+    "insufficient_balance exceeded_current_quota_error budget_exceeded billing_error 1113 base_resp_1004 "
     "base_resp_1008 base_resp_2049",
     FailureKind.RATE_LIMIT: "rate_limit_exceeded rate_limit_error rate_limit rate_limited too_many_requests "
     "resource_exhausted throttling throttlingexception throttled toomanyrequestsexception 1302 1303 base_resp_1002 "
@@ -52,6 +53,7 @@ _ERRORS = {
     FailureKind.TOO_LONG: "context_length_exceeded string_above_max_length prompt_too_long context_window_exceeded "
     "exceed_context_size_error request_too_large input_too_long max_prompt_tokens_exceeded tokens_limit_reached 1261",
     FailureKind.BROKEN: "tool_use_failed output_parse_failed",
+    FailureKind.UNSUPPORTED: "not_supported_error",
     FailureKind.REFUSED: "content_filter content_policy_violation responsibleaipolicyviolation data_inspection_failed "
     "1301 base_resp_1026 base_resp_1027",
 }
@@ -118,6 +120,8 @@ _NO_SYSTEM = re.compile(
     r"role'? does not support 'system'|"
     r"roles must alternate|only user and assistant roles"
 )
+#: Together wants how many log-probabilities of each token, and not whether.
+_HOW_MANY = re.compile(r"(?i)\blogprobs\b.{0,60}\b(?:integer|int|number)\b")
 _NO_DEVELOPER = re.compile(r"(?i)\brole\b.{0,80}\bdeveloper\b|\bdeveloper\b.{0,40}\brole\b")
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
@@ -249,7 +253,8 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
 
     prompt, completion = count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
     read = count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
-    written = count("cache_creation_input_tokens", "cache_write_input_tokens") or 0
+    written = count("cache_creation_input_tokens", "cache_write_input_tokens")
+    written = (detail(("prompt", "input"), "cache_write_tokens") if written is None else written) or 0
     total, thoughts = count("total_tokens"), detail(("completion", "output"), "reasoning_tokens") or 0
     cached = detail(("prompt", "input"), "cached_tokens")
     whole = cached is not None or (total is not None and total == (prompt or 0) + (completion or 0))
@@ -329,8 +334,9 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
 
 
 def refused_setting(status: int, body: Any) -> str | None:
-    """The setting that a server refuses in general, `system` and `developer` for the roles, `temperature 0` for that
-    one alone, `additions` for what another provider added to messages; None for another error."""
+    """The setting that a server refuses in general, `system` and `developer` for the roles, `temperature 0` and
+    `logprobs true` for that value alone, `additions` for what another provider added to messages; None for another
+    error."""
     if status not in (400, 422):
         return None
     codes, message = _error_parts(body)
@@ -340,6 +346,8 @@ def refused_setting(status: int, body: Any) -> str | None:
         return "developer"
     if _ABOVE_ZERO.search(message):
         return "temperature 0"
+    if _HOW_MANY.search(message):
+        return "logprobs true"
     error = body.get("error") if is_dict(body) else None
     named = error.get("param") if is_dict(error) else None
     if not _REFUSES.search(" ".join((*codes, message)).replace("_", " ")) and not _REFUSES.search(message):

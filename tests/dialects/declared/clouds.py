@@ -5,7 +5,18 @@ from __future__ import annotations
 import json
 
 from tests.dialects import rules, wording
-from tests.dialects.dialect import NOT_SEEN, Count, Dialect, Json, Refused, Said, bare_usage
+from tests.dialects.dialect import (
+    READ_LATER,
+    SPECIFICATION,
+    Count,
+    Dialect,
+    Json,
+    Refused,
+    Said,
+    bare_usage,
+    cached_usage,
+    source,
+)
 
 UNSUPPORTED = "property '{field}' is unsupported"
 
@@ -69,6 +80,23 @@ def nim_error(refused: Refused) -> Json:
     return {"object": "error", "message": refused.message, "type": "BadRequestError", "param": None, "code": 400}
 
 
+def cerebras_usage(count: Count) -> Json:
+    """Thoughts are not told apart."""
+    details = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+    return {**cached_usage(count), "completion_tokens_details": details}
+
+
+def with_times(body: Json, said: Said) -> None:
+    body["time_info"] = {"queue_time": 0.01, "prompt_time": 0.01, "completion_time": 0.1, "total_time": 0.12}
+
+
+def in_lists(body: Json, said: Said) -> None:
+    """Log-probabilities as in completions, and not as in chat completions."""
+    if body["choices"][0].get("logprobs"):
+        body["choices"][0]["logprobs"] = {"token_ids": [7], "tokens": ["x"], "token_logprobs": [-0.5]}
+    body["prompt"] = []
+
+
 def with_native_end(body: Json, said: Said) -> None:
     body["choices"][0]["native_finish_reason"] = "end_turn"
 
@@ -99,36 +127,48 @@ DIALECTS = [
     Dialect(
         name="together",
         title="Together",
-        page="https://docs.together.ai/reference/chat-completions-1",
-        read=NOT_SEEN,
+        page="https://github.com/togethercomputer/openapi/blob/090263a/openapi.yaml",
+        read=SPECIFICATION,
         model="openai/deepseek-ai/DeepSeek-R1",
         rules=(
-            rules.up_to("temperature", 2, "temperature must be between 0 and {most}"),
-            rules.no_field("logprobs", message="logprobs is not supported for this model"),
+            rules.up_to("temperature", 1, "temperature must be between 0 and {most}"),
+            rules.whole("logprobs", "Invalid type for 'logprobs': expected an integer"),
         ),
-        thoughts=wording.within("<think>\n", "\n</think>\n\n"),
+        thoughts=wording.field("reasoning"),
         ends={"stop": "eos"},
         error=together_error,
         usage=bare_usage,
         cached=False,
-        speaks="thoughts in the text; `eos` as the end",
+        change=in_lists,
+        logprobs=True,
+        speaks="thoughts beside the text, as `reasoning`; `eos` as the end; a number for logprobs, which come in lists",
     ),
     Dialect(
         name="fireworks",
         title="Fireworks",
-        page="https://docs.fireworks.ai/api-reference/post-chatcompletions",
-        read=NOT_SEEN,
+        page="https://github.com/fw-ai-external/python-sdk/blob/v1.2.3/src/fireworks/types/chat/completion_create_params.py",
+        read=source("v1.2.3"),
         model="openai/accounts/fireworks/models/glm-4p6",
         base="/inference/v1",
         rules=(
             rules.only_fields(
-                "Extra inputs are not permitted, field: '{field}'", "top_k", "min_p", "raw_output", "echo"
+                "Extra inputs are not permitted, field: '{field}'",
+                *("top_k", "min_p", "typical_p", "repetition_penalty", "mirostat_lr", "mirostat_target", "ignore_eos"),
+                *("context_length_exceeded_behavior", "prompt_truncate_len", "echo", "echo_last", "raw_output"),
+                *("functions", "function_call", "thinking", "reasoning_history", "prediction", "speculation"),
+                *("return_token_ids", "perf_metrics_in_response", "safe_tokenization", "service_tier"),
+                *("prompt_cache_key", "prompt_cache_isolation_key"),
             ),
-            rules.only_in_messages("Extra inputs are not permitted, field: '{place}.{field}'", "reasoning_content"),
+            rules.only_in_messages(
+                "Extra inputs are not permitted, field: '{place}.{field}'",
+                "reasoning_content",
+                without=("name", "refusal"),
+            ),
             rules.most_stops(4),
         ),
         thoughts=wording.field("reasoning_content"),
         error=fireworks_error,
+        usage=cached_usage,
         logprobs=True,
         speaks="refuses unknown fields, also of messages; thoughts beside the text",
     ),
@@ -170,8 +210,8 @@ DIALECTS = [
     Dialect(
         name="cerebras",
         title="Cerebras",
-        page="https://inference-docs.cerebras.ai/resources/openai",
-        read=NOT_SEEN,
+        page="https://github.com/Cerebras/cerebras-cloud-sdk-python/blob/bebb8d1/src/cerebras/cloud/sdk/types/chat/chat_completion.py",
+        read=source("bebb8d1"),
         model="openai/gpt-oss-120b",
         rules=(
             rules.no_field(
@@ -182,10 +222,17 @@ DIALECTS = [
                 message="Property {field} is not supported",
             ),
             rules.up_to("temperature", 1.5, "temperature must be at most {most}"),
-            rules.only_fields("body.{field}: property '{field}' is unsupported", "reasoning_format", "clear_thinking"),
+            rules.most_stops(4),
+            rules.only_fields(
+                "body.{field}: property '{field}' is unsupported",
+                *("reasoning_format", "clear_thinking", "disable_reasoning", "prediction"),
+                *("min_tokens", "min_completion_tokens"),
+            ),
         ),
         thoughts=wording.field("reasoning"),
         error=cerebras_error,
+        usage=cerebras_usage,
+        change=with_times,
         logprobs=True,
         speaks="refuses penalties; errors without an object around them",
     ),
@@ -238,9 +285,12 @@ DIALECTS = [
         name="huggingface-router",
         title="Hugging Face, router",
         page="https://huggingface.co/docs/inference-providers/tasks/chat-completion",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="openai/Qwen/Qwen3-235B-A22B-Thinking-2507:novita",
-        rules=(rules.up_to("temperature", 2, "temperature must be within 0 and {most}"),),
+        rules=(
+            rules.up_to("temperature", 2, "temperature must be within 0 and {most}"),
+            rules.most_stops(4),
+        ),
         thoughts=wording.field("reasoning_content"),
         error=lambda refused: {"error": refused.message},
         usage=bare_usage,

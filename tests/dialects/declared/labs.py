@@ -6,7 +6,18 @@ import json
 from typing import Any
 
 from tests.dialects import rules, wording
-from tests.dialects.dialect import NOT_SEEN, Count, Dialect, Json, Refused, Said, bare_usage
+from tests.dialects.dialect import (
+    NOT_SEEN,
+    READ_LATER,
+    SPECIFICATION,
+    Count,
+    Dialect,
+    Json,
+    Refused,
+    Said,
+    bare_usage,
+    cached_usage,
+)
 
 
 def deepseek_usage(count: Count) -> Json:
@@ -45,31 +56,40 @@ def anthropic_error(refused: Refused) -> Json:
 
 
 def mistral_error(refused: Refused) -> Json:
+    """Faults of the form as FastAPI says them, by the specification; others by the error glossary."""
     if refused.status == 422:
-        detail = {"type": "extra_forbidden", "loc": ["body", refused.param], "msg": refused.message}
-        return {"object": "error", "message": {"detail": [detail]}, "type": "invalid_request_error", "code": None}
-    if refused.status == 401:
-        return {"detail": "Unauthorized"}
-    return {"object": "error", "message": refused.message, "type": "invalid_request_message_order", "code": "3230"}
+        return {"detail": [{"type": "extra_forbidden", "loc": ["body", refused.param], "msg": refused.message}]}
+    kind = {401: "authentication_error"}.get(refused.status, "invalid_request_error")
+    return {"object": "error", "message": refused.message, "type": kind, "param": refused.param, "code": refused.code}
+
+
+def wrapped_mistral_error(refused: Refused) -> Json:
+    """Faults of the form as users report them."""
+    error = mistral_error(refused)
+    return error if "detail" not in error else {"object": "error", "message": error, "type": "invalid_request_error"}
+
+
+def mistral_usage(count: Count) -> Json:
+    return {**cached_usage(count), "num_cached_tokens": count.cached}
 
 
 MISTRAL_RULES = (
     rules.only_fields(
         "Extra inputs are not permitted",
-        "prompt_mode",
-        "random_seed",
-        "safe_prompt",
+        *("prompt_mode", "random_seed", "safe_prompt", "guardrails", "prompt_cache_key", "prediction"),
         without=("logprobs", "top_logprobs", "seed", "logit_bias", "user", "max_completion_tokens", "stream_options"),
         status=422,
     ),
-    rules.only_in_messages("Extra inputs are not permitted", "prefix", status=422),
+    rules.only_in_messages("Extra inputs are not permitted", "prefix", without=("refusal",), status=422),
     rules.ids_like(r"[a-zA-Z0-9]{9}", "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."),
     rules.last_is(
         "user",
         "tool",
         message="Expected last role User or Tool (or Assistant with prefix True) for serving but got {role}",
     ),
-    rules.up_to("temperature", 1.5, "Input should be less than or equal to {most}"),
+    rules.up_to("temperature", 1.5, "Input should be less than or equal to {most}", status=422),
+    rules.up_to("top_p", 1, "Input should be less than or equal to {most}", status=422),
+    rules.one_of("reasoning_effort", "high", "none", message="Input should be 'high' or 'none'", status=422),
 )
 
 
@@ -221,29 +241,28 @@ DIALECTS = [
     Dialect(
         name="mistral",
         title="Mistral",
-        page="https://docs.mistral.ai/api/",
-        read=NOT_SEEN,
+        page="https://github.com/mistralai/platform-docs-public/blob/222f4ba9/openapi.yaml",
+        read=SPECIFICATION,
         model="openai/mistral-large-latest",
         rules=MISTRAL_RULES,
         ends={"refusal": ""},
         error=mistral_error,
-        usage=bare_usage,
-        cached=False,
+        usage=mistral_usage,
         call_id="c{:08d}".format,
         speaks="ids of nine letters and digits; refuses unknown fields (422), logprobs, and a last turn of the model",
     ),
     Dialect(
-        name="magistral",
+        name="mistral-thinking",
         title="Mistral, models that think",
-        page="https://docs.mistral.ai/capabilities/reasoning/",
-        read=NOT_SEEN,
-        model="openai/magistral-medium-latest",
+        page="https://docs.mistral.ai/studio-api/conversations/reasoning",
+        read=READ_LATER,
+        model="openai/mistral-small-latest",
+        settings={"extra": {"reasoning_effort": "high"}},
         rules=MISTRAL_RULES,
         thoughts=wording.parts(mistral_thoughts),
         ends={"length": "model_length", "refusal": ""},
-        error=mistral_error,
-        usage=bare_usage,
-        cached=False,
+        error=wrapped_mistral_error,
+        usage=mistral_usage,
         call_id="m{:08d}".format,
         speaks="as Mistral, with thoughts as parts of the content",
     ),

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from tests.dialects import rules, wording
-from tests.dialects.dialect import KEY_VARIABLE, NOT_SEEN, Dialect, Json, Refused, Said
+from tests.dialects.dialect import (
+    KEY_VARIABLE,
+    READ_LATER,
+    SPECIFICATION,
+    Dialect,
+    Json,
+    Refused,
+    Said,
+    usage_with_writes,
+)
 
 UNKNOWN = "Unrecognized request argument supplied: {field}"
 ONLY_DEFAULT = (
     "Unsupported value: '{name}' does not support {{value}} with this model. Only the default (1) value is supported."
 )
-#: What models that think refuse: https://platform.openai.com/docs/guides/reasoning
+SPEC = "https://github.com/openai/openai-openapi/blob/f85dbe2/openapi.yaml"
+#: What a request to OpenAI may hold beside what all know.
+FIELDS = (
+    *("service_tier", "modalities", "verbosity", "store", "prediction", "audio", "web_search_options", "moderation"),
+    *("functions", "function_call", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
+    "prompt_cache_options",
+)
+#: What models that think refuse: https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning, and the stops by
+#: OpenAI's specification.
 REASONING = (
     rules.renamed("max_tokens", "max_completion_tokens"),
     *(
@@ -17,8 +34,7 @@ REASONING = (
         for name in ("temperature", "top_p")
     ),
     rules.no_field(
-        "stop",
-        "logprobs",
+        *("stop", "logprobs", "top_logprobs", "logit_bias", "presence_penalty", "frequency_penalty"),
         message="Unsupported parameter: '{field}' is not supported with this model.",
         code="unsupported_parameter",
     ),
@@ -39,33 +55,53 @@ def with_filters(body: Json, said: Said) -> None:
     body["choices"][0]["content_filter_results"] = FILTER
 
 
+def with_refusal(body: Json, said: Said) -> None:
+    """What OpenAI's message and choice always have. A refusal is one of the model, in a field of its own."""
+    choice = body["choices"][0]
+    refused = said.end == "refusal"
+    choice.setdefault("logprobs", None)
+    choice["message"] |= {"refusal": "I cannot help with that." if refused else None, "annotations": []}
+    if refused:
+        choice["finish_reason"], choice["message"]["content"] = "stop", None
+
+
 AZURE_KEY = {"extra": {"headers": {"api-key": f"${KEY_VARIABLE}"}}}
 
 DIALECTS = [
     Dialect(
         name="openai",
         title="OpenAI, chat completions",
-        page="https://platform.openai.com/docs/api-reference/chat/create",
-        read=NOT_SEEN,
+        page=SPEC,
+        read=SPECIFICATION,
         model="openai/gpt-4.1-mini",
         rules=(
-            rules.only_fields(UNKNOWN),
+            rules.only_fields(UNKNOWN, *FIELDS),
             rules.up_to("temperature", 2),
+            rules.up_to("top_p", 1),
             rules.most_stops(4),
-            rules.only_in_messages("Additional properties are not allowed ('{field}' was unexpected) - '{place}'"),
+            rules.only_in_messages(
+                "Additional properties are not allowed ('{field}' was unexpected) - '{place}'", "audio", "function_call"
+            ),
         ),
+        usage=usage_with_writes,
+        written=True,
+        change=with_refusal,
         logprobs=True,
         speaks="refuses unknown fields, more than 4 stops, temperatures above 2",
     ),
     Dialect(
         name="openai-reasoning",
         title="OpenAI, models that think",
-        page="https://platform.openai.com/docs/guides/reasoning",
-        read=NOT_SEEN,
+        page=SPEC,
+        read=SPECIFICATION,
         model="openai/gpt-5-mini",
-        rules=(rules.only_fields(UNKNOWN), *REASONING),
+        rules=(rules.only_fields(UNKNOWN, *FIELDS), *REASONING),
         thoughts=wording.silent,
-        speaks="`max_completion_tokens`; refuses temperature, top_p, stop and logprobs; thoughts are only counted",
+        usage=usage_with_writes,
+        written=True,
+        change=with_refusal,
+        speaks="`max_completion_tokens`; refuses temperature, top_p, stop, penalties and logprobs; thoughts are only "
+        "counted",
     ),
     Dialect(
         name="azure",
@@ -90,7 +126,7 @@ DIALECTS = [
         name="azure-reasoning",
         title="Azure OpenAI, a deployment that thinks, under any name",
         page="https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="openai/my-deployment",
         base="/openai/deployments/thinker?api-version=2025-04-01-preview",
         settings=AZURE_KEY,
@@ -105,7 +141,7 @@ DIALECTS = [
         name="azure-v1",
         title="Azure OpenAI, v1",
         page="https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="openai/gpt-4.1-nano",
         base="/openai/v1",
         settings=AZURE_KEY,

@@ -46,6 +46,22 @@ def test_p_a_temperature_of_0_that_is_refused_becomes_a_small_one(words: str) ->
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "Invalid type for 'logprobs': expected an integer",
+        '[{"loc": ["body", "logprobs"], "msg": "Input should be a valid integer"}]',
+    ],
+)
+def test_a_server_that_wants_a_number_of_logprobs_is_told_one(words: str) -> None:
+    refused, asked = refused_setting(400, error(words)), replace(HELLO, logprobs=True)
+    assert refused == "logprobs true"
+    form = Form().without(refused)
+    assert json.loads(wire.build_body("m", asked, {}, form))["logprobs"] == 1 and form.without(refused) == form
+    assert form.shape({"logprobs": True})["logprobs"] == 1 and "logprobs" not in form.shape({})
+    assert json.loads(wire.build_body("m", asked, {}, Form()))["logprobs"] is True
+    assert refused_setting(400, error("Invalid type for 'top_logprobs': expected an integer")) is None
+
+@pytest.mark.parametrize(
     ("answer", "setting"),
     [
         (
