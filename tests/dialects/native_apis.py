@@ -73,7 +73,13 @@ class Messages:
             "content": [*([{"type": "text", "text": said.text}] if said.text else []), *uses],
             "stop_reason": ends[said.end],
             "stop_sequence": None,
-            "usage": {"input_tokens": count.prompt, "output_tokens": count.answer},
+            "usage": {
+                "input_tokens": count.prompt - count.cached - count.written,
+                "cache_read_input_tokens": count.cached,
+                "cache_creation_input_tokens": count.written,
+                "output_tokens": count.answer,
+                "service_tier": "standard",
+            },
         }
 
 
@@ -114,7 +120,9 @@ class GenerateContent:
             "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": ends[said.end]}],
             "usageMetadata": {
                 "promptTokenCount": count.prompt,
-                "candidatesTokenCount": count.answer,
+                "cachedContentTokenCount": count.cached,
+                "candidatesTokenCount": count.answer - count.thoughts,
+                "thoughtsTokenCount": count.thoughts,
                 "totalTokenCount": count.prompt + count.answer,
             },
             "modelVersion": "gemini-2.5-flash",
@@ -161,7 +169,9 @@ class Converse:
             "output": {"message": {"role": "assistant", "content": content}},
             "stopReason": ends[said.end],
             "usage": {
-                "inputTokens": count.prompt,
+                "inputTokens": count.prompt - count.cached - count.written,
+                "cacheReadInputTokens": count.cached,
+                "cacheWriteInputTokens": count.written,
                 "outputTokens": count.answer,
                 "totalTokens": count.prompt + count.answer,
             },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.dialects import rules
-from tests.dialects.dialect import KEY_VARIABLE, NOT_SEEN, Dialect, Json, Refused
+from tests.dialects.dialect import KEY_VARIABLE, Dialect, Json, Refused, source
 from tests.dialects.native_apis import Converse, GenerateContent, Messages
 
 
@@ -23,8 +23,8 @@ DIALECTS = [
     Dialect(
         name="anthropic",
         title="Anthropic, messages",
-        page="https://docs.claude.com/en/api/messages",
-        read=NOT_SEEN,
+        page="https://github.com/anthropics/anthropic-sdk-python/blob/v0.121.0/src/anthropic/types/message_create_params.py",
+        read=source("v0.121.0"),
         model="anthropic/claude-sonnet-4-5",
         api=Messages(),
         settings=KEY,
@@ -35,20 +35,22 @@ DIALECTS = [
             rules.up_to("temperature", 1, "temperature: range: 0..{most}"),
             rules.only_fields(
                 "{field}: Extra inputs are not permitted",
-                *("system", "stop_sequences", "top_k", "thinking", "service_tier"),
-                without=("stop", "n", "logprobs", "top_logprobs", "seed", "response_format", "max_completion_tokens"),
+                *("system", "stop_sequences", "top_k", "thinking", "service_tier", "output_config", "cache_control"),
+                *("container", "inference_geo"),
+                without=rules.COMMON - {*"model messages max_tokens temperature top_p stream tools tool_choice".split()}
+                - {"metadata"},
             ),
         ),
         error=anthropic_error,
-        cached=False,
+        written=True,
         speaks="its own form, the headers `anthropic-version` and `x-api-key`, temperatures up to 1",
         slow=True,
     ),
     Dialect(
         name="gemini",
         title="Gemini, generateContent",
-        page="https://ai.google.dev/api/generate-content",
-        read=NOT_SEEN,
+        page="https://github.com/googleapis/python-genai/blob/v2.19.0/google/genai/types.py",
+        read=source("v2.19.0"),
         model="gemini/gemini-2.5-flash",
         base="/v1beta",
         api=GenerateContent(),
@@ -58,21 +60,20 @@ DIALECTS = [
             rules.key_in("x-goog-api-key", status=400, message="API key not valid. Please pass a valid API key."),
             rules.only_fields(
                 'Invalid JSON payload received. Unknown name "{field}": Cannot find field.',
-                *("contents", "systemInstruction", "generationConfig", "toolConfig", "safetySettings"),
-                without=("messages", "model", "temperature", "max_tokens", "stop", "logprobs"),
+                *("contents", "systemInstruction", "generationConfig", "toolConfig", "safetySettings", "cachedContent"),
+                without=rules.COMMON - {"tools"},
             ),
         ),
         ends={"refusal": ""},  # the provider makes an error of an answer that has no parts
         error=google_error,
-        cached=False,
         speaks="its own form and path, the key in the header `x-goog-api-key`",
         slow=True,
     ),
     Dialect(
         name="bedrock-converse",
         title="Amazon Bedrock, Converse, through LiteLLM",
-        page="https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html",
-        read=NOT_SEEN,
+        page="https://github.com/boto/botocore/blob/1.44.8/botocore/data/bedrock-runtime/2023-09-30/service-2.json",
+        read=source("1.44.8"),
         model="bedrock/converse/anthropic.claude-3-5-sonnet-20241022-v2:0",
         base="",
         api=Converse(),
@@ -80,12 +81,14 @@ DIALECTS = [
         rules=(
             rules.only_fields(
                 "The model returned the following errors: {field}: Extra inputs are not permitted",
-                *("system", "inferenceConfig", "toolConfig", "additionalModelRequestFields"),
-                without=("model", "temperature", "max_tokens", "stop", "tools", "logprobs"),
+                *("system", "inferenceConfig", "toolConfig", "additionalModelRequestFields", "guardrailConfig"),
+                *("promptVariables", "additionalModelResponseFieldPaths", "requestMetadata", "performanceConfig"),
+                *("serviceTier", "outputConfig"),
+                without=rules.COMMON - {"messages"},
             ),
         ),
         error=lambda refused: {"message": refused.message},
-        cached=False,
+        written=True,
         speaks="its own form, with a Bedrock API key; roles have to alternate; blank texts are refused",
         slow=True,
     ),
