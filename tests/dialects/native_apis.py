@@ -98,6 +98,8 @@ class GenerateContent:
             calls = [_call(p["functionCall"]["name"], p["functionCall"]["name"], p["functionCall"].get("args"))
                      for p in one["parts"] if "functionCall" in p]  # fmt: skip
             for part in one["parts"]:
+                if (call := part.get("functionCall")) and part.get("thoughtSignature") != asked.signed.get(call["name"]):
+                    raise Refused("Function call is missing a thought_signature in functionCall parts.")
                 if response := part.get("functionResponse"):
                     told = {
                         "role": "tool",
@@ -114,7 +116,9 @@ class GenerateContent:
     def write(self, dialect: Dialect, said: Said, asked: Asked, sign: Sign) -> Json:
         count = Count()
         parts: list[Json] = [{"text": said.text}] if said.text else []
-        parts += [{"functionCall": {"name": name, "args": arguments}} for name, arguments in said.calls]
+        for number, (name, arguments) in enumerate(said.calls):
+            sign(name, signature := f"c2ln{number:04d}")
+            parts.append({"functionCall": {"name": name, "args": arguments}, "thoughtSignature": signature})
         ends = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "refusal": "SAFETY"}
         return {
             "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": ends[said.end]}],
