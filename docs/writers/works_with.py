@@ -17,9 +17,9 @@ _INTRO = """# Works with
 Servers whose way of speaking is played in the tests ([`tests/dialects`](../../tests/dialects/__init__.py)). Each is
 written from the public page that it links to and from what users report of its errors, refuses what the real one
 refuses, and answers the planted task of a model that knows the right answer and thinks of the wrong one first. The date
-is the day on which the page was read, at least in part: that of the documentation, the maker's specification of the
-API, or a source at the version that is named, of the server or of its maker's client. "Not seen" means that the page was
-not at hand and the entry was written from memory. No real server was asked.
+is the day on which the page was read, at least in part. A "specification" is its maker's, of the API; a "source" is
+that of the server or of its maker's client, at the version that is named; "not seen" means that the page was not at
+hand and the entry was written from memory. No real server was asked.
 
 Servers are asked by chat completions, and through the provider `litellm` in forms of their own. OpenAI's Responses are
 for agents behind [the gateway](gateway.md), which asks the model's server in that server's form.

@@ -195,7 +195,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _logprobs(value: Any) -> tuple[float, ...] | None:
-    """Those of the drawn tokens: in an entry each, or in one list, as in completions (Together)."""
+    """Log-probabilities of the drawn tokens, of an entry each or of one list, as in completions (Together)."""
     told = value if isinstance(value, dict) else {}
     content, listed = told.get("content"), told.get("token_logprobs")
     if not isinstance(content, list) and not isinstance(listed, list):

@@ -98,7 +98,9 @@ class GenerateContent:
             calls = [_call(p["functionCall"]["name"], p["functionCall"]["name"], p["functionCall"].get("args"))
                      for p in one["parts"] if "functionCall" in p]  # fmt: skip
             for part in one["parts"]:
-                if (call := part.get("functionCall")) and part.get("thoughtSignature") != asked.signed.get(call["name"]):
+                if (call := part.get("functionCall")) and part.get("thoughtSignature") != asked.signed.get(
+                    call["name"]
+                ):
                     raise Refused("Function call is missing a thought_signature in functionCall parts.")
                 if response := part.get("functionResponse"):
                     told = {

@@ -192,7 +192,7 @@ def alternating(message: str) -> Rule:
 
     def rule(asked: Asked) -> None:
         roles = [m["role"] for m in asked.messages if m["role"] != "system"]
-        if roles[0] != "user" or any(a == b for a, b in pairwise(roles)):
+        if roles[:1] != ["user"] or any(a == b for a, b in pairwise(roles)):
             raise Refused(message)
 
     return rule
@@ -201,6 +201,14 @@ def alternating(message: str) -> Rule:
 def system_first(message: str) -> Rule:
     def rule(asked: Asked) -> None:
         if any(m["role"] == "system" for m in asked.messages[1:]):
+            raise Refused(message)
+
+    return rule
+
+
+def has_user(message: str) -> Rule:
+    def rule(asked: Asked) -> None:
+        if not any(m["role"] == "user" for m in asked.messages):
             raise Refused(message)
 
     return rule

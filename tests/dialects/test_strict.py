@@ -31,6 +31,7 @@ def said(content: Any = "hi", **more: Any) -> Json:
 #: Conversations and settings, each of which some server refuses.
 TALKS: Mapping[str, list[Json]] = {
     "a system": [SYSTEM, USER],
+    "a system alone": [SYSTEM],
     "a late system": [USER, SYSTEM],
     "a turn twice": [USER, USER],
     "a last turn of the model": [USER, said()],

@@ -212,3 +212,17 @@ def test_an_answer_that_is_nested_too_deeply_is_a_broken_body() -> None:
         deep = [deep]
     with pytest.raises(LMError, match="nested too deeply"):
         redact_answer(Response("", message={"reasoning_details": deep}), "sk-canary")
+
+
+@pytest.mark.parametrize(
+    ("model", "thinks_so"),
+    [
+        ("deepseek-v4-flash", True),
+        ("moonshotai/Kimi-K2.6", True),
+        ("kimi-k2-0905-preview", False),
+        ("deepseek-ai/DeepSeek-V3.2", False),
+    ],
+)
+def test_models_that_think_by_default_are_known_by_name(model: str, thinks_so: bool) -> None:
+    assert thinks(model, {}) is thinks_so
+    assert not thinks(model, {"thinking": {"type": "disabled"}})

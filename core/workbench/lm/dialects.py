@@ -30,7 +30,8 @@ _FINISHES = {
     "image_prohibited_content image_recitation",
     "tool_calls": "tool_calls tool_call tool_use function_call",
     "broken": "error abort aborted cancelled canceled network_error insufficient_system_resource overloaded "
-    "malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call too_many_tool_calls timeout",
+    "malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call too_many_tool_calls "
+    "timeout",
 }
 _FINISH = {word: end for end, words in _FINISHES.items() for word in words.split()}
 #: By kind, the codes and types of errors. They come before the status, which gateways choose for themselves.
@@ -128,9 +129,9 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
 #: Names of models that think unless they are told not to.
 _THINKS = re.compile(
-    r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-r\d|deepseek-reasoner|qwq|magistral|"
-    r"qwen-?3(?!.*(?:instruct|coder|embed|rerank|guard|tts|asr))|glm-(?:4\.[5-9]|5|z1)|minimax-m\d|kimi-k3|gemini-(?:2\.5|[3-9])|"
-    r"grok-(?:3-mini|4)(?!.*non-reasoning)|seed-oss|exaone-deep|phi-4(?:-mini)?-reasoning|nemotron|hunyuan-a13b|step-?3)"
+    r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-(?:r\d|v[4-9]|reasoner)|qwq|magistral|"
+    r"qwen-?3(?!.*(?:instruct|coder|embed|rerank|guard|tts|asr))|glm-(?:4\.[5-9]|5|z1)|minimax-m\d|kimi-k(?:2\.[5-9]|3)|"
+    r"gemini-(?:2\.5|[3-9])|grok-(?:3-mini|4)(?!.*non-reasoning)|seed-oss|exaone-deep|phi-4(?:-mini)?-reasoning|nemotron|hunyuan-a13b|step-?3)"
     r"|(?<!non)[-_ ](?:thinking|reasoning|reasoner|think)(?![a-z])"
 )
 #: Tokens for thoughts, on top of those for an answer.
@@ -301,7 +302,8 @@ def _found_parts(body: Any) -> tuple[list[str], str]:
         codes, message = _found_parts(inner)
     else:  # a text, or pydantic's list of faults
         codes, message = [], inner if isinstance(inner, str) else json.dumps(inner) if is_list(inner) else ""
-    codes += [str(body[name]) for name in ("code", "type", "status", "__type", "error_type") if body.get(name)]
+    names = ("code", "type", "status", "__type", "error_type", "http_status_code")  # the last one: TGI, in streams
+    codes += [str(body[name]) for name in names if body.get(name)]
     return codes, message or str(body.get("message") or "")
 
 

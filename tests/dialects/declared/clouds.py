@@ -70,7 +70,8 @@ def databricks_thoughts(text: str) -> Json:
 
 def router_usage(count: Count) -> Json:
     usage = bare_usage(count)
-    return {**usage, "prompt_tokens_details": {"cached_tokens": count.cached, "cache_write_tokens": 0}, "cost": 0.001}
+    details = {"cached_tokens": count.cached, "cache_write_tokens": count.written}
+    return {**usage, "prompt_tokens_details": details, "cost": 0.001}
 
 
 def nim_error(refused: Refused) -> Json:
@@ -187,6 +188,7 @@ DIALECTS = [
         thoughts=wording.details,
         error=openrouter_error,
         usage=router_usage,
+        written=True,
         change=with_native_end,
         speaks="errors in choices and in bodies with status 200; `reasoning_details` that have to come back with calls",
     ),

@@ -334,17 +334,22 @@ DIALECTS = [
         name="glm",
         title="Zhipu, GLM",
         page="https://docs.z.ai/api-reference/llm/chat-completion",
-        read=NOT_SEEN,
+        read=READ_LATER,
         model="openai/glm-4.6",
         base="/api/paas/v4",
         rules=(
             rules.up_to("temperature", 1, "API 调用参数有误，请检查文档。temperature 参数非法，取值范围 [0.0, {most}]"),
+            rules.within(
+                "top_p", lambda p: 0 < p <= 1, "API 调用参数有误，请检查文档。top_p 参数非法，取值范围 (0.0, 1.0]"
+            ),
             rules.most_stops(1, "stop: at most {most} stop word is supported"),
+            rules.has_user("messages 参数非法。请检查文档。"),
             rules.no_field("logprobs", "n", "logit_bias", message="Unknown parameter: {field}"),
         ),
         thoughts=wording.field("reasoning_content"),
         ends={"refusal": "sensitive"},
         error=glm_error,
+        usage=cached_usage,
         speaks="its own path, numbers for errors, `sensitive` and `network_error` as ends, one stop",
     ),
     Dialect(

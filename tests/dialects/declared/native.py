@@ -37,7 +37,8 @@ DIALECTS = [
                 "{field}: Extra inputs are not permitted",
                 *("system", "stop_sequences", "top_k", "thinking", "service_tier", "output_config", "cache_control"),
                 *("container", "inference_geo"),
-                without=rules.COMMON - {*"model messages max_tokens temperature top_p stream tools tool_choice".split()}
+                without=rules.COMMON
+                - {*"model messages max_tokens temperature top_p stream tools tool_choice".split()}
                 - {"metadata"},
             ),
         ),

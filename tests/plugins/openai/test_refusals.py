@@ -61,6 +61,7 @@ def test_a_server_that_wants_a_number_of_logprobs_is_told_one(words: str) -> Non
     assert json.loads(wire.build_body("m", asked, {}, Form()))["logprobs"] is True
     assert refused_setting(400, error("Invalid type for 'top_logprobs': expected an integer")) is None
 
+
 @pytest.mark.parametrize(
     ("answer", "setting"),
     [
