@@ -231,7 +231,8 @@ async def _chat(post: Post, text: str, tools: bool) -> str:
         if choice["finish_reason"] != "tool_calls":
             # Thoughts in the text pass as without a gateway: an agent of such a server reads past them.
             return split_thoughts(split_reasoning(said["content"], str)[1])[1]
-        messages.append({"role": "assistant", "content": said["content"], "tool_calls": said["tool_calls"]})
+        unset = dict.fromkeys(("refusal", "annotations", "audio", "function_call"))  # as OpenAI's client has it
+        messages.append({"role": "assistant", "content": said["content"], "tool_calls": said["tool_calls"], **unset})
         for call in said["tool_calls"]:
             result = _look(call["function"]["arguments"])
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})

@@ -141,7 +141,7 @@ _LONGEST_MESSAGE = 4000
 #: What providers add to messages, as other providers name it when they refuse it.
 _ADDED = re.compile(
     r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
-    r"annotations)\b|\bproperty 'name'"
+    r"annotations|refusal|audio|function_call)\b|\bproperty 'name'"
 )
 
 

@@ -12,6 +12,7 @@ from workbench.lm.thoughts import split_thoughts
 
 #: What a message holds that every request can say again.
 _PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call".split())
+_NEEDED = frozenset(("role", "content"))
 _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 
@@ -27,8 +28,10 @@ def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message without what only its provider knows. Demos of one model may be shown to another."""
-    plain = {name: value for name, value in message.items() if name in _PLAIN_MESSAGE}
+    """A message without what only its provider knows. Demos of one model may be shown to another. Fields of OpenAI's
+    that say nothing are left out, too: its client writes them all, and Mistral refuses them."""
+    plain = {name: value for name, value in message.items() if name in _PLAIN_MESSAGE and (value or name in _NEEDED)}
+    plain.pop("annotations", None)
     if is_list(content := message.get("content")):
         said = [part for part in content if not (is_dict(part) and is_thought(part))]
         plain["content"] = said or ""

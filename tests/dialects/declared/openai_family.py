@@ -80,7 +80,8 @@ DIALECTS = [
             rules.up_to("top_p", 1),
             rules.most_stops(4),
             rules.only_in_messages(
-                "Additional properties are not allowed ('{field}' was unexpected) - '{place}'", "audio", "function_call"
+                "Additional properties are not allowed ('{field}' was unexpected) - '{place}'",
+                *("audio", "function_call", "annotations"),
             ),
         ),
         usage=usage_with_writes,
