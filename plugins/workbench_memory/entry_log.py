@@ -13,13 +13,14 @@ from typing import Any
 
 from workbench import Evaluation, Study, Workflow
 from workbench.base.hashing import digest
+from workbench.kit.searching import WordIndex
 from workbench.study import Result
 from workbench.task import labelled_demo
 from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
 from workbench_memory.causal_claims import Doubts, sign_test_p
 from workbench_memory.learned_retrieval import Pair, extract_features
 from workbench_memory.leave_one_out import Answer, find_suspect, group_entries
-from workbench_memory.word_search import join_fields, make_lexical_index, scale_scores, split_words
+from workbench_memory.word_search import join_fields, scale_scores, split_words
 
 Entry = dict[str, Any]  # the settings of workbench_memory.node.Entry
 
@@ -185,7 +186,7 @@ class Bank:
         """The training pairs of learned retrieval: each entry shown for an answer on train, with the answer's score."""
         specific = [key for key, entry in self.entries.items() if entry["inputs"]]
         texts = [join_fields(self.entries[key]["inputs"], self.site.inputs) for key in specific]
-        index, words = make_lexical_index(texts), {k: set(split_words(t)) for k, t in zip(specific, texts, strict=True)}
+        index, words = WordIndex(texts), {k: set(split_words(t)) for k, t in zip(specific, texts, strict=True)}
         found: list[Pair] = []
         for shown in self.log.values():
             if shown.split != "train":

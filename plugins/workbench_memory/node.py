@@ -11,13 +11,13 @@ from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
 from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.searching import cosines
+from workbench.kit.searching import WordIndex, cosines
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_memory.learned_retrieval import extract_features, score_pair
 from workbench_memory.row_notes import MOST_CALLS, LookUp
-from workbench_memory.word_search import join_fields, make_lexical_index, scale_scores, split_words
+from workbench_memory.word_search import join_fields, scale_scores, split_words
 
 Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
 
@@ -195,8 +195,8 @@ class Recall(NodeKind):
         return [i for i, e in enumerate(self.config.entries) if e.inputs and not e.quarantined]
 
     @cached_property
-    def _index(self) -> Any:
-        return make_lexical_index([join_fields(self.config.entries[i].inputs, self.inputs) for i in self._specific])
+    def _index(self) -> WordIndex:
+        return WordIndex([join_fields(self.config.entries[i].inputs, self.inputs) for i in self._specific])
 
     @cached_property
     def _words(self) -> dict[int, frozenset[str]]:

@@ -11,11 +11,9 @@ from tests.helpers.scripted import make_workflow, run_node
 
 import workbench.task.write as write
 from workbench.errors import SpecError
-from workbench.kit.searching import WordIndex
 from workbench.workflow import node_tree
-from workbench_memory import word_search as lexical
 from workbench_memory.learned_retrieval import extract_features, fit_weights, score_pair
-from workbench_memory.word_search import Fts5, split_words
+from workbench_memory.word_search import split_words
 
 ROWS = ["the red bird sings", "the blue fish swims", "a red fish sleeps", "stones do not move"]
 
@@ -93,20 +91,6 @@ def test_other_policies(tmp_path: Path) -> None:
 @pytest.mark.parametrize("q", ['say "AND" OR NOT (x*)', "", "ünïcode NEAR/3 red", 7, ["red"], None, "red " * 5000])
 def test_any_input_can_be_looked_up(q: Any, tmp_path: Path) -> None:
     recall(entries(*ROWS), q, tmp_path)
-
-
-def test_both_indexes_find_the_same_texts() -> None:
-    for query in ("red fish", "the bird", "move"):
-        fts, other = Fts5(ROWS).scores(query), WordIndex(ROWS).scores(query)
-        assert fts.keys() == other.keys()
-        assert max(fts, key=lambda i: fts[i]) == max(other, key=lambda i: other[i])
-    assert lexical.has_fts5(), "if this SQLite lacks FTS5, the tests below it run on bm25s alone"
-
-
-def test_without_fts5_words_are_still_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexical, "has_fts5", lambda: False)
-    assert isinstance(lexical.make_lexical_index(ROWS), WordIndex)
-    assert recall(entries(*ROWS, "without fts"), "a blue fish", tmp_path, k=1)[1] == [1]
 
 
 @pytest.mark.parametrize("signature", ["q -> a, b", "-> notes", "q -> notes: int"])
