@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
-from workbench.kit.acting import child_node
+from workbench.kit.acting import FieldCondition, child_node
 from workbench.kit.answers import convert
 from workbench.runtime import Context
 from workbench.spec import NODE_KEYS
@@ -154,6 +154,35 @@ class Body(NodeKind):
         for edge, fields in labels.items():
             graph.add_edge(*edge, label=", ".join(fields))
         return graph
+
+
+class CarryingBody(Body):
+    """A body whose runs hand fields on, until a condition holds. Its settings have `carry` and `until`."""
+
+    config: Any
+    #: In an error, what the condition is about.
+    unit: str
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        for field in config.carry:
+            self.check_written(field, ("carry", field))
+        known = [*self.outputs, *self.inputs]
+        if unknown := [field for field in (self.until.names if self.until is not None else ()) if field not in known]:
+            hint = suggest(unknown[0], known) or f"These are there: {', '.join(known)}."
+            raise SpecError(f"until reads '{unknown[0]}', which no {self.unit} has", hint=hint, path=("until",))
+
+    @cached_property
+    def until(self) -> FieldCondition | None:
+        return FieldCondition(self.config.until) if self.config.until is not None else None
+
+    @property
+    def carried(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.config.carry
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (*self.written, *self.config.gather)
 
 
 def make_nodes(trees: Mapping[str, Mapping[str, Any]], base: Path) -> dict[str, NodeKind]:

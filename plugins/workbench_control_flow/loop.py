@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, SpecError, suggest
-from workbench.kit.acting import FieldCondition
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import Field as OfSignature
 from workbench.workflow import Schedule, Signature, Surroundings
-from workbench_control_flow.body import MOST, Body, BodyConfig
+from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
 
 
 class LoopConfig(BodyConfig):
@@ -38,23 +37,20 @@ class LoopConfig(BodyConfig):
         return self
 
 
-class Loop(Body):
+class Loop(CarryingBody):
     """Runs its body in rounds, one after the other. Each sees what the one before carried, and the lists so far."""
 
     Config = LoopConfig
     powers = {"of": NODE, "nodes": NODES}
     learnable = {"rounds": "int"}
     config: LoopConfig
+    unit = "round"
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        for field in config.carry:
-            self.check_written(field, ("carry", field))
         if taken := [field for field in config.gather if field in self.written]:
             hint = f"Name it e.g. all_{taken[0]}."
             raise SpecError(f"'{taken[0]}' is written by a round, and no list", hint=hint, path=("gather", taken[0]))
-        if self.until is not None:
-            self._check_until(self.until)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -66,29 +62,11 @@ class Loop(Body):
             hint = "What comes from the round before stands under `carry`, e.g. carry: {notes: nothing yet}."
             raise SpecError(error.message, hint=hint, path=error.path) from None
 
-    def _check_until(self, until: FieldCondition) -> None:
-        known = [*self.outputs, *self.inputs]
-        if unknown := [field for field in until.names if field not in known]:
-            hint = suggest(unknown[0], known) or f"These are there: {', '.join(known)}."
-            raise SpecError(f"until reads '{unknown[0]}', which no round has", hint=hint, path=("until",))
-
-    @cached_property
-    def until(self) -> FieldCondition | None:
-        return FieldCondition(self.config.until) if self.config.until is not None else None
-
-    @property
-    def carried(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.config.carry
-
     @property
     def inputs(self) -> tuple[str, ...]:
         c = self.config
         before = [field for field, first in c.carry.items() if first is None]
         return tuple(dict.fromkeys([*self.inputs_but([*c.carry, *c.gather]), *before]))
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return (*self.written, *self.config.gather)
 
     @property
     def max_calls(self) -> int:

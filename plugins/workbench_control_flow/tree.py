@@ -16,14 +16,14 @@ from pydantic import Field, model_validator
 
 from workbench.base.concurrency import gather_all, gather_answered
 from workbench.base.hashing import digest
-from workbench.errors import Defect, FailureKind, NodeError, SpecError, suggest
-from workbench.kit.acting import FieldCondition, child_node
+from workbench.errors import Defect, FailureKind, NodeError
+from workbench.kit.acting import child_node
 from workbench.kit.answers import read_number
 from workbench.kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeKind, Surroundings
-from workbench_control_flow.body import MOST, Body, BodyConfig
+from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
 
 State = Mapping[str, Any]
 Order = Literal["best_first", "bfs", "dfs", "beam", "mcts", "astar"]
@@ -69,7 +69,7 @@ class TreeConfig(BodyConfig):
         return self
 
 
-class Tree(Body):
+class Tree(CarryingBody):
     """Grows states from states, each judged, in the order of a search. It writes the best one, or that which `until`
     looks for."""
 
@@ -77,41 +77,26 @@ class Tree(Body):
     powers = {"of": NODE, "nodes": NODES, "judge": NODE}
     learnable = {"order": "choice", "evaluations": "int", "branching": "int", "depth": "int"}
     config: TreeConfig
+    unit = "state"
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        for field in config.carry:
-            self.check_written(field, ("carry", field))
         costs = {"cost": config.cost, "rest": config.rest}
         for name, field in costs.items() if config.order == "astar" else [("score", config.score)]:
             if field is not None:
                 self.check_written(field, (name,))
-        if self.until is not None:
-            known = [*self.outputs, *self.inputs]
-            if unknown := [field for field in self.until.names if field not in known]:
-                hint = suggest(unknown[0], known) or f"These are there: {', '.join(known)}."
-                raise SpecError(f"until reads '{unknown[0]}', which no state has", hint=hint, path=("until",))
 
     @cached_property
     def judge(self) -> NodeKind | None:
         tree = self.config.judge
         return child_node("judge", tree, self.base, ("judge",)) if tree is not None else None
 
-    @cached_property
-    def until(self) -> FieldCondition | None:
-        return FieldCondition(self.config.until) if self.config.until is not None else None
-
     def children(self) -> Mapping[str, NodeKind]:
         return {**super().children(), **({"judge": self.judge} if self.judge is not None else {})}
 
     @cached_property
     def written(self) -> tuple[str, ...]:
-        judged = self.judge.outputs if self.judge is not None else ()
-        return tuple(dict.fromkeys((*(field for node in self.nodes.values() for field in node.outputs), *judged)))
-
-    @property
-    def carried(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.config.carry
+        return tuple(dict.fromkeys((*super().written, *(self.judge.outputs if self.judge is not None else ()))))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -123,10 +108,6 @@ class Tree(Body):
             if field not in (*self.written, self.config.share)
         ]
         return tuple(dict.fromkeys([*self.inputs_but(carry), *(f for f in judged if f not in carry), *before]))
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return (*self.written, *self.config.gather)
 
     @property
     def max_calls(self) -> int:
