@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -76,29 +77,35 @@ class Bridge:
 
     def lm(self, role: str) -> dspy.LM:
         """A role's language model as DSPy's: the one way in which proposals are asked for."""
-        return dspy.LM(f"workbench/{role}", engine=_Engine(self, role), cache=False, num_retries=0, temperature=1.0)
+        complete_as, asked = self.study.lm(role), Counter[str]()
+
+        def complete(request: Any) -> Any:
+            messages, settings = read_request(request)
+            # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh
+            # draw.
+            key = repr((messages, request.config.temperature, request.config.max_tokens))
+            asked[key] += 1
+            replica = asked[key] - 1
+            settings.pop("stop")
+            answer = self.wait(lambda: complete_as(messages, replica=replica, **settings))
+            return as_response(answer, request.model)
+
+        return dspy.LM(f"workbench/{role}", engine=Engine(complete), cache=False, num_retries=0, temperature=1.0)
 
 
-class _Engine:
-    """`dspy.LM`'s engine: one canonical request in, one response out."""
+class Engine:
+    """`dspy.LM`'s engine, in a thread or in the event loop: one canonical request in, one response out."""
 
-    def __init__(self, bridge: Bridge, role: str):
-        self.bridge, self.complete_as = bridge, bridge.study.lm(role)
-        self.asked: dict[str, int] = {}
+    def __init__(self, complete: Callable[[Any], Any]):
+        self.complete = complete
 
-    def complete(self, request: Any) -> Any:
-        messages, settings = read_request(request)
-        # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh draw.
-        key = repr((messages, request.config.temperature, request.config.max_tokens))
-        replica = self.asked[key] = self.asked.get(key, -1) + 1
-        settings.pop("stop")
-        answer = self.bridge.wait(lambda: self.complete_as(messages, replica=replica, **settings))
-        return as_response(answer, request.model)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Engine:
+    def __deepcopy__(self, memo: Any) -> Engine:
         return self
 
     def close(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
         pass
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
@@ -21,6 +21,8 @@ from workbench_dspy.tool_files import ToolFiles
 #: Characters of an expression that stands on one line.
 _LINE = 100
 _PLAIN_TYPES = (str, int, float, bool, list, dict)
+#: Node kinds that have a counterpart; `Converter` has a method for each.
+_KINDS = ("predict", "agent", "tool", "branch", "ensemble", "reflect", "workflow", "dspy")
 #: Settings of an agent whose behaviour only the workbench has.
 _AGENT_ONLY_HERE = (
     "types",
@@ -89,29 +91,15 @@ class Converter:
         self.spec, self.lm, self.files = spec, lm, ToolFiles()
 
     def convert(self, node: NodeKind, where: str) -> Made:
-        kind, kinds = self.check(node, where), self._kinds
-        return kinds[kind](node, where)
+        return getattr(self, f"_{self.check(node, where)}")(node, where)
 
     def check(self, node: NodeKind, where: str) -> str:
         """The kind of a node. Raises SpecError for one that has no counterpart; runs no code."""
         names = plugins().names("node_kinds")
         named = next((kind for kind in names if isinstance(node, node_class(kind))), type(node).__name__)
-        if named not in self._kinds:
-            raise refuse(where, f"the node kind '{named}'", f"These can: {', '.join(self._kinds)}.")
+        if named not in _KINDS:
+            raise refuse(where, f"the node kind '{named}'", f"These can: {', '.join(_KINDS)}.")
         return named
-
-    @property
-    def _kinds(self) -> dict[str, Callable[[Any, str], Made]]:
-        return {
-            "predict": self._predict,
-            "agent": self._agent,
-            "tool": self._tool,
-            "branch": self._branch,
-            "ensemble": self._ensemble,
-            "reflect": self._reflect,
-            "workflow": self._workflow,
-            "dspy": self._module,
-        }
 
     def _predict(self, node: Any, where: str) -> Made:
         config = node.config
@@ -163,7 +151,7 @@ class Converter:
         tool = self._made_tool(node.tool, node, where)
         return call("ToolCall", agent.ToolCall, tool, node.config.output, node.arguments, node.config.constants)
 
-    def _module(self, node: Any, where: str) -> Made:
+    def _dspy(self, node: Any, where: str) -> Made:
         if node.config.lm is not None:
             raise refuse(where, "the setting 'lm'", "Leave it out, and configure that model in DSPy.")
         name = self.files.add(parse_address(node.config.module), node.base, where)

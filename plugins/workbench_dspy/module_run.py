@@ -24,7 +24,7 @@ from workbench.kit.dspy_seam.programs import ADAPTERS, AdapterParseError, read_r
 from workbench.kit.prompting import check_said
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
-from workbench_dspy.bridge import Ended, as_response
+from workbench_dspy.bridge import Ended, Engine, as_response
 from workbench_dspy.exported.predictor import PlainAdapter
 from workbench_dspy.predictors import plain, predictors_of
 
@@ -67,8 +67,16 @@ class ModuleRun:
 
     def _settings(self, ctx: Context) -> dict[str, Any]:
         """DSPy's settings for the code that runs in a context."""
-        sync, awaited = _Engine(self, ctx), _AsyncEngine(self, ctx)
-        lm = dspy.LM("workbench/task", engine=sync, async_engine=awaited, cache=False, num_retries=0)
+
+        def complete(request: Any) -> Any:
+            return self.wait(lambda: self.complete(ctx, request))
+
+        async def acomplete(request: Any) -> Any:
+            return await self.watched(lambda: self.complete(ctx, request))
+
+        lm = dspy.LM(
+            "workbench/task", engine=Engine(complete), async_engine=Engine(acomplete), cache=False, num_retries=0
+        )
         adapter = _ADAPTERS[self.node.config.adapter]()
         return {"lm": lm, "adapter": adapter, "disable_history": True, "provide_traceback": False}
 
@@ -187,38 +195,6 @@ class _Call(NodeKind):
             return await self.work(ctx)
         except Exception as error:
             raise original_error(error) from None
-
-
-class _Engine:
-    """`dspy.LM`'s engine for code in a thread."""
-
-    def __init__(self, run: ModuleRun, ctx: Context):
-        self.run, self.ctx = run, ctx
-
-    def complete(self, request: Any) -> Any:
-        return self.run.wait(lambda: self.run.complete(self.ctx, request))
-
-    def __deepcopy__(self, memo: Any) -> _Engine:
-        return self
-
-    def close(self) -> None:
-        pass
-
-
-class _AsyncEngine:
-    """`dspy.LM`'s engine for code in the event loop."""
-
-    def __init__(self, run: ModuleRun, ctx: Context):
-        self.run, self.ctx = run, ctx
-
-    async def complete(self, request: Any) -> Any:
-        return await self.run.watched(lambda: self.run.complete(self.ctx, request))
-
-    def __deepcopy__(self, memo: Any) -> _AsyncEngine:
-        return self
-
-    async def aclose(self) -> None:
-        pass
 
 
 def _plain_fields(values: Any) -> dict[str, Any]:

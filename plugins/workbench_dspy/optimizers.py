@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ _ADAPTER = "adapter of the proposer's prompts: one of DSPy's, or plain, which su
 
 class _DSPyOptimizer(Optimizer):
     """The base of all of them: the program, the rows, the thread, and how it ends."""
+
+    reads_feedback: ClassVar[bool] = False
 
     def reads_search(self) -> bool:
         return False
@@ -52,35 +54,32 @@ class _DSPyOptimizer(Optimizer):
 
     def _work(self, bridge: Any, seed: int) -> list[Any]:
         """In the thread: make the program and compile it. (Making a predictor draws from the global random, too.)"""
-        from workbench_dspy.program import Rows, WorkflowProgram
+        from workbench_dspy.program import Rows, WorkflowProgram, make_metric
 
         study = bridge.study
         program = WorkflowProgram(bridge, study.workflow)
         if not program.addresses:
             return []
         rows = Rows(program, [*study.train, *study.val], study.targets)
-        split = len(study.train)
-        return self._compile(bridge, program, rows, rows.rows[:split], rows.rows[split:], seed)
+        split, metric = len(study.train), make_metric(bridge, rows, feedback=self.reads_feedback)
+        best = self._compile(bridge, program, metric, rows.rows[:split], rows.rows[split:], seed)
+        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
-    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
+        """The best program, which may hold others as its `candidate_programs`. train, val: rows as DSPy's examples."""
         raise NotImplementedError
 
     def _adapter(self) -> Any:
         """DSPy's adapter while it works. It is named, since versions of DSPy differ in their own choice."""
         from workbench_dspy.proposals import proposal_adapter
 
-        return proposal_adapter("chat")
+        return proposal_adapter(getattr(self, "proposer_adapter", "chat"))
 
 
 class _ProposingOptimizer(_DSPyOptimizer):
     """An optimizer that asks for instructions."""
 
     proposer_adapter: ProposerAdapter = Field("chat", description=_ADAPTER)
-
-    def _adapter(self) -> Any:
-        from workbench_dspy.proposals import proposal_adapter
-
-        return proposal_adapter(self.proposer_adapter)
 
 
 def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
@@ -129,25 +128,22 @@ class DSPyBootstrap(_DSPyOptimizer):
     max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
     max_labeled_demos: int = Field(8, ge=0, le=64, description="demos from labels")
 
-    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import BootstrapFewShot, BootstrapFewShotWithRandomSearch
 
-        from workbench_dspy.program import make_metric
-
         settings: dict[str, Any] = {
-            "metric": make_metric(bridge, rows),
+            "metric": metric,
             "max_bootstrapped_demos": self.max_bootstrapped_demos,
             "max_labeled_demos": self.max_labeled_demos,
             "max_errors": 10**9,
         }
         random.Random(seed).shuffle(train)  # DSPy's own seeds are fixed: this is what makes seeds differ
         if not self.candidates:
-            return [BootstrapFewShot(**settings).compile(program, trainset=train)]
+            return BootstrapFewShot(**settings).compile(program, trainset=train)
         optimizer = BootstrapFewShotWithRandomSearch(
             **settings, num_candidate_programs=self.candidates, num_threads=bridge.study.concurrency
         )
-        best: Any = optimizer.compile(program, trainset=train, valset=val)
-        return [best, *(c["program"] for c in best.candidate_programs[:3])]
+        return optimizer.compile(program, trainset=train, valset=val)
 
 
 class DSPyMIPRO(_ProposingOptimizer):
@@ -161,13 +157,11 @@ class DSPyMIPRO(_ProposingOptimizer):
     max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
     max_labeled_demos: int = Field(4, ge=0, le=64, description="demos from labels")
 
-    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import MIPROv2
 
-        from workbench_dspy.program import make_metric
-
         optimizer = MIPROv2(
-            metric=make_metric(bridge, rows),
+            metric=metric,
             prompt_model=bridge.lm("proposer"),
             auto=None,
             seed=seed,
@@ -177,7 +171,7 @@ class DSPyMIPRO(_ProposingOptimizer):
             num_threads=bridge.study.concurrency,
             max_errors=10**9,
         )
-        best: Any = optimizer.compile(
+        return optimizer.compile(
             program,
             trainset=train,
             valset=val,
@@ -187,7 +181,6 @@ class DSPyMIPRO(_ProposingOptimizer):
             minibatch_size=min(self.batch, len(val)),
             program_aware_proposer=False,
         )
-        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
 class DSPyCOPRO(_ProposingOptimizer):
@@ -198,16 +191,12 @@ class DSPyCOPRO(_ProposingOptimizer):
     width: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
     depth: int = Field(3, ge=1, le=64, description="rounds")
 
-    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import COPRO
 
-        from workbench_dspy.program import make_metric
-
-        optimizer = COPRO(
-            prompt_model=bridge.lm("proposer"), metric=make_metric(bridge, rows), breadth=self.width, depth=self.depth
-        )
+        optimizer = COPRO(prompt_model=bridge.lm("proposer"), metric=metric, breadth=self.width, depth=self.depth)
         # COPRO selects on what it is given as trainset; that is what val is for.
-        best: Any = optimizer.compile(
+        return optimizer.compile(
             program,
             trainset=val,
             eval_kwargs={
@@ -216,7 +205,6 @@ class DSPyCOPRO(_ProposingOptimizer):
                 "display_table": 0,
             },
         )
-        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
 class DSPySIMBA(_ProposingOptimizer):
@@ -229,13 +217,11 @@ class DSPySIMBA(_ProposingOptimizer):
     steps: int = Field(4, ge=1, le=1000, description="steps")
     max_demos: int = Field(4, ge=0, le=64, description="demos at most")
 
-    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import SIMBA
 
-        from workbench_dspy.program import make_metric
-
         optimizer = SIMBA(
-            metric=make_metric(bridge, rows),
+            metric=metric,
             bsize=min(self.batch, len(train)),
             num_candidates=self.candidates,
             max_steps=self.steps,
@@ -243,27 +229,26 @@ class DSPySIMBA(_ProposingOptimizer):
             prompt_model=bridge.lm("proposer"),
             num_threads=bridge.study.concurrency,
         )
-        best: Any = optimizer.compile(program, trainset=train, seed=seed)
-        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
+        return optimizer.compile(program, trainset=train, seed=seed)
 
 
 class DSPyGEPA(_ProposingOptimizer):
     """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
 
     powers = {}
+    reads_feedback = True
 
     proposer_adapter: ProposerAdapter = Field("plain", description=f"{_ADAPTER}; DSPy's own choice is json")
     metric_calls: int = Field(300, ge=1, description="scored runs of the workflow; the budget may end it before")
     batch: int = Field(3, ge=1, le=64, description="rows that one reflection looks at")
 
-    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import GEPA
 
         from workbench.kit.dspy_seam.programs import instruction_proposer
-        from workbench_dspy.program import make_metric
 
         optimizer = GEPA(
-            metric=make_metric(bridge, rows, feedback=True),
+            metric=metric,
             max_metric_calls=self.metric_calls,
             seed=seed,
             reflection_minibatch_size=self.batch,
@@ -272,4 +257,4 @@ class DSPyGEPA(_ProposingOptimizer):
             num_threads=bridge.study.concurrency,
             warn_on_score_mismatch=False,
         )
-        return [optimizer.compile(program, trainset=train, valset=val)]
+        return optimizer.compile(program, trainset=train, valset=val)

@@ -128,7 +128,7 @@ class Rows:
     """Our rows as DSPy's examples, and back. An example holds the inputs and, for demos, the labels of outputs."""
 
     def __init__(self, program: WorkflowProgram, examples: Sequence[Example], targets: Mapping[str, str]):
-        self.inputs = self._input_names(program)
+        self.inputs = program.workflow.input_fields
         outputs = [o for a in program.addresses.values() for o in node_at(program.workflow, f"{a}.demos").outputs]
         self.by_inputs: dict[str, Example] = {}
         self.rows = []
@@ -143,11 +143,6 @@ class Rows:
     def example(self, gold: Any) -> Example:
         values = gold.toDict()
         return self.by_inputs[self._key({n: values[n] for n in self.inputs if n in values})]
-
-    @staticmethod
-    def _input_names(program: WorkflowProgram) -> list[str]:
-
-        return program.workflow.input_fields
 
     @staticmethod
     def _key(values: Mapping[str, Any]) -> str:
