@@ -21,7 +21,7 @@ from workbench.kit import answers
 from workbench.kit.acting import BoundFunction
 from workbench.kit.answers import correction, read_text
 from workbench.kit.prompting import plain_adapter as plain
-from workbench_dspy.exported.predictor import PlainAdapter, ask, read_signature
+from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, read_signature
 
 #: Key of a demo: the messages between its inputs and its answer.
 EXCHANGE = "_exchange"
@@ -88,7 +88,7 @@ class ToolCall(dspy.Module):
         return dspy.Prediction(**{self.output: self.tool(given)})
 
 
-class Agent(dspy.Predict):
+class Agent(Runs, dspy.Predict):
     """A language model with tools. Its demos may hold the messages between question and answer, under EXCHANGE.
 
     Args:
@@ -121,13 +121,6 @@ class Agent(dspy.Predict):
             return head
         form = "\n".join(f"{name}: ..." for name in self.signature.output_fields)
         return f"{head}\n{_RULES.format(form=form, tools=chr(10).join(t.line for t in self.tools.values()))}"
-
-    def forward(self, **given: Any) -> dspy.Prediction:
-        return self._run(given)
-
-    async def aforward(self, **given: Any) -> dspy.Prediction:
-        asyncify: Any = dspy.asyncify
-        return await asyncify(self._run)(given)
 
     def _run(self, given: dict[str, Any]) -> dspy.Prediction:
         lm = given.pop("lm", None) or self.lm or self.own_lm

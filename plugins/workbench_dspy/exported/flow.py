@@ -15,7 +15,7 @@ from workbench.kit.answers import convert
 from workbench.kit.dspy_seam.programs import ADAPTERS, LMError
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.workflow import Field
-from workbench_dspy.exported.predictor import PlainAdapter, ask, draw, fields_read, most_frequent
+from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, draw, fields_read, most_frequent
 
 #: A module that gave no outputs. Where others can take its place, the program goes on without it.
 FAILURES = (NodeError, LMError)
@@ -48,7 +48,7 @@ class Module(dspy.Module):
             return self.module(**inputs)
 
 
-class Flow(dspy.Module):
+class Flow(Runs, dspy.Module):
     """Runs its steps in order. A subclass sets `steps`, and a module for each.
 
     rename: what the caller calls an inner field. order: names of the steps as they stand in the workflow file, if that
@@ -71,13 +71,6 @@ class Flow(dspy.Module):
             self.steps, self.order = steps, order
         for name, module in (modules or {}).items():
             setattr(self, name, module)
-
-    def forward(self, **given: Any) -> dspy.Prediction:
-        return self._run(given)
-
-    async def aforward(self, **given: Any) -> dspy.Prediction:
-        asyncify: Any = dspy.asyncify
-        return await asyncify(self._run)(given)
 
     def _run(self, given: dict[str, Any]) -> dspy.Prediction:
         inner = {outer: name for name, outer in self.rename.items()}

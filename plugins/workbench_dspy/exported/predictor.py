@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import islice
 from typing import Any, Literal, get_args, get_origin
@@ -160,7 +160,20 @@ class PlainAdapter(dspy.Adapter):
         return [self.read(signature, *read_response(await lm.acall(request, **more)))]
 
 
-class Predictor(dspy.Predict):
+class Runs:
+    """Both ways in which DSPy calls a module, by `_run`."""
+
+    _run: Callable[[dict[str, Any]], dspy.Prediction]
+
+    def forward(self, **given: Any) -> dspy.Prediction:
+        return self._run(given)
+
+    async def aforward(self, **given: Any) -> dspy.Prediction:
+        asyncify: Any = dspy.asyncify
+        return await asyncify(self._run)(given)
+
+
+class Predictor(Runs, dspy.Predict):
     """A predictor with a prompt of its own, demos chosen by the input, and a vote.
 
     Args:
@@ -191,13 +204,6 @@ class Predictor(dspy.Predict):
         self.adapter = PlainAdapter(instructions, show_values, fallback, form)
         self.samples, self.retrieve, self.own_lm = samples, retrieve, lm
 
-    def forward(self, **given: Any) -> dspy.Prediction:
-        return self._run(given)
-
-    async def aforward(self, **given: Any) -> dspy.Prediction:
-        asyncify: Any = dspy.asyncify
-        return await asyncify(self._run)(given)
-
     def _run(self, given: dict[str, Any]) -> dspy.Prediction:
         inputs = {name: given[name] for name in self.signature.input_fields if name in given}
         given.setdefault("demos", self.demos_shown(inputs))
@@ -220,7 +226,7 @@ class Predictor(dspy.Predict):
         if number:
             config["rollout_id"] = number  # another answer, past DSPy's cache
         with dspy.context(adapter=self.adapter):
-            return super().forward(**{**given, "config": config})
+            return dspy.Predict.forward(self, **{**given, "config": config})
 
     def demos_shown(self, inputs: Mapping[str, Any]) -> list[Any]:
         """The demos for an input; never the input itself with its answer."""
