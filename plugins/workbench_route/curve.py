@@ -118,27 +118,17 @@ def area_under(points: Sequence[Point], cheap: Point, strong: Point) -> float:
 
     Beyond its ends a curve goes on level: nobody has to spend more.
     """
+    import numpy
+
     by_cost: dict[float, float] = {}
     for point in points:
         by_cost[point.cost] = max(point.score, by_cost.get(point.cost, 0.0))
-    costs = sorted(by_cost)
-    low, high = cheap.cost, strong.cost
+    costs, low, high = sorted(by_cost), cheap.cost, strong.cost
     if high <= low:
         return max(by_cost.values())
     edges = [low, *(c for c in costs if low < c < high), high]
-    heights = [_height(c, costs, by_cost) for c in edges]
-    pieces = zip(edges, edges[1:], heights, heights[1:], strict=False)
-    return math.fsum((b - a) * (p + q) / 2 for a, b, p, q in pieces) / (high - low)
-
-
-def _height(cost: float, costs: Sequence[float], by_cost: dict[float, float]) -> float:
-    after = next((i for i, c in enumerate(costs) if c >= cost), len(costs))
-    if after == len(costs):
-        return by_cost[costs[-1]]
-    if costs[after] == cost or after == 0:
-        return by_cost[costs[after]]
-    a, b = costs[after - 1], costs[after]
-    return by_cost[a] + (by_cost[b] - by_cost[a]) * (cost - a) / (b - a)
+    heights = numpy.interp(edges, costs, [by_cost[c] for c in costs])
+    return float(numpy.trapezoid(heights, edges)) / (high - low)
 
 
 def cost_at(points: Sequence[Point], score: float) -> float:

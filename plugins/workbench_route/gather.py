@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from workbench import Evaluation, Example, Patch, Study, Workflow
+from workbench import Example, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.spec import NODE_KEYS, lm_spec
 from workbench.study import Result
@@ -138,13 +138,10 @@ class Collector:
         for model, draws in self.site.draws.items():
             for number in range(draws):
                 chosen = rows if rows is not None else list(self.study.val) if number else None
-                evaluation = await self._evaluate(model, number, chosen)
+                evaluation = await self.study.evaluate(self._probe(model, number), chosen, traces=True)
                 for result in evaluation.results:
                     found.setdefault(result.example.id, {}).setdefault(model, []).append(result)
         return found
-
-    async def _evaluate(self, model: str, number: int, rows: Sequence[Example] | None) -> Evaluation:
-        return await self.study.evaluate(self._probe(model, number), rows, traces=True)
 
     def _probe(self, model: str, number: int) -> Workflow:
         return self.workflow.patched(probe_patch(self.sites, self.site, model, number))

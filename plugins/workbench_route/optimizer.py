@@ -24,7 +24,6 @@ from workbench_route.fitting import LEAST_ROWS, Calibration, check_library
 from workbench_route.gather import (
     Collector,
     Site,
-    Unit,
     blank_router,
     choose_unit,
     find_sites,
@@ -188,7 +187,7 @@ class _Learning:
             return None
         on_val = await collector.collect(None)
         on_train = await collector.collect(chosen) if recorded is None else {}
-        unit = self._unit(collector, on_val)
+        unit = s.cost if s.cost != "auto" else choose_unit(collector, on_val)
         candidates = site.node.candidates
         train = complete_rows(recorded if recorded is not None else collector.rows(on_train, unit), candidates)
         val = complete_rows(collector.rows(on_val, unit), candidates)
@@ -238,11 +237,6 @@ class _Learning:
         if left == math.inf or not each:
             return rows
         return rows[: max(0, int((left - collector.worst_calls(study.val)) // each))]
-
-    def _unit(self, collector: Collector, results: Any) -> Unit:
-        if self.settings.cost != "auto":
-            return self.settings.cost
-        return choose_unit(collector, results)
 
     def _choose(self, table: Table) -> Point | None:
         """The point of the curve on val; None if none meets the aim."""

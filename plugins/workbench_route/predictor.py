@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -124,9 +124,6 @@ class Predictor(Learned):
     def constant(self) -> bool:
         """Return True if it says the same of every input."""
         return all(isinstance(m, Linear) and not m.weights for m in self.models)
-
-    def as_dict(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
 
 
 def expit(odds: float) -> float:
