@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import FailureKind
-from workbench.kit.logs import TOKEN, shorten
+from workbench.kit.logs import shorten
 from workbench.kit.searching import TfIdf
 from workbench_feedback.answers import Messages, Unreadable, read_list, read_number
-from workbench_feedback.grounding import Aspect
+from workbench_feedback.grounding import Aspect, ask_about
 
 if TYPE_CHECKING:
     import numpy
@@ -69,15 +69,7 @@ def sort_groups(groups: Sequence[Sequence[int]]) -> Groups:
 
 def ask_groups(aspects: Sequence[Aspect], n: int, window: int) -> Messages:
     """Ask for n groups. Of aspects that do not fit in a prompt, the later ones are not shown."""
-    room, lines = window * TOKEN - 1000, list[str]()
-    for number, a in enumerate(aspects, 1):
-        line = f"{number}. ({a.mark}) {shorten(a.behaviour, 300)} [{shorten(a.feedback, 200)}]"
-        room -= len(line)
-        if room < 0 and lines:
-            break
-        lines.append(line)
-    text = "\n".join(["Observations:", *lines, "", _FORM.format(n=n)])
-    return [{"role": "system", "content": _TASK}, {"role": "user", "content": text}]
+    return ask_about(aspects, lambda a: f"[{shorten(a.feedback, 200)}]", window, _TASK, _FORM.format(n=n))
 
 
 def read_groups(text: str, aspects: Sequence[Aspect]) -> tuple[Groups, int]:

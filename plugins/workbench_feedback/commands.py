@@ -118,7 +118,7 @@ def induce_command(
     `metric: {induced: metrics.yaml}`. Running it again costs nothing. Exits with code 1 if the budget ran out.
     """
     from workbench.base.files import check_output
-    from workbench.spec import BudgetSpec
+    from workbench.spec import BudgetSpec, LMSpec
     from workbench_feedback.comments import read_comments
     from workbench_feedback.induce import induce
     from workbench_feedback.metrics_file import is_unedited, write_metrics
@@ -132,7 +132,7 @@ def induce_command(
     if dry_run:
         _print_plan(read, chosen, as_json)
         return
-    lm = _named_model(model, api_base) if model else _model_of(read, db)
+    lm = LMSpec.model_validate({"model": model, "api_base": api_base}) if model else _model_of(read, db)
     if any(log.sealed for log in read.traces):
         say("Some rows are sealed: changes based on comments on them cannot be proved on them.", err=True)
 
@@ -167,12 +167,6 @@ def _flags_named() -> Iterator[None]:
             raise
         hint = "Use --budget-calls instead of --budget-usd, or comment on a run whose lm has a price."
         raise SpecError(error.message.replace("budget.usd", "--budget-usd"), hint=hint) from None
-
-
-def _named_model(model: str, api_base: str | None) -> LMSpec:
-    from workbench.spec import LMSpec
-
-    return LMSpec.model_validate({"model": model, "api_base": api_base})
 
 
 def _model_of(read: Comments, db: str) -> LMSpec:

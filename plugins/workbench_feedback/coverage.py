@@ -116,10 +116,6 @@ def can_match(aspects: Sequence[Aspect], traits: Sequence[Trait]) -> bool:
     return bool({a.sign for a in aspects} & {t.rating for t in traits})
 
 
-def no_match(aspects: Sequence[Aspect], traits: Sequence[Trait]) -> Match:
-    return Match(len(aspects), 0, len(traits), len(traits))
-
-
 def read_matches(text: str, aspects: Sequence[Aspect], traits: Sequence[Trait]) -> Match:
     """The counts of an answer. A match of unlike signs is none. Raises Unreadable for one that does not name each
     aspect once."""

@@ -7,7 +7,7 @@ The published code asks for a behaviour in free words and checks nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,19 @@ def show_log(log: Log, window: int) -> str:
         parts.append(f"What came out: {shorten(log.outcome, room // 8)}")
     steps = show_steps(log, range(len(log.steps)), max(room // 2, room - sum(map(len, parts))))
     return "\n\n".join([*parts, f"Log of {len(log.steps)} steps:\n{steps}"])
+
+
+def ask_about(aspects: Sequence[Aspect], shown: Callable[[Aspect], str], window: int, task: str, form: str) -> Messages:
+    """Ask something about numbered aspects. Of those that do not fit in a prompt, the later ones are not shown."""
+    room, lines = window * TOKEN - 1000, list[str]()
+    for number, aspect in enumerate(aspects, 1):
+        line = f"{number}. ({aspect.mark}) {shorten(aspect.behaviour, 300)} {shown(aspect)}"
+        room -= len(line)
+        if room < 0 and lines:
+            break
+        lines.append(line)
+    text = "\n".join(["Observations:", *lines, "", form])
+    return [{"role": "system", "content": task}, {"role": "user", "content": text}]
 
 
 def ask_aspects(comment: Comment, log: Log, window: int) -> Messages:

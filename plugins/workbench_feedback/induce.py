@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from workbench.base.concurrency import gather_all
 from workbench.errors import BudgetSpent, SpecError
 from workbench.kit.logs import AskedRun, Command, Log, open_run
 from workbench.lm import LMPool, Response
@@ -26,7 +27,6 @@ from workbench_feedback.coverage import (
     Match,
     ask_matches,
     can_match,
-    no_match,
     read_matches,
     shuffle_traces,
 )
@@ -235,7 +235,7 @@ class _Course:
             messages = ask_aspects(comment, log, self.settings.window)
             return await self._read(messages, MAKER, lambda text: read_aspects(text, comment, log))
 
-        found = await self._all(one(n) for n in range(len(self.comments.comments)))
+        found = await gather_all((one(n) for n in range(len(self.comments.comments))), BudgetSpent)
         self.counts["dropped_unfounded"] = sum(g.unfounded for g in found if g)
         self.counts["dropped_malformed"] = sum(g.malformed for g in found if g)
         self.counts["comments_unread"] = found.count(None)
@@ -244,7 +244,7 @@ class _Course:
     async def _try_all(self, aspects: Sequence[Aspect], traces: Sequence[int]) -> list[Trial]:
         groupings = await self._groupings(aspects)
         groups = sorted({group for grouping in groupings for group in grouping})
-        made = dict(zip(groups, await self._all(self._metric(aspects, g) for g in groups), strict=True))
+        made = dict(zip(groups, await gather_all((self._metric(aspects, g) for g in groups), BudgetSpent), strict=True))
         self.counts["groups_unread"] = sum(metric is None for metric in made.values())
         on = random.Random(f"{self.settings.seed}:trials").sample(traces, min(len(traces), self.settings.trials))
         left = {t: [a for a in aspects if a.trace == t] for t in sorted(on)}
@@ -276,7 +276,7 @@ class _Course:
             messages = ask_groups(aspects, n, self.settings.window)
             return await self._read(messages, MAKER, lambda text: read_groups(text, aspects))
 
-        found = [grouped for grouped in await self._all(map(one, numbers)) if grouped]
+        found = [grouped for grouped in await gather_all(map(one, numbers), BudgetSpent) if grouped]
         self.counts["aspects_left_out_of_groups"] = sum(left for _, left in found)
         return list(dict.fromkeys(groups for groups, _ in found))
 
@@ -290,7 +290,7 @@ class _Course:
             messages = ask_ratings(log, metrics, self.settings.window)
             return await self._read(messages, JUDGE, lambda text: read_ratings(text, log, len(metrics)))
 
-        found = await self._all(one(self.comments.traces[t]) for t in traces)
+        found = await gather_all((one(self.comments.traces[t]) for t in traces), BudgetSpent)
         self.counts["ratings_unfounded"] += sum(judged.unfounded for judged in found if judged)
         self.counts["traces_unread"] += found.count(None)
         return dict(zip(traces, found, strict=True))
@@ -305,11 +305,11 @@ class _Course:
             if answer is None:
                 return None
             if not can_match(said, answer.traits):
-                return no_match(said, answer.traits)
+                return Match(len(said), 0, len(answer.traits), len(answer.traits))
             messages = ask_matches(said, answer.traits, metrics)
             return await self._read(messages, JUDGE, lambda text: read_matches(text, said, answer.traits))
 
-        found = await self._all(map(one, aspects))
+        found = await gather_all(map(one, aspects), BudgetSpent)
         self.counts["matches_unread"] += found.count(None)
         return Agreement(tuple(match for match in found if match))
 
@@ -318,15 +318,6 @@ class _Course:
             return await self.asker.ask(messages, role, read)
         except Unreadable:
             return None
-
-    async def _all(self, jobs: Iterable[Awaitable[T]]) -> list[T]:
-        """The results of jobs at once. What one of them raises is raised when all have ended: what was in flight is
-        paid, and recorded."""
-        found = await asyncio.gather(*jobs, return_exceptions=True)
-        raised = [one for one in found if isinstance(one, BaseException)]
-        for error in sorted(raised, key=lambda e: isinstance(e, BudgetSpent)):
-            raise error
-        return [one for one in found if not isinstance(one, BaseException)]
 
 
 def _trial_line(trial: Trial) -> str:

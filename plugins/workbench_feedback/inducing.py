@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import FailureKind
-from workbench.kit.logs import TOKEN, Log, shorten
+from workbench.kit.logs import Log, shorten
 from workbench_feedback.answers import Messages, Unreadable, read_json, read_number, read_text
-from workbench_feedback.grounding import Aspect
+from workbench_feedback.grounding import Aspect, ask_about
 from workbench_feedback.metrics_file import Behaviour, InducedMetric
 
 _TASK = (
@@ -29,16 +29,11 @@ numbers. Answer with JSON and nothing else:
 
 def ask_metric(group: Sequence[Aspect], window: int) -> Messages:
     """Ask for the metric of a group. Of aspects that do not fit in a prompt, the later ones are not shown."""
-    room, lines = window * TOKEN - 1000, list[str]()
-    for number, a in enumerate(group, 1):
-        line = f"{number}. ({a.mark}) {shorten(a.behaviour, 300)} [{shorten(a.feedback, 300)}]"
-        line += f' Seen in: "{shorten(a.quote, 200)}"'
-        room -= len(line)
-        if room < 0 and lines:
-            break
-        lines.append(line)
-    text = "\n".join(["Observations:", *lines, "", _FORM])
-    return [{"role": "system", "content": _TASK}, {"role": "user", "content": text}]
+
+    def shown(a: Aspect) -> str:
+        return f'[{shorten(a.feedback, 300)}] Seen in: "{shorten(a.quote, 200)}"'
+
+    return ask_about(group, shown, window, _TASK, _FORM)
 
 
 def read_metric(text: str, group: Sequence[Aspect], traces: Sequence[Log], most: int) -> InducedMetric:
