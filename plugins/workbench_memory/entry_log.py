@@ -20,6 +20,7 @@ from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
 from workbench_memory.causal_claims import Doubts, sign_test_p
 from workbench_memory.learned_retrieval import Pair, extract_features
 from workbench_memory.leave_one_out import Answer, find_suspect, group_entries
+from workbench_memory.node import Entry as StoredEntry
 from workbench_memory.word_search import join_fields, scale_scores, split_words
 
 Entry = dict[str, Any]  # the settings of workbench_memory.node.Entry
@@ -102,18 +103,8 @@ class Bank:
         """Add an entry and return its key. An existing entry is kept, with its provenance; a labelled row only gains
         the exchange of the first success that has one."""
         key = digest([dict(inputs), dict(outputs), text])
-        entry = self.entries.setdefault(
-            key,
-            {
-                "kind": kind,
-                "inputs": dict(inputs),
-                "outputs": dict(outputs),
-                "text": text,
-                "source": source,
-                "utility": 0.5,
-                "quarantined": False,
-            },
-        )
+        row = {"kind": kind, "inputs": dict(inputs), "outputs": dict(outputs), "text": text, "source": source}
+        entry = self.entries.setdefault(key, _with_defaults(row))
         if exchange and not entry.get("exchange"):
             entry |= {"exchange": list(exchange), "source": source}
         return key
@@ -276,13 +267,4 @@ class Bank:
 
 
 def _with_defaults(row: Mapping[str, Any]) -> Entry:
-    empty: Entry = {
-        "kind": "example",
-        "inputs": {},
-        "outputs": {},
-        "text": "",
-        "source": "user",
-        "utility": 0.5,
-        "quarantined": False,
-    }
-    return {**empty, **row}
+    return {**StoredEntry.model_validate({}).model_dump(exclude={"evidence"}), **row}

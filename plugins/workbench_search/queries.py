@@ -41,13 +41,10 @@ class QueryDiversity:
 
 def find_queries(trace: Any, tool: str, argument: str) -> list[str]:
     """The queries that agents asked a tool, in order."""
-    calls = [call for span in (trace.spans if trace else ()) for call in span.notes.get("tools", ())]
-    found = [call["arguments"].get(argument) for call in calls if call["name"] == tool and _is_named(call["arguments"])]
+    spans = trace.spans if trace else ()
+    asked = [call["arguments"] for span in spans for call in span.notes.get("tools", ()) if call["name"] == tool]
+    found = [arguments.get(argument) for arguments in asked if isinstance(arguments, Mapping)]
     return [str(query) for query in found if query is not None and str(query).strip()]
-
-
-def _is_named(arguments: Any) -> bool:
-    return isinstance(arguments, Mapping)
 
 
 def measure_diversity(queries: Sequence[str]) -> float:

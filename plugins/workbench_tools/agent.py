@@ -220,7 +220,7 @@ class Agent(SignatureNode):
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
         labels = (*(f.name for f in self.told.outputs), *(["say"] if user else []))
-        corrected, thought = False, await self._first_thought(inputs, ctx)
+        corrected, thought = False, await self._first_thought(inputs, ctx) if self.config.first_thought else ""
         for step in range(self.config.max_steps):
             ctx.span.turn = step
             response, results = await self._turn(messages, shown, ctx, "" if step else thought)
@@ -285,11 +285,8 @@ class Agent(SignatureNode):
         return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in outputs if n in values)
 
     async def _first_thought(self, inputs: Mapping[str, Any], ctx: Context) -> str:
-        c = self.config
-        if not c.first_thought:
-            return ""
-        question = self._question(inputs)
-        return await think_first(self.head, question, ctx, self.lm, temperature=c.temperature, max_tokens=c.max_tokens)
+        settings = {"temperature": self.config.temperature, "max_tokens": self.config.max_tokens}
+        return await think_first(self.head, self._question(inputs), ctx, self.lm, **settings)
 
     async def _turn(
         self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context, begun: str
@@ -305,10 +302,11 @@ class Agent(SignatureNode):
         settings = {"temperature": temperature, "max_tokens": c.max_tokens, "tools": self.definitions(offered)}
         drawn = await ctx.samples(asked, c.actions, lm=self.lm, **settings)
         drawn = [replace(r, text=join_prefill(begun, r.text)) for r in drawn] if begun else drawn
-        if c.actions == 1:
-            return self._checked(drawn[0]), ()
-        best = choose_attempt([await self._attempt(response, shown, ctx) for response in drawn])
-        return self._checked(best.response), best.results
+        best = Attempt(drawn[0], None)
+        if c.actions > 1:
+            best = choose_attempt([await self._attempt(response, shown, ctx) for response in drawn])
+        check_said(best.response)
+        return best.response, best.results
 
     async def _attempt(self, response: Response, shown: Shown, ctx: Context) -> Attempt:
         """An answer with its calls made."""
@@ -323,10 +321,6 @@ class Agent(SignatureNode):
         except NodeError:
             return Attempt(response, None)
         return Attempt(response, None if reading.fault else json.dumps(["answer", answer], default=str))
-
-    def _checked(self, response: Response) -> Response:
-        check_said(response)
-        return response
 
     async def _results(self, calls: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context) -> list[dict[str, Any]]:
         """The results of calls as messages to the model."""

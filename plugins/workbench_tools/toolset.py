@@ -116,37 +116,28 @@ def check_wrapper(source: str, path: tuple[str, ...]) -> None:
         )
 
 
-def count_prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple[int, int]:
-    """(all tools shown, lazy registration): the characters of system prompts and registrations that a run sends.
+def count_prompt_characters(tools: Sequence[Tool], fixed: int) -> tuple[int, int]:
+    """(all tools shown, lazy registration): the characters of system prompts and registrations that a run sends which
+    calls one tool of mean size. fixed: characters of a system prompt without its tools.
 
-    Each registration adds a step, which sends the prompt again; its description stays in the context. The conversation
+    The registration adds a step, which sends the prompt again; its description stays in the context. The conversation
     itself is not counted.
-
-    Args:
-        tools: of the agent.
-        fixed: characters of a system prompt without its tools.
-        used: number of tools called, once each, of mean size.
     """
     texts = [describe_tool(tool) for tool in tools]
     names = len(LAZY.format(names=", ".join(tool.name for tool in tools)))
     told = len(TOLD) + sum(map(len, texts)) / max(1, len(texts))
-    steps = used + 1
-    registered = sum(told * (steps + used - (2 * k + 1)) for k in range(used))
-    return steps * (fixed + len("\n".join(texts))), round((steps + used) * (fixed + names) + registered)
+    return 2 * (fixed + len("\n".join(texts))), round(3 * (fixed + names) + 2 * told)
 
 
 def find_crossover(tools: Sequence[Tool], fixed: int) -> int:
     """The least number of tools of this mean size for which lazy registration sends less where one is used."""
     if not tools:
         return 0
-    count = 1
-    while count < 10_000:
-        some = [tools[i % len(tools)] for i in range(count)]
-        full, lazy = count_prompt_characters(some, fixed, 1)
+    for count in range(1, 10_000):
+        full, lazy = count_prompt_characters([tools[i % len(tools)] for i in range(count)], fixed)
         if lazy < full:
             return count
-        count += 1
-    return count
+    return 10_000
 
 
 def tell_crossover(tools: Sequence[Tool], fixed: int) -> str:
