@@ -16,11 +16,12 @@ from pydantic import Field, model_validator
 
 from workbench.base.concurrency import gather_answered
 from workbench.errors import Defect, DefectKind, FailureKind, LMError, NodeError, SpecError
-from workbench.kit.acting import child_node, child_tree, with_new_inputs
+from workbench.kit.acting import child_node, instructed_tree, with_new_inputs
+from workbench.kit.answers import read_score
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
 from workbench.spec import NODE, TOOL_ADDRESSES, Found, Written
-from workbench.workflow import NodeConfig, NodeKind, Signature, Surroundings
+from workbench.workflow import NodeConfig, NodeKind, Surroundings
 
 _CRITIC = (
     "Review the answer to a task. Name each fault and what would mend it. If the answer is right, reply with the "
@@ -87,15 +88,7 @@ class Reflect(NodeKind):
     @cached_property
     def improver(self) -> NodeKind:
         """The same node with two inputs more, an earlier answer and its criticism, which its demos do not have."""
-        tree = child_tree(self.config.of, ("of",))
-        signature = getattr(self.node, "signature", None)
-        if not isinstance(signature, Signature) or not hasattr(self.node.config, "instructions"):
-            raise SpecError(
-                f"reflect cannot improve answers of '{tree['kind']}'",
-                hint="It takes nodes with a signature and instructions: predict, agent.",
-                path=("of",),
-            )
-        told = str(tree.get("instructions") or plain.default_instructions(signature))
+        tree, told = instructed_tree(self.config.of, self.node, "reflect cannot improve answers of")
         changed = {
             "signature": with_new_inputs(tree["signature"], EXTRA),
             "instructions": f"{told}\n{self.config.improve}",
@@ -230,19 +223,4 @@ class Reflect(NodeKind):
         return "" if re.fullmatch(r"(?is)\W*none\b.{0,3}", said) else said or feedback
 
     def _shown(self, answer: Mapping[str, Any]) -> str:
-        if len(self.outputs) == 1:
-            return plain.as_text(answer[self.outputs[0]])
-        return "\n".join(f"{n}: {plain.as_text(answer[n])}" for n in self.outputs)
-
-
-def read_score(found: Mapping[str, Any]) -> tuple[float, str]:
-    """(score, words) of a verifier's outputs. Raises NodeError for what is no score: that is the verifier's bug."""
-    last = list(found.values())[-1] if found else None
-    value, feedback = found.get("score", last), found.get("feedback", "")
-    if isinstance(value, Mapping):
-        value, feedback = value.get("score"), value.get("feedback", feedback)
-    elif isinstance(value, list | tuple) and len(value) == 2:
-        value, feedback = value
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise NodeError("verifier", f"a verifier gives true, false or a number in [0, 1], not {value!r:.80}")
-    return float(value), str(feedback or "")
+        return plain.outputs_text(self.outputs, answer)

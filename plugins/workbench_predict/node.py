@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import Any, Literal
 
 from pydantic import Field
@@ -132,15 +131,7 @@ class Predict(SignatureNode):
 
     def demos_shown(self, values: Mapping[str, Any]) -> list[int]:
         """The numbers of the demos shown for an input; never the input itself with its answer."""
-        names, demos = self.inputs, self.config.demos
-
-        def differs(number: int) -> bool:
-            return not names or any(demos[number].get(n) != values.get(n) for n in names)
-
-        if not self.config.retrieve:
-            return [*filter(differs, range(len(demos)))]
-        near = filter(differs, self.nearest.order(values))
-        return [*islice(near, self.config.retrieve)][::-1]  # the nearest last: a model heeds most what it read last
+        return self.nearest.shown(values, self.config.retrieve)
 
     def training_chat(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         if any(name not in values for name in (*self.inputs, *(f.name for f in self.asked.outputs))):

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import child_node, child_tree, with_new_inputs
+from workbench.kit.acting import child_node, instructed_tree, with_new_inputs
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, NodeKind, Signature
+from workbench.workflow import NodeConfig, NodeKind
 
 #: The input that holds the answers of other members.
 OTHERS = "answers_of_others"
@@ -68,15 +68,7 @@ class TeamNode(NodeKind):
         return {m: self._member(m, hearing=True) for m in self.active}
 
     def _member(self, member: str, hearing: bool) -> NodeKind:
-        tree = child_tree(self.config.of, ("of",))
-        signature = getattr(self.of, "signature", None)
-        if not isinstance(signature, Signature) or not hasattr(self.of.config, "instructions"):
-            raise SpecError(
-                f"a team cannot give roles to '{tree['kind']}'",
-                hint="It takes nodes with a signature and instructions: predict, agent.",
-                path=("of",),
-            )
-        told = str(tree.get("instructions") or plain.default_instructions(signature))
+        tree, told = instructed_tree(self.config.of, self.of, "a team cannot give roles to")
         changed: dict[str, Any] = {**tree, "instructions": f"{self.config.members[member]}\n{told}".strip()}
         if hearing:
             changed = {k: v for k, v in changed.items() if k not in ("demos", "retrieve")}

@@ -57,14 +57,6 @@ from workbench_tools.screens import Screens
 from workbench_tools.toolset import LAZY, REGISTER, REGISTRATION, Shown, ToolIndex, check_wrapper, tell_crossover
 from workbench_tools.user import RULES, SimulatedUser, extract_user_message
 
-_RULES = """\
-You can use tools. To call one, answer with exactly one line:
-call: {{"tool": NAME, "arguments": {{...}}}}
-You will then be told its result. When you know the answer, give it in this form:
-{form}
-Tools:
-{tools}"""
-
 _QUERIES = (
     "You look for tools that help with a task. Write {count} short search queries for descriptions of such tools, "
     "one a line: what a tool would have to do, without the details of this task."
@@ -187,8 +179,8 @@ class Agent(SignatureNode):
     def _with_tools(self, shown: Shown) -> str:
         if self.config.native or not self.tools:
             return self.head
-        form = "\n".join(f"{f.name}: ..." for f in self.told.outputs) or "done"
-        text = f"{self.head}\n{_RULES.format(form=form, tools=chr(10).join(map(describe_tool, shown.whole.values())))}"
+        names = [field.name for field in self.told.outputs]
+        text = plain.with_tools(self.head, names, map(describe_tool, shown.whole.values()))
         return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
 
     def definitions(self, shown: Shown) -> tuple[dict[str, Any], ...] | None:

@@ -61,22 +61,21 @@ def _told(config: TreeSearchConfig, path: Sequence[Position]) -> list[str]:
 
 def read_action(text: str, hints: Sequence[str] | None) -> str | None:
     """The action of an answer; None where there is none, or none of those that can be done."""
-    body = re.sub(r"(?i)\A\s*action\s*:", "", text).strip()
-    if hints is None:
-        return body or None
-    if not hints:
-        return None
-    try:
-        return answers.convert(Field("action", str, tuple(hints)), body)[0]
-    except NodeError:
-        return None
+    return _said(text, "action", hints)
 
 
 def read_verdict(text: str) -> float | None:
     """1, 0.5 or 0; None for what is no judgement."""
-    body = re.sub(r"(?i)\A\s*judgement\s*:", "", text).strip()
+    return VERDICTS.get(_said(text, "judgement", tuple(VERDICTS)) or "")
+
+
+def _said(text: str, label: str, allowed: Sequence[str] | None) -> str | None:
+    """The words behind a label, which may be missing; None where there are none, or none of those allowed."""
+    body = re.sub(rf"(?i)\A\s*{label}\s*:", "", text).strip()
+    if allowed is None:
+        return body or None
     try:
-        return VERDICTS[answers.convert(Field("judgement", str, tuple(VERDICTS)), body)[0]]
+        return answers.convert(Field(label, str, tuple(allowed)), body)[0] if allowed else None
     except NodeError:
         return None
 

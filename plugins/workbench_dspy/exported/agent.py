@@ -26,14 +26,6 @@ from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, read_sign
 #: Key of a demo: the messages between its inputs and its answer.
 EXCHANGE = "_exchange"
 
-_RULES = """\
-You can use tools. To call one, answer with exactly one line:
-call: {{"tool": NAME, "arguments": {{...}}}}
-You will then be told its result. When you know the answer, give it in this form:
-{form}
-Tools:
-{tools}"""
-
 
 @dataclass(frozen=True)
 class Tool:
@@ -119,8 +111,7 @@ class Agent(Runs, dspy.Predict):
         head = self.adapter.system(self.signature)
         if not self.tools:
             return head
-        form = "\n".join(f"{name}: ..." for name in self.signature.output_fields)
-        return f"{head}\n{_RULES.format(form=form, tools=chr(10).join(t.line for t in self.tools.values()))}"
+        return plain.with_tools(head, self.signature.output_fields, (tool.line for tool in self.tools.values()))
 
     def _run(self, given: dict[str, Any]) -> dspy.Prediction:
         lm = given.pop("lm", None) or self.lm or self.own_lm

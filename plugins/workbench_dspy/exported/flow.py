@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 
 from workbench.errors import NodeError
-from workbench.kit.answers import convert
+from workbench.kit.answers import convert, read_score
 from workbench.kit.dspy_seam.programs import ADAPTERS, LMError
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.workflow import Field
@@ -292,20 +292,4 @@ class Reflect(dspy.Module):
         return "" if re.fullmatch(r"(?is)\W*none\b.{0,3}", said) else said or feedback
 
     def _shown(self, answer: Any) -> str:
-        values = dict(answer.items())
-        if len(self.outputs) == 1:
-            return plain.as_text(values[self.outputs[0]])
-        return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in self.outputs)
-
-
-def read_score(found: Mapping[str, Any]) -> tuple[float, str]:
-    """(score, words) of a verifier's outputs. Raises NodeError for what is no score."""
-    last = list(found.values())[-1] if found else None
-    value, feedback = found.get("score", last), found.get("feedback", "")
-    if isinstance(value, Mapping):
-        value, feedback = value.get("score"), value.get("feedback", feedback)
-    elif isinstance(value, list | tuple) and len(value) == 2:
-        value, feedback = value
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise NodeError("verifier", f"a verifier gives true, false or a number in [0, 1], not {value!r:.80}")
-    return float(value), str(feedback or "")
+        return plain.outputs_text(self.outputs, dict(answer.items()))

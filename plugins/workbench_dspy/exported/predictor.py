@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from itertools import islice
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
@@ -230,16 +229,8 @@ class Predictor(Runs, dspy.Predict):
 
     def demos_shown(self, inputs: Mapping[str, Any]) -> list[Any]:
         """The demos for an input; never the input itself with its answer."""
-        names = list(self.signature.input_fields)
         demos = [dict(demo.items()) for demo in self.demos]
-
-        def differs(number: int) -> bool:
-            return not names or any(demos[number].get(n) != inputs.get(n) for n in names)
-
-        if not self.retrieve:
-            return [demos[i] for i in filter(differs, range(len(demos)))]
-        near = filter(differs, Nearest(demos, names).order(inputs))
-        return [demos[i] for i in islice(near, self.retrieve)][::-1]
+        return [demos[i] for i in Nearest(demos, list(self.signature.input_fields)).shown(inputs, self.retrieve)]
 
 
 def most_frequent(answers: Sequence[Any], field: str, weights: Sequence[float] = ()) -> Any:

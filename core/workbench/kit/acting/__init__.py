@@ -15,7 +15,7 @@ from workbench.kit.acting.environment import (
     tool_name,
 )
 from workbench.kit.acting.forged import Forged
-from workbench.kit.acting.inner_nodes import child_node, child_tree, with_new_inputs
+from workbench.kit.acting.inner_nodes import child_node, instructed_tree, with_new_inputs
 from workbench.kit.acting.mcp import LONGEST_RESULT
 from workbench.kit.acting.mcp_session import Server, fill_variables
 from workbench.kit.acting.node_tools import (
@@ -81,7 +81,6 @@ __all__ = [
     "is_permitted",
     "check_program",
     "child_node",
-    "child_tree",
     "describe_tool",
     "dying_with_us",
     "environment_class",
@@ -90,6 +89,7 @@ __all__ = [
     "fill_variables",
     "fit_values",
     "has_unknown_tools",
+    "instructed_tree",
     "introduce_tools",
     "is_session",
     "know_tools",

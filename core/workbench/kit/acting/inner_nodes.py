@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from workbench.errors import SpecError, errors_at
-from workbench.workflow import NodeKind, make_node, node_tree, parse_signature, with_inputs
+from workbench.kit.prompting import default_instructions
+from workbench.workflow import NodeKind, Signature, make_node, node_tree, parse_signature, with_inputs
 
 T = TypeVar("T")
 
@@ -32,6 +33,19 @@ def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) ->
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise SpecError(f"{place}: {first['msg']}", path=(*where, *[p for p in first["loc"] if p in raw])) from None
+
+
+def instructed_tree(raw: Any, node: NodeKind, aim: str) -> tuple[dict[str, Any], str]:
+    """(the tree of a child, its instructions), for a child `of` that is also asked in another way. aim: begins the
+    error for a node without a signature or instructions."""
+    tree, signature = child_tree(raw, ("of",)), getattr(node, "signature", None)
+    if not isinstance(signature, Signature) or not hasattr(node.config, "instructions"):
+        raise SpecError(
+            f"{aim} '{tree['kind']}'",
+            hint="It takes nodes with a signature and instructions: predict, agent.",
+            path=("of",),
+        )
+    return tree, str(tree.get("instructions") or default_instructions(signature))
 
 
 def with_new_inputs(signature: str, names: Sequence[str]) -> str:

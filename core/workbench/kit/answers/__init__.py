@@ -23,7 +23,7 @@ from workbench.kit.answers.call_parser import UNREADABLE, Reading, answer_text, 
 from workbench.kit.answers.choices import PARTICLE, TRUTH, choices_of
 from workbench.kit.answers.code import find_code
 from workbench.kit.answers.conclusions import SPACELESS, find_object, split_fields
-from workbench.kit.answers.grades import read_grade
+from workbench.kit.answers.grades import read_grade, read_score
 from workbench.kit.answers.json_text import find_keyed, load_loose, read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape
@@ -57,6 +57,7 @@ __all__ = [
     "parse",
     "read_fields",
     "read_grade",
+    "read_score",
     "read_number",
     "read_object",
     "read_objects",

@@ -1,9 +1,12 @@
-"""The reader of grades: the number that a judge gives, and its words."""
+"""The reader of grades: the number that a judge or a verifier gives, and its words."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from workbench.errors import NodeError
 from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
 from workbench.kit.answers.json_text import read_objects
 
@@ -69,3 +72,16 @@ def _share(text: str, best: int, words: str) -> tuple[float, str] | None:
     value, _, below = re.sub(rf"(?i){_OF}", "/", found[0].replace(",", ".").replace("%", "/100")).partition("/")
     value, most = float(value), float(below or best)
     return (value / most, words) if most and 0 <= value <= most else None
+
+
+def read_score(found: Mapping[str, Any]) -> tuple[float, str]:
+    """(score, words) of a verifier's outputs. Raises NodeError for what is no score: that is the verifier's bug."""
+    last = list(found.values())[-1] if found else None
+    value, feedback = found.get("score", last), found.get("feedback", "")
+    if isinstance(value, Mapping):
+        value, feedback = value.get("score"), value.get("feedback", feedback)
+    elif isinstance(value, list | tuple) and len(value) == 2:
+        value, feedback = value
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise NodeError("verifier", f"a verifier gives true, false or a number in [0, 1], not {value!r:.80}")
+    return float(value), str(feedback or "")

@@ -9,11 +9,20 @@ DSPy's ChatAdapter spends several hundred tokens a call on markers and rules tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.kit.answers import as_text, object_shape
 from workbench.workflow import Signature
+
+_TOOLS = """\
+{system}
+You can use tools. To call one, answer with exactly one line:
+call: {{"tool": NAME, "arguments": {{...}}}}
+You will then be told its result. When you know the answer, give it in this form:
+{form}
+Tools:
+{tools}"""
 
 
 def system_text(signature: Signature, instructions: str, descriptions: Mapping[str, str], show_values: bool) -> str:
@@ -43,6 +52,17 @@ def assistant_text(signature: Signature, values: Mapping[str, Any]) -> str:
     first, *rest = signature.outputs
     lines = [as_text(values.get(first.name, ""))]
     return "\n".join([*lines, *(f"{f.name}: {as_text(values[f.name])}" for f in rest if f.name in values)])
+
+
+def outputs_text(names: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Outputs as they are shown to a critic: the only one as it is, several behind their names."""
+    return as_text(values[names[0]]) if len(names) == 1 else "\n".join(f"{n}: {as_text(values[n])}" for n in names)
+
+
+def with_tools(system: str, outputs: Iterable[str], tools: Iterable[str]) -> str:
+    """A system text with the tools that may be called, each described on a line, and the form of a call."""
+    form = "\n".join(f"{name}: ..." for name in outputs) or "done"
+    return _TOOLS.format(system=system, form=form, tools="\n".join(tools))
 
 
 def messages(
