@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from workbench.base.hashing import canonical
@@ -95,7 +96,7 @@ def find_suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p
         return None
     group = sets[worst[2]]
     alone = _seen(answers, [Group("", (key,), group.word) for key in group.keys])
-    well = {group.keys[i] for i, rows in alone.items() if len(rows) > 1 and _mean(_means(rows)) >= 0.5}
+    well = {group.keys[i] for i, rows in alone.items() if len(rows) > 1 and fmean(_means(rows).values()) >= 0.5}
     keys = tuple(key for key in group.keys if key not in well or len(group.keys) == 1)
     return Suspect(keys, worst[3]) if keys else None
 
@@ -128,10 +129,6 @@ def _totals(answers: Any) -> Sums:
 
 def _means(sums: Sums) -> dict[str, float]:
     return {row: total / n for row, (total, n) in sums.items()}
-
-
-def _mean(means: Mapping[str, float]) -> float:
-    return math.fsum(means.values()) / len(means)
 
 
 def fisher_less(a: int, n: int, b: int, m: int) -> float:

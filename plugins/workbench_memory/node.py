@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.errors import SpecError
+from workbench.errors import NodeError, SpecError
 from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.searching import WordIndex, cosines
+from workbench.kit.searching import WordIndex, best_first, cosines
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_memory.learned_retrieval import extract_features, score_pair
-from workbench_memory.row_notes import MOST_CALLS, LookUp
+from workbench_memory.row_notes import MOST_CALLS, MOST_NOTES, Note, notes_of
 from workbench_memory.word_search import join_fields, scale_scores, split_words
 
 Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
@@ -131,13 +131,41 @@ class Recall(NodeKind):
         ctx.note(recalled=chosen, count=len(chosen))
         return {self.outputs[0]: "\n".join(self._texts[i] for i in chosen).strip()}
 
-    async def _notes(self, store: str, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        c = self.config
-        lm = lm_spec(c.embedder) if c.policy == "embedding" and c.embedder is not None else None
-        look_up = LookUp(store, c.policy, c.k, c.links, c.characters, lm)
-        found = await look_up.find(join_fields(inputs, self.inputs), ctx)
+    async def _notes(self, name: str, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        """The notes of the row that fit, in the order in which they were written."""
+        c, store, query = self.config, notes_of(ctx, name), join_fields(inputs, self.inputs)
+
+        async def read() -> list[list[str]]:
+            chosen = store.follow(await self._nearest_notes(store.notes, query, ctx), c.links)
+            kept, left = list[Note](), c.characters
+            for note in chosen:
+                if (size := len(note.id) + len(note.text) + 4) <= left:
+                    kept.append(note)
+                    left -= size
+            return [[note.id, note.text] for note in store.notes if note in kept]
+
+        # Journalled, since other nodes may be writing: a resumed run reads what was read at this place.
+        found = await ctx.recorded("recall", [name, c.policy, c.k, c.links, query], read)
         ctx.note(recalled=[id_ for id_, _ in found], count=len(found))
         return {self.outputs[0]: "\n".join(f"[{id_}] {text}" for id_, text in found)}
+
+    async def _nearest_notes(self, notes: Sequence[Note], query: str, ctx: Context) -> list[Note]:
+        """The k best notes, best first; of equal ones the earlier. Raises NodeError if there are too many for
+        vectors."""
+        c, texts = self.config, [note.text for note in notes]
+        if c.policy == "recent":
+            return list(notes[::-1][: c.k])
+        if c.policy != "embedding" or c.embedder is None:
+            return [notes[number] for number in best_first(WordIndex(texts).scores(query), c.k)]
+        if not notes or not query.strip():
+            return []
+        if len(notes) > MOST_NOTES:
+            raise NodeError(
+                "steps", f"'{c.from_}' has {len(notes)} notes, and vectors are made of {MOST_NOTES} at most"
+            )
+        lm = lm_spec(c.embedder)
+        near = cosines(await ctx.embed(texts, lm), (await ctx.embed([query], lm))[0])
+        return [notes[number] for number in best_first(dict(enumerate(near)), c.k)]
 
     async def _near(self, values: Mapping[str, Any], ctx: Context) -> Mapping[int, float] | None:
         """For the policy `embedding` the cosine of each retrievable entry with the input, both less the store's mean:

@@ -1,4 +1,4 @@
-"""Notes that live for a row: the node `remember`, which writes them, and what `recall` finds of them.
+"""Notes that live for a row: the node `remember`, which writes them for `recall`.
 
 Sources: notes with links, which a look-up follows, as in A-MEM (Xu et al., arXiv 2502.12110); two notes on one thing
 are neighbours, as triples are in AriGraph (Anokhin et al., arXiv 2407.04363). Departures: notes are not rewritten when
@@ -13,11 +13,9 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.errors import SpecError, suggest
 from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.searching import WordIndex, best_first, cosines
 from workbench.runtime import BATCH, Context
-from workbench.spec import LMSpec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 
 #: The most notes of a row that are searched by vectors; the budget counts their requests.
@@ -151,49 +149,3 @@ def _shown(part: Mapping[str, Any]) -> str:
     given = {name: plain.as_text(value) for name, value in part.items() if value not in (None, [])}
     filled = {name: " ".join(text.split()) for name, text in given.items() if text.strip()}
     return "; ".join(text if len(part) == 1 else f"{name}: {text}" for name, text in filled.items())
-
-
-@dataclass(frozen=True)
-class LookUp:
-    """A look-up in the notes of a row. lm: for the policy embedding."""
-
-    store: str
-    policy: str
-    k: int
-    links: int
-    characters: int
-    lm: LMSpec | None = None
-
-    async def find(self, query: str, ctx: Context) -> list[tuple[str, str]]:
-        """(id, text) of the notes that fit, in the order in which they were written. Raises NodeError if there are too
-        many for vectors."""
-        store = notes_of(ctx, self.store)
-
-        async def read() -> list[list[str]]:
-            chosen = store.follow(await self._nearest(store.notes, query, ctx), self.links)
-            kept, left = list[Note](), self.characters
-            for note in chosen:
-                if (size := len(note.id) + len(note.text) + 4) <= left:
-                    kept.append(note)
-                    left -= size
-            return [[note.id, note.text] for note in store.notes if note in kept]
-
-        # Journalled, since other nodes may be writing: a resumed run reads what was read at this place.
-        found = await ctx.recorded("recall", [self.store, self.policy, self.k, self.links, query], read)
-        return [(id_, text) for id_, text in found]
-
-    async def _nearest(self, notes: Sequence[Note], query: str, ctx: Context) -> list[Note]:
-        """The k best notes, best first; of equal ones the earlier."""
-        if self.policy == "recent":
-            return list(notes[::-1][: self.k])
-        texts = [note.text for note in notes]
-        if self.lm is None:
-            return [notes[number] for number in best_first(WordIndex(texts).scores(query), self.k)]
-        if not notes or not query.strip():
-            return []
-        if len(notes) > MOST_NOTES:
-            raise NodeError(
-                "steps", f"'{self.store}' has {len(notes)} notes, and vectors are made of {MOST_NOTES} at most"
-            )
-        near = cosines(await ctx.embed(texts, self.lm), (await ctx.embed([query], self.lm))[0])
-        return [notes[number] for number in best_first(dict(enumerate(near)), self.k)]
