@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 from workbench.errors import Defect, DefectKind, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
-from workbench.workflow import Field as OfSignature
 from workbench.workflow import Schedule, Signature, Surroundings
 from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
 
@@ -77,16 +76,13 @@ class Loop(CarryingBody):
         if self.until is None or self.until.wanted is None:
             return
         field, value = self.until.wanted
-        allowed = [one for of in self._fields() if of.name == field for one in of.allowed]
+        signatures = (getattr(node, "signature", None) for node in self.nodes.values())
+        outputs = [of for found in signatures if isinstance(found, Signature) for of in found.outputs]
+        allowed = [one for of in outputs if of.name == field for one in of.allowed]
         if allowed and value not in allowed:
             shown = ", ".join(map(str, allowed))
             message = f"until never holds: '{field}' is one of {shown}"
             yield Defect(DefectKind.NO_END, message, suggest(str(value), [*map(str, allowed)]), ("until",))
-
-    def _fields(self) -> Iterable[OfSignature]:
-        for node in self.nodes.values():
-            if isinstance(signature := getattr(node, "signature", None), Signature):
-                yield from signature.outputs
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         c, ended, rounds = self.config, "items" if self.config.over is not None else "rounds", 0

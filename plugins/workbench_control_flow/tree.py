@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -145,22 +145,16 @@ class Tree(CarryingBody):
         return {**dict.fromkeys(self.written), **best, **lists}
 
     async def _search(self, root: Node[State], expand: Any) -> Search[State]:
-        c = self.config
-        goal = (lambda node: self._is_goal(node)) if self.until is not None else None
+        c, until = self.config, self.until
+        goal = (lambda node: node.parent is not None and until.holds(node.state)) if until is not None else None
         if c.order == "mcts":
 
             async def known(node: Node[State]) -> float | None:
                 return node.reward
 
-            def choose(root: Node[State]) -> Node[State] | None:
-                return select(root, lambda node: uct(node, c.exploration))
-
-            return await grow(root, expand, known, choose, goal=goal, depth=c.depth)
+            bound = partial(uct, exploration=c.exploration)
+            return await grow(root, expand, known, lambda top: select(top, bound), goal=goal, depth=c.depth)
         return await explore(root, expand, order=c.order, goal=goal, width=c.width, depth=c.depth)
-
-    def _is_goal(self, node: Node[State]) -> bool:
-        assert self.until is not None
-        return node.parent is not None and self.until.holds(node.state)
 
     async def _children(
         self, given: Mapping[str, Any], ctx: Context, numbers: Collection[int], first: bool

@@ -23,7 +23,7 @@ from typing import Any
 from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.kit import answers
-from workbench.spec import Spec
+from workbench.spec import LMSpec, Spec
 from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
 
 _HEAD = '''"""{name}, written by `workbench export --format dspy`. It needs dspy alone:
@@ -111,7 +111,7 @@ def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
     program = Flow([step.value for step in flow], {names[n]: made.value for n, made in modules.items()})
     text = _HEAD.format(
         name=_as_words(str(workflow.tree.get("name") or "A workflow")),
-        lm=_lm_lines(converter),
+        lm=_lm_lines(lm),
         needs=f"\nIts tools also import {', '.join(converter.files.needs)}." if converter.files.needs else "",
         imports="".join(f"{line}\n" for line in converter.files.imports),
         inputs=_as_words(", ".join(workflow.input_fields)),
@@ -121,7 +121,7 @@ def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
     )
     parts = _parts()
     path.mkdir(parents=True, exist_ok=True)
-    _write(path / "program.py", text)
+    (path / "program.py").write_text(text, encoding="utf-8")
     _write_package(path / "program_parts", parts)
     if converter.files.copies:
         _write_package(path / "program_tools", converter.files.copies)
@@ -163,16 +163,14 @@ export.check = check  # type: ignore[attr-defined]
 export.needs_spec = True  # type: ignore[attr-defined]
 
 
-def _lm_lines(converter: object) -> str:
+def _lm_lines(lm: LMSpec) -> str:
     """Which language model the program ran with here."""
-    from workbench_dspy.export_nodes import Converter, model_name
+    from workbench_dspy.export_nodes import model_name
 
-    assert isinstance(converter, Converter)
-    model = model_name(converter.lm)
+    model = model_name(lm)
     if model is None:
-        told = f"It ran with {converter.lm.model}, which DSPy does not serve. Configure a model before the first call."
+        told = f"It ran with {lm.model}, which DSPy does not serve. Configure a model before the first call."
         return _as_words(told)
-    lm = converter.lm
     key = f"os.environ[{lm.api_key_env!r}]" if lm.api_key_env else None
     settings = {"api_base": lm.api_base and repr(lm.api_base), "api_key": key} | {
         k: repr(v) for k, v in lm.extra.items()
@@ -209,8 +207,4 @@ def _parts() -> dict[str, str]:
 def _write_package(folder: Path, modules: dict[str, str]) -> None:
     folder.mkdir(exist_ok=True)
     for name, text in {"__init__": "", **modules}.items():
-        _write(folder / f"{name}.py", text)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dspy
 
-from workbench.errors import LMError, NodeError
+from workbench.errors import LMError, NodeError, SpecError
 from workbench.kit.prompting import default_instructions
 from workbench.task import Example
 from workbench.workflow import EXCHANGE, ExampleRun, Patch, Signature, Trace, Workflow, learnable_addresses, node_at
@@ -110,13 +111,9 @@ class WorkflowProgram(dspy.Module):
 
 
 def _takes(workflow: Workflow, address: str) -> bool:
-    from workbench.errors import SpecError
-
-    try:
-        workflow.patched({address: 1.0})
-        return True
-    except (SpecError, KeyError):
-        return False
+    with suppress(SpecError, KeyError):
+        return workflow.patched({address: 1.0}) is not None
+    return False
 
 
 def _demo(demo: Any, names: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from workbench.base.distribution import pip_install
@@ -128,7 +128,7 @@ def _fit_varied(
     folds = [fold_of[group] for group in groups]
     unseen = {name: _predict_unseen(rows, matrix, labels, folds, seed) for name, labels in wanted.items()}
     every = [y for labels in wanted.values() for y in labels]
-    joined = _joined(unseen.values())
+    joined = {kind: [p for part in unseen.values() for p in part[kind]] for kind in next(iter(unseen.values()))}
     kinds = _choose_kinds(recalibrate(joined, every) if len(wanted) > 1 else joined, every)
     constant = {n: (fit_constant(labels), unseen[n]["constant"]) for n, labels in wanted.items()}
     if not kinds:
@@ -145,11 +145,6 @@ def _fit_varied(
         )
         for name, labels in wanted.items()
     }
-
-
-def _joined(parts: Collection[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
-    """By kind of model, the predictions of all heads one after the other."""
-    return {kind: [p for part in parts for p in part[kind]] for kind in next(iter(parts))}
 
 
 def recalibrate(unseen: Mapping[str, Sequence[float]], wanted: Sequence[float]) -> dict[str, Sequence[float]]:

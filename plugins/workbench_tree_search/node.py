@@ -156,7 +156,7 @@ class _Walk:
         """Look ahead from where the agent stands, and give the positions up to the best one that was found."""
         c, self.failures = self.node.config, []
         root: Node[Position | None] = Node(self.path[-1], reward=0.5, key=self.path[-1].same)
-        limits = {"depth": c.depth, "evaluations": c.evaluations, "goal": _is_success}
+        limits = {"depth": c.depth, "evaluations": c.evaluations, "goal": lambda node: node.reward == 1.0}
         if c.order == "mcts":
             bound = partial(uct, exploration=c.exploration)
             found = await grow(root, self.expand, self.value, lambda top: select(top, bound), **limits)
@@ -274,7 +274,3 @@ class _Walk:
 def _actions(node: Node[Position | None]) -> list[str]:
     """From the start of the episode; for a state that could not be reached the last one alone."""
     return list(node.state.actions) if node.state is not None else [str(node.action)]
-
-
-def _is_success(node: Node[Position | None]) -> bool:
-    return node.reward == 1.0
