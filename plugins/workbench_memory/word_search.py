@@ -1,4 +1,4 @@
-"""What is searched by words: the text of an entry, its words, and scores on one scale."""
+"""The words of an entry that are searched, and scores on one scale."""
 
 from __future__ import annotations
 
