@@ -68,6 +68,11 @@ def test_only_the_answer_to_the_call_is_its_result(
     assert ask(answer, tmp_path) == result and "Traceback" not in capfd.readouterr().err
 
 
+def test_a_server_does_not_get_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OURS_API_KEY", "canary-0123456789")
+    assert ask("say(i, str('OURS_API_KEY' in os.environ) + str('PATH' in os.environ))", tmp_path) == "FalseTrue"
+
+
 def test_a_failure_without_words_and_a_list_without_tools_are_told(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="pay: it failed without a word"):
         ask("send(id=i, result={'content': [], 'isError': True})", tmp_path)
