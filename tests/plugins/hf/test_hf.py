@@ -338,6 +338,14 @@ def test_an_index_that_names_a_pickle_is_refused_before_anything_is_read(copied,
     assert not (copied / "ran").exists()
 
 
+def test_a_model_of_the_checkpoint_s_own_code_is_not_run(copied):
+    (copied / "own.py").write_text(f"import os\nos.mkdir({str(copied / 'ran')!r})\nOwn = OwnTokenizer = None\n")
+    change(copied / "config.json", auto_map={"AutoModelForCausalLM": "own.Own", "AutoConfig": "own.Own"})
+    change(copied / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.OwnTokenizer", None]})
+    model = Generator.load(str(copied), device="cpu").model
+    assert type(model) is transformers.LlamaForCausalLM and not (copied / "ran").exists()
+
+
 def test_a_configuration_does_not_choose_kernels(copied, monkeypatch):
     asked = []
     monkeypatch.setattr(transformers.integrations.hub_kernels, "get_kernel", lambda *a, **k: asked.append(a))
