@@ -62,9 +62,11 @@ class Passing:
                 if native.api != "chat" and status in NO_SUCH_PATH:
                     return None
                 form = self._heed(form, status, raw, request)
-                if form.shape(body) == sent and status in (400, 422) and (back := native.restored(body)) is not None:
+                again, before = form.shape(body), _encoded(sent)  # as bytes: to Python, true is 1
+                if status in (400, 422) and _encoded(again) == before and (back := native.restored(body)) is not None:
                     body = {**body, **back}
-                if last or (again := form.shape(body)) == sent:
+                    again = form.shape(body)
+                if last or _encoded(again) == before:
                     raise wire.error_for(status, headers, raw)
                 return again
 

@@ -24,15 +24,15 @@ class Form:
 
     omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message,
     `developer` for that role, which is then `system`, and `additions` for what another provider added to messages.
-    rename: other names of settings. least_temperature: in place of 0. most_tokens: of an answer. logprobs: how they are
-    asked for.
+    rename: other names of settings. least_temperature: in place of 0. most_tokens: of an answer. counts_logprobs:
+    whether log-probabilities are asked for by their number.
     """
 
     omit: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     least_temperature: float = 0.0
     most_tokens: int | None = None
-    logprobs: bool | int = True
+    counts_logprobs: bool = False
 
     @staticmethod
     def of(model: str, settings: Any) -> Form:
@@ -58,8 +58,9 @@ class Form:
         """The form for an endpoint that has refused a setting (see `refused_setting`); itself if there is none."""
         if setting == "temperature 0":
             return replace(self, least_temperature=_LEAST_TEMPERATURE)
-        if setting == "logprobs true":
-            return replace(self, logprobs=1)
+        if setting == "logprobs true" and not self.counts_logprobs:
+            return replace(self, counts_logprobs=True)
+        setting = setting.removesuffix(" true")
         other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(setting)
         if other is not None and other not in self.rename.values() and setting not in self.rename:
             return replace(self, rename={**self.rename, "max_tokens": other})
@@ -75,8 +76,8 @@ class Form:
         found = {names.get(name, name): value for name, value in body.items() if name not in omit}
         if self.least_temperature and body.get("temperature") == 0:
             found["temperature"] = self.least_temperature
-        if found.get("logprobs") is True:
-            found["logprobs"] = self.logprobs
+        if found.get("logprobs") is True and self.counts_logprobs:
+            found["logprobs"] = 1
         for name in ("max_tokens", "max_completion_tokens"):
             if self.most_tokens is not None and isinstance(found.get(name), int):
                 found[name] = min(found[name], self.most_tokens)
@@ -108,7 +109,7 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
     if stops := [stop for stop in request.stop if stop.strip()]:
         settings["stop"] = stops[:MAX_STOPS]
     if request.logprobs:
-        settings["logprobs"] = form.logprobs
+        settings["logprobs"] = 1 if form.counts_logprobs else True
     body |= {form.rename.get(name, name): value for name, value in settings.items() if name not in form.omit}
     if request.tools:
         body["tools"] = [dict(tool) for tool in request.tools]

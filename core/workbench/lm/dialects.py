@@ -122,15 +122,19 @@ _NO_SYSTEM = re.compile(
     r"roles must alternate|only user and assistant roles"
 )
 #: Together wants how many log-probabilities of each token, and not whether.
-_HOW_MANY = re.compile(r"(?i)\blogprobs\b.{0,60}\b(?:integer|int|number)\b")
+_HOW_MANY = re.compile(
+    r"(?i)\blogprobs\b.{0,80}?\b(?:must be|should be|expected|wants?|needs?)\s(?:an?\s)?(?:valid\s)?"
+    r"(?:integer|int|number)\b"
+)
 _NO_DEVELOPER = re.compile(r"(?i)\brole\b.{0,80}\bdeveloper\b|\bdeveloper\b.{0,40}\brole\b")
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
 #: Names of models that think unless they are told not to.
 _THINKS = re.compile(
-    r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-(?:r\d|v[4-9]|reasoner)|qwq|magistral|"
-    r"qwen-?3(?!.*(?:instruct|coder|embed|rerank|guard|tts|asr))|glm-(?:4\.[5-9]|5|z1)|minimax-m\d|kimi-k(?:2\.[5-9]|3)|"
+    r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|qwq|magistral|"
+    r"deepseek-(?:r\d|v[4-9](?!\d)(?!.*(?:non|base|embed))|reasoner)|kimi-k(?:2\.[5-9](?!.*(?:non|instruct))|3)|"
+    r"qwen-?3(?!.*(?:instruct|coder|embed|rerank|guard|tts|asr))|glm-(?:4\.[5-9]|5|z1)|minimax-m\d|"
     r"gemini-(?:2\.5|[3-9])|grok-(?:3-mini|4)(?!.*non-reasoning)|seed-oss|exaone-deep|phi-4(?:-mini)?-reasoning|nemotron|hunyuan-a13b|step-?3)"
     r"|(?<!non)[-_ ](?:thinking|reasoning|reasoner|think)(?![a-z])"
 )
@@ -141,7 +145,8 @@ _LONGEST_MESSAGE = 4000
 #: What providers add to messages, as other providers name it when they refuse it.
 _ADDED = re.compile(
     r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
-    r"annotations|refusal|audio|function_call)\b|\bproperty 'name'"
+    r"annotations)\b|\bproperty 'name'|"
+    r"\bmessages\b[^a-z]{1,8}(?:(?:assistant|user)[^a-z]{1,4})?(?:refusal|audio|function_call)\b"
 )
 
 

@@ -12,7 +12,7 @@ from workbench.lm.thoughts import split_thoughts
 
 #: What a message holds that every request can say again.
 _PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call".split())
-_NEEDED = frozenset(("role", "content"))
+_NEEDED = frozenset(("role", "content", "tool_call_id"))
 _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 

@@ -99,7 +99,7 @@ def no_price_line(models: Iterable[str]) -> str:
     """That dollars are not known, for want of the prices of these models."""
     return (
         f"Dollars unknown: there is no price for {', '.join(sorted({*models}))}; write price: "
-        "{input: ..., output: ...} (dollars per million tokens) beside its name."
+        "{input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside its name."
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from workbench.kit.answers import read_grade
 from workbench.lm import kind_of_error, read_usage
+from workbench.lm.dialects import refused_setting
 
 
 @pytest.mark.parametrize(
@@ -28,8 +30,39 @@ def test_the_last_grade_counts_and_a_word_is_none(text: str, best: int, share: f
 @pytest.mark.parametrize("text", ["Clarity: 3/10, Depth: 8/10", "**Clarity**: 3/10\n**Depth**: 8/10"])
 def test_of_several_grades_none_is_the_whole(text: str) -> None:
     assert read_grade(text, 10) is None
-    whole = read_grade(f"{text}\nTotal: 5/10", 10)
-    assert whole is not None and whole[0] == 0.5
+    for label in ("Total", "Final mark", "Overall quality", "Gesamtnote", "Note finale ", "总分", "Итог", "Conclusion"):
+        for said in (f"{text}\n{label}: 5/10", f"{label}: 5/10\n{text}"):
+            whole = read_grade(said, 10)
+            assert whole is not None and whole[0] == 0.5, said
+
+
+def test_a_grade_that_is_said_twice_is_one() -> None:
+    for text in ("Correctness: 9/10, since it is.\nCorrectness: 9/10", "Clarity: 9/10, Depth: 9/10"):
+        assert (read_grade(text, 10) or (0.0, ""))[0] == 0.9
+
+
+def test_many_grades_and_long_words_are_read_in_no_time() -> None:
+    begun = time.process_time()
+    for text in ("这是一个很长的回答没有空格" * 3000 + " 8/10 " * 20, "a" * 20_000 + " 8/10", " 8/10 " * 5000):
+        assert (read_grade(text, 10) or (0.0, ""))[0] == 0.8
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        ("logprobs must be an integer", "logprobs true"),
+        ("Invalid type for 'logprobs': expected a boolean, but got an integer instead.", None),
+        ("Unsupported parameter: 'logprobs' is not supported. Reference number 123.", "logprobs"),
+        ("logprobs and top_logprobs (integer) are not supported", "logprobs"),
+        ("property 'messages.0.refusal' is unsupported", "additions"),
+        ("audio input is not supported by this model", None),
+        ("`function_call` is not supported with this model", None),
+    ],
+)
+def test_what_a_refusal_is_about(words: str, setting: str | None) -> None:
+    """A form is kept for all later calls of an endpoint: what is about one request must not change it."""
+    assert refused_setting(400, {"error": {"message": words}}) == setting
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import NodeError
@@ -23,8 +23,12 @@ _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
 #: `8/10` in a sentence.
 _BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
-#: What a grade is of.
-_LABEL = re.compile(r"([^\W\d]+)[\"'*_`]*\s*[:=]\s*[\"'*_`]*\Z")
+#: What a grade is of, and words for the whole.
+_LABEL = re.compile(r"([^\W\d][^:=\uff1a\n,;.]{0,40})[:=\uff1a]\s*[\"'*_`]*\Z")
+_OF_ALL = re.compile(
+    r"(?i)\b(?:final\w*|overall|total\w*|average|mean|verdict|conclusion|result|summary|evaluation|assessment|answer|"
+    r"gesamt\w*|global\w*|complessiv\w*|note|nota|punteggio)\b|总|итог"
+)
 #: Where a grade may stand, the surest first: of a whole, behind its label, alone, in a tag or box, in a sentence, as
 #: `8/10`.
 #: Of several the last one counts: the sentence before it may quote the answer.
@@ -56,14 +60,23 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     for place in _PLACES:
         if grades := list(place.finditer(text)):
             last = grades[-1]
-            labels = [found[1] for one in grades if (found := _LABEL.search(text[: one.start()]))]
-            parts = place is _BARE and len(labels) == len(grades) > 1
-            if parts and not re.fullmatch(rf"(?i){_WHOLE}|verdict", labels[-1]):
-                return None  # of `Clarity: 3/10, Depth: 8/10` none is the whole
+            if place is _BARE and (last := _find_whole(text, grades)) is None:
+                return None
             if place is _BARE and not re.search(r"[:=]\s*\Z", text[: last.start()]):  # `8/10 because of 3/4`
                 last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), last)
             return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))
     return None
+
+
+def _find_whole(text: str, grades: Sequence[re.Match[str]]) -> re.Match[str] | None:
+    """The grade that counts of several in a text: the last one of the whole, if one says so, or else the last one; None
+    if each is of another part, as in `Clarity: 3/10, Depth: 8/10`."""
+    found = [_LABEL.search(text[max(0, one.start() - 60) : one.start()]) for one in grades]
+    labels = [label[1].strip().lower() if label else "" for label in found]
+    if whole := [one for one, label in zip(grades, labels, strict=True) if _OF_ALL.search(label)]:
+        return whole[-1]
+    parts = len(set(labels)) > 1 and all(labels) and len({one[1] for one in grades}) > 1
+    return None if parts else grades[-1]
 
 
 def _share(text: str, best: int, words: str) -> tuple[float, str] | None:

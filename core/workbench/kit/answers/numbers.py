@@ -28,7 +28,10 @@ _UNDERSCORE = re.compile(r"(?<=\d)_(?=\d{3})")
 #: How far off a number may be.
 _TOLERANCE = re.compile(r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+")
 #: Numbers that together are a time, a date, a ratio or a solution (x = 3, y = 4), and none by themselves.
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH = (
+    r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
 _JOINED = re.compile(
     rf"[^\d\n]{{0,20}}\d+(?:(?::\d+)+|(?:[-/]\d+){{2}})\D{{0,20}}"
     rf"|(?i:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?,?\s\d{{4}}|\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH},?\s\d{{4}})"
@@ -195,7 +198,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     bare = _NUMBERED.sub("", bare) if "\n" not in bare else bare
-    if _JOINED.fullmatch(bare):
+    if _is_joined(bare):
         return None
     numbers = _stated_numbers(bare)
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
@@ -226,11 +229,16 @@ def _concluded(text: str) -> Number | None:
     """The number in what is introduced as the answer: behind the last `=`, unless that is a calculation, and not in
     brackets, if it has several."""
     before, _, behind = _BRACKETED.sub(" ", text).rpartition("=")
-    if _JOINED.fullmatch(text.strip().rstrip(".")):
+    if _is_joined(text.strip().rstrip(".")):
         return None
     if re.search(r"\d\s*(?:or|oder|ou|o|или|或)\s*\w\s*\Z", before):
         return None
     return next((found for part in (behind, before, text) if (found := _single(part))), None)
+
+
+def _is_joined(text: str) -> bool:
+    """Return True for a time, a date, a ratio, or a solution of several values."""
+    return bool(_JOINED.fullmatch(text)) and not ("=" in text and len({one.value for one in find_numbers(text)}) == 1)
 
 
 def _single(text: str) -> Number | None:

@@ -76,6 +76,20 @@ def test_h34_what_one_api_refuses_is_still_sent_in_another() -> None:
     ]
 
 
+def test_a_server_that_wants_a_number_of_logprobs_is_told_one_at_once() -> None:
+    """To Python, true and 1 are equal."""
+
+    async def use(client: Any, base: str) -> None:
+        body = {"model": "m", "messages": USER, "logprobs": True}
+        async with client.post(f"{base}/chat/completions", json=body) as answer:
+            assert answer.status == 200
+
+    with upstream() as server:
+        server.answers["chat/completions"] = [(400, {"error": {"message": "logprobs must be an integer"}})]
+        with_gateway(model("openai/up", server.address), use)
+        assert [repr(body["logprobs"]) for _, body, _ in server.asked] == ["True", "1"]
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("api", "limit"), [("chat", "max_tokens"), ("chat", "max_completion_tokens"), ("messages", "max_tokens")]
