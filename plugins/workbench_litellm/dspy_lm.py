@@ -139,8 +139,9 @@ class DSPyLM:
                 renamed = other.rename != form.rename or "max_tokens" in other.omit - form.omit
                 # DSPy names the limit of tokens itself.
                 begun = stream is not None and stream.begun
-                again = _as_sent(make_body(self.model, request, self._extra, other))
-                if renamed or begun or not left or again == _as_sent(body):
+                counts = other.counts_logprobs  # which DSPy's requests cannot say
+                again = make_body(self.model, request, self._extra, other)
+                if renamed or begun or not left or counts or again == body:
                     raise self._mapped(error) from None
                 if not alone and self._form is form:  # else another call has met the same refusal
                     self._form = other
@@ -341,7 +342,3 @@ def _without_secrets(base: str | None) -> str:
         return "default"
     parts = urlsplit(base)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def _as_sent(body: Any) -> str:
-    return json.dumps(body, default=str)  # where true is not 1, as it is in Python
