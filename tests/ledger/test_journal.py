@@ -17,8 +17,10 @@ from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply,
 
 from workbench.errors import BudgetSpent, ServerDead, StoreError
 from workbench.evaluation import read_calls
+from workbench.ledger import Ledger
 from workbench.lm import Request, Response, estimate_tokens
-from workbench.store import LARGE_TEXT, Journal
+from workbench.spec import BudgetSpec
+from workbench.store import IN_MEMORY, LARGE_TEXT, Journal, Store, add_run
 
 # The journal
 
@@ -279,3 +281,12 @@ def test_an_intent_that_cannot_be_written_stops_the_call(tmp_path: Path, monkeyp
             assert not lm.requests and nothing_reserved(ledger)
 
     run(course)
+
+
+def test_a_database_in_memory_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(IN_MEMORY)
+    add_run(store, run="r", name="r", status="running", spec="", options="{}")
+    log = Ledger(store, 1, BudgetSpec())._intents
+    log.add("k", "task", 1, 0.0)
+    assert not [*tmp_path.iterdir()]

@@ -42,7 +42,7 @@ from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import EarlierCalls, Journal, Store, dumps
+from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
 
 
 @dataclass
@@ -92,7 +92,8 @@ class Ledger:
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        self._intents = (RequestLog if self.recorded else NoLog)(log, self._process)
+        kept = self.recorded and str(self.store.path) != IN_MEMORY  # of which a kill leaves nothing
+        self._intents = (RequestLog if kept else NoLog)(log, self._process)
 
     def open(self) -> None:
         """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""

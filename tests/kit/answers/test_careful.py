@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from workbench.kit.answers import read_grade
-from workbench.lm import kind_of_error, read_usage
-from workbench.lm.dialects import refused_setting
+from workbench.lm import kind_of_error, read_usage, refused_setting
 
 
 @pytest.mark.parametrize(
