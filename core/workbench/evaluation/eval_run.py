@@ -40,7 +40,7 @@ from workbench.run import (
     started_run,
     wrong_in_file,
 )
-from workbench.runtime import Draw, Runtime, SandboxChoice, no_price_line
+from workbench.runtime import Draw, Runtime, SandboxChoice, known_price, no_price_line
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
@@ -355,11 +355,10 @@ class EvalRun:
         ]
 
     def _unpriced(self) -> list[str]:
-        """The models whose dollars are not in the costs: 0 would pass for free. A server on this machine may forward
-        calls to a paid service."""
+        """The models whose dollars are not in the costs: 0 would pass for free."""
         self.store.flush()
         models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
-        unknown = [(s, lm) for s, lm in models if lm.price(1, 1) is None or getattr(lm, "assumed_free", False)]
+        unknown = [(spec, lm) for spec, lm in models if known_price(lm, 1, 1) is None]
         return [spec.model for spec, lm in unknown if not self.ledger.journal.sum_usd(lm.identity)]
 
     def _fault_lines(self) -> list[str]:

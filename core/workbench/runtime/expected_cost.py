@@ -103,6 +103,12 @@ def no_price_line(models: Iterable[str]) -> str:
     )
 
 
+def known_price(lm: LM, prompt: int, completion: int) -> float | None:
+    """US dollars for a number of tokens; None if unknown, also where 0 is only assumed: a server on this machine may
+    forward calls to a paid service."""
+    return None if getattr(lm, "assumed_free", False) else lm.price(prompt, completion)
+
+
 @dataclass(frozen=True)
 class Model:
     """A language model as far as it is known without asking it."""
@@ -115,9 +121,7 @@ class Model:
         return given if given is not None else self.usual.seconds if self.usual is not None else None
 
     def usd(self, prompt: float, completion: float) -> float | None:
-        if self.lm is None or getattr(self.lm, "assumed_free", False):
-            return None
-        return self.lm.price(math.ceil(prompt), math.ceil(completion))
+        return None if self.lm is None else known_price(self.lm, math.ceil(prompt), math.ceil(completion))
 
 
 def models_of(

@@ -27,11 +27,11 @@ _TIMES = re.compile(r"\\(?:times|cdot)\b")
 _UNDERSCORE = re.compile(r"(?<=\d)_(?=\d{3})")
 #: How far off a number may be.
 _TOLERANCE = re.compile(r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+")
-#: Numbers that together are a time, a date, a ratio or a solution (x = 3, y = 4), and none by themselves.
 _MONTH = (
     r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
+#: Numbers that together are a time, a date, a ratio or a solution (x = 3, y = 4), and none by themselves.
 _JOINED = re.compile(
     rf"[^\d\n]{{0,20}}\d+(?:(?::\d+)+|(?:[-/]\d+){{2}})\D{{0,20}}"
     rf"|(?i:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?,?\s\d{{4}}|\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH},?\s\d{{4}})"
