@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from workbench.kit.lms.prefill import split_prefill
 from workbench_nano.network import Array, Cache, Network
 from workbench_nano.threads import OneThread
+from workbench_nano.tokenizer import NanoTokenizer
 
 WEIGHTS = Path(__file__).with_name("weights")
 ROLES = ("system", "user", "assistant")
@@ -67,10 +67,8 @@ class Nano:
 
     def __init__(self, folder: Path) -> None:
         self.network = Network(folder)
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        end, assistant = (self.tokenizer.token_to_id(t) for t in ("<|end|>", "<|assistant|>"))
-        assert end is not None and assistant is not None
-        self.end, self.assistant = end, assistant
+        self.tokenizer = NanoTokenizer(folder)
+        self.end, self.assistant = (self.tokenizer.special[token] for token in ("<|end|>", "<|assistant|>"))
         self._texts: dict[str, tuple[int, ...]] = {}
         self._prefixes: OrderedDict[tuple[int, ...], Cache] = OrderedDict()
         self._lock = threading.Lock()
@@ -84,8 +82,7 @@ class Nano:
         """Token ids, remembered since messages come again and again."""
         ids = self._texts.get(text)
         if ids is None:
-            # A lone surrogate, which the tokenizer refuses, is read as "?".
-            ids = tuple(self.tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids)
+            ids = tuple(self.tokenizer.encode(text))
             if len(self._texts) >= KEPT_TEXTS:
                 self._texts.clear()
             self._texts[text] = ids
@@ -246,4 +243,4 @@ class Nano:
             answer.text, job.done = self._text(ids), True
 
     def _text(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
+        return self.tokenizer.decode(ids)
