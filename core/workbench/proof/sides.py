@@ -62,10 +62,12 @@ def describe_order(effects: Sequence[OrderEffect]) -> str:
     """The order effects in a line; empty if there are none."""
     if not effects:
         return ""
+    cause = "state is carried over between runs, e.g. in notes of an agent, a tool or a cache"
+    if all(effect.objective == "latency" for effect in effects):  # seconds also tell of queues and other load
+        cause = "a cache was warm, or the server or this machine had another load"
     return (
-        f"the side that ran second on a row had {', '.join(map(str, effects))}: state is carried over between runs, "
-        "e.g. in notes of an agent, a tool or a cache. The order was random on each row, so this is not a gain or a "
-        "saving, but it may hide one"
+        f"the side that ran second on a row had {', '.join(map(str, effects))}: {cause}. The order was random on each "
+        "row, so this is not a gain or a saving, but it may hide one"
     )
 
 
