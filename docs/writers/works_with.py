@@ -10,7 +10,7 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from tests.dialects.declared import DIALECTS  # noqa: E402
-from tests.dialects.dialect import CONSUMERS, KEY_VARIABLE, NOT_SEEN, Dialect  # noqa: E402
+from tests.dialects.dialect import CONSUMERS, KEY_VARIABLE, Dialect  # noqa: E402
 
 _INTRO = """# Works with
 
@@ -18,8 +18,7 @@ Servers whose way of speaking is played in the tests ([`tests/dialects`](../../t
 written from the public page that it links to and from what users report of its errors, refuses what the real one
 refuses, and answers the planted task of a model that knows the right answer and thinks of the wrong one first. The date
 is the day on which the page was read, at least in part. A "specification" is its maker's, of the API; a "source" is
-that of the server or of its maker's client, at the version that is named; "not seen" means that the page was not at
-hand and the entry was written from memory. No real server was asked.
+that of the server or of its maker's client, at the version that is named. No real server was asked.
 
 Servers are asked by chat completions, and through the provider `litellm` in forms of their own. OpenAI's Responses are
 for agents behind [the gateway](gateway.md), which asks the model's server in that server's form.
@@ -31,7 +30,7 @@ _MATRIX = """## What works
 
 Each part of the product that asks a model was run against each of them. "Yes" means the right answer on every row. "No"
 means that the product fails and says why; the words stand below. In the last column, "none" means that the server
-gives no log-probabilities, which rollouts for training need.
+gives no log-probabilities, which rollouts of the model in training need.
 """
 
 
@@ -45,11 +44,7 @@ def works_with() -> str:
     lines += ["", "## Refusals\n", "| server | part | what the product says |", "|---|---|---|"]
     for one in DIALECTS.values():
         lines += [f"| {one.title} | {CONSUMERS[name]} | ... {words} ... |" for name, words in one.stated.items()]
-    seen = sum(one.read != NOT_SEEN for one in DIALECTS.values())
-    lines += [
-        "",
-        f"{len(DIALECTS)} servers, of {seen} of which the page was read; {len(CONSUMERS)} parts of the product.",
-    ]
+    lines += ["", f"{len(DIALECTS)} servers; {len(CONSUMERS)} parts of the product."]
     return "\n".join(lines) + "\n"
 
 

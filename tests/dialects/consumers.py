@@ -31,6 +31,7 @@ from workbench.workflow import ExampleRun, Workflow, node_tree
 from workbench_external.gateway import Gateway
 from workbench_external.served import ServedSession
 from workbench_metrics.judge import Judge
+from workbench_training.rollouts.sft_data import extract_examples
 
 LABEL = "label: Literal['billing','technical']"
 TOOLS = """
@@ -167,8 +168,21 @@ def _progress() -> Progress:
     return Progress(lambda workflow, name: None, ignore)
 
 
+async def teach(dialect: Dialect, lab: Lab, folder: Path) -> None:
+    """A teacher's rollouts, from which `sft` learns both turns: thoughts in its text too, and none beside it."""
+    workflow = workflow_of("agent-text", folder)
+    async with running(dialect, lab) as runtime:
+        for text, label in ROWS.items():
+            lessons = extract_examples((await run_row(runtime, workflow, text)).trace, {"sort"})
+            learned = [lesson.messages[place]["content"] for lesson in lessons for place in sorted(lesson.learned)]
+            call, answer = (split_thoughts(split_reasoning(said, str)[1])[1].strip() for said in learned)
+            assert json.loads(call.removeprefix("call: "))["arguments"] == {"code": text.partition(" ")[0]}
+            assert answer == f"label: {label}"
+
+
 async def probabilities(dialect: Dialect, lab: Lab, folder: Path) -> None:
-    """What rollouts need: log-probabilities of the tokens that were drawn, and their numbers from vLLM."""
+    """What rollouts of the model in training need: log-probabilities of the tokens that were drawn, and their numbers
+    from vLLM."""
     async with running(dialect, lab) as runtime:
         lm = runtime.pool.get(runtime.lm)
         text = next(iter(ROWS))
@@ -275,6 +289,7 @@ RUNS: Mapping[str, Consumer] = {
     "states": _node("states"),
     "judge": judge,
     "proposer": propose,
+    "rollouts": teach,
     "gateway-chat": _gateway(_chat),
     "gateway-responses": _gateway(_responses),
     "gateway-messages": _gateway(_messages),

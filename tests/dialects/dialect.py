@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 #: The days on which pages were read.
 READ, READ_LATER = "2026-11-26", "2026-11-27"
-NOT_SEEN = "not seen"
 #: A specification or a source, by its version.
 SPECIFICATION = f"specification, {READ_LATER}"
 #: The variable that holds the key, and the key.
@@ -25,6 +24,7 @@ CONSUMERS = {
     "states": "`states`",
     "judge": "judge",
     "proposer": "proposer",
+    "rollouts": "rollouts of a teacher",
     "gateway-chat": "gateway, chat",
     "gateway-responses": "gateway, responses",
     "gateway-messages": "gateway, messages",
@@ -143,8 +143,7 @@ class Dialect:
         name: of the path under which it is played.
         title: for the table of the docs.
         page: the public page that it is written from.
-        read: the day on which that page was read, after the version if it is a source; NOT_SEEN where it was written
-            from memory.
+        read: the day on which that page was read, after the version if it is a source.
         model: as the workflow file names it.
         base: the path of `api_base`, with its query.
         api: the form of requests; None: chat completions.

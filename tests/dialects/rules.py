@@ -276,15 +276,6 @@ def thoughts_with_calls(name: str, message: str) -> Rule:
     return rule
 
 
-def no_thoughts_without_calls(message: str) -> Rule:
-    def rule(asked: Asked) -> None:
-        for one in asked.messages:
-            if "reasoning_content" in one and not one.get("tool_calls"):
-                raise Refused(message)
-
-    return rule
-
-
 def thoughts_come_back(mark: str, message: str) -> Rule:
     """Refuses a turn with calls whose text lacks the thoughts that it began with."""
 

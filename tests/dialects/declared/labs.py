@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.dialects import rules, wording
 from tests.dialects.dialect import (
-    NOT_SEEN,
     READ_LATER,
     SPECIFICATION,
     Count,
@@ -177,9 +176,10 @@ DIALECTS = [
     Dialect(
         name="deepseek",
         title="DeepSeek, without thinking",
-        page="https://api-docs.deepseek.com/api/create-chat-completion",
-        read=NOT_SEEN,
-        model="openai/deepseek-chat",
+        page="https://api-docs.deepseek.com/guides/thinking_mode",
+        read=READ_LATER,
+        model="openai/deepseek-v4-flash",
+        settings={"extra": {"thinking": {"type": "disabled"}}},
         rules=(
             rules.up_to("temperature", 2, "Invalid temperature value, the valid range of temperature is [0, {most}]"),
         ),
@@ -192,8 +192,8 @@ DIALECTS = [
         name="deepseek-thinking",
         title="DeepSeek, thinking",
         page="https://api-docs.deepseek.com/guides/thinking_mode",
+        read=READ_LATER,
         model="openai/deepseek-v4-pro",
-        settings={"extra": {"thinking": {"type": "enabled"}}},
         rules=(
             rules.thoughts_with_calls(
                 "reasoning_content", "The `reasoning_content` in the thinking mode must be passed back to the API."
@@ -203,24 +203,7 @@ DIALECTS = [
         thoughts=wording.field("reasoning_content"),
         usage=deepseek_usage,
         call_id="call_00_{:018d}".format,
-        speaks="thoughts beside the text, which have to come back with calls",
-    ),
-    Dialect(
-        name="deepseek-r1",
-        title="DeepSeek, deepseek-reasoner",
-        page="https://api-docs.deepseek.com/guides/reasoning_model",
-        read=NOT_SEEN,
-        model="openai/deepseek-reasoner",
-        rules=(
-            rules.no_thoughts_without_calls("The reasoning_content is an invalid field in the input messages."),
-            rules.no_field("logprobs", "top_logprobs", message="deepseek-reasoner does not support {field}"),
-            rules.no_tools("deepseek-reasoner does not support Function Calling"),
-            rules.alternating("deepseek-reasoner does not support successive user or assistant messages"),
-        ),
-        thoughts=wording.field("reasoning_content"),
-        usage=deepseek_usage,
-        no_tools="does not support Function Calling",
-        speaks="thoughts beside the text, refused if they come back; no tools, no logprobs",
+        speaks="thinks by default; thoughts beside the text, which have to come back with calls",
     ),
     Dialect(
         name="qwen-dashscope",
