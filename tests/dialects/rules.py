@@ -232,6 +232,13 @@ def no_empty_content(message: str) -> Rule:
     return rule
 
 
+def calls_without_content(asked: Asked) -> None:
+    """TGI does not refuse a text beside calls, but loses the calls: refused here, lest that passes in silence."""
+    for index, one in enumerate(asked.messages):
+        if one.get("tool_calls") and one.get("content") is not None:
+            raise Refused(f"messages[{index}] is read without its calls", 422)
+
+
 def only_in_messages(
     message: str, *more: str, without: Collection[str] = (), calls: Collection[str] = (), status: int = 400
 ) -> Rule:

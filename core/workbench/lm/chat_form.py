@@ -95,10 +95,8 @@ class Form:
 
 def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> dict[str, Any]:
     """A chat completion's request. extra: the provider's settings; the request's own extra wins over them."""
-    messages = [*map(_with_common_role, request.messages)]
-    body: dict[str, Any] = {"model": model, "messages": messages, **extra, **request.extra}
-    if "additions" in form.omit:
-        body["messages"] = [*map(plain_message, messages)]
+    messages = map(plain_message, request.messages) if "additions" in form.omit else request.messages
+    body: dict[str, Any] = {"model": model, "messages": [*map(_in_common_form, messages)], **extra, **request.extra}
     if "system" in form.omit:
         body["messages"] = _without_system(body["messages"])
     temperature = max(request.temperature, form.least_temperature)
@@ -119,9 +117,12 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
     return {name: value for name, value in body.items() if name not in form.omit}
 
 
-def _with_common_role(message: Message) -> Message:
-    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
-    return {**message, "role": "system"} if message.get("role") == "developer" else message
+def _in_common_form(message: Message) -> Message:
+    """OpenAI takes `system` for `developer` with any of its models; other servers know only that. Beside calls no text
+    is null: TGI reads no calls beside an empty one."""
+    if message.get("role") == "developer":
+        return {**message, "role": "system"}
+    return {**message, "content": None} if message.get("content") == "" and message.get("tool_calls") else message
 
 
 def _without_system(messages: Sequence[Message]) -> Sequence[Message]:

@@ -275,6 +275,7 @@ DIALECTS = [
                 status=422,
             ),
             rules.not_both("response_format", "tools", "Tool error: Grammar and tools are mutually exclusive", 422),
+            rules.calls_without_content,
         ),
         thoughts=wording.within("<think>\n", "\n</think>\n\n"),
         ends={"tool_calls": "stop", "refusal": ""},

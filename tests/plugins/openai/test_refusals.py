@@ -179,7 +179,7 @@ def test_t9_what_another_provider_added_is_left_out_where_it_is_refused(words: s
     refused = refused_setting(400, error(words))
     assert refused is not None
     sent = json.loads(wire.build_body("m", asked, {}, form.without(refused)))["messages"]
-    assert sent[2] == {"role": "assistant", "content": "", "tool_calls": [CALL]} and sent[3] == asked.messages[3]
+    assert sent[2] == {"role": "assistant", "content": None, "tool_calls": [CALL]} and sent[3] == asked.messages[3]
 
 
 def test_p_a_refusal_that_does_not_end_is_an_error() -> None:
