@@ -118,11 +118,15 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
 
 
 def _in_common_form(message: Message) -> Message:
-    """OpenAI takes `system` for `developer` with any of its models; other servers know only that. Beside calls no text
-    is null: TGI reads no calls beside an empty one."""
-    if message.get("role") == "developer":
-        return {**message, "role": "system"}
-    return {**message, "content": None} if message.get("content") == "" and message.get("tool_calls") else message
+    """Beside calls no text is null: TGI reads no calls beside an empty one."""
+    if message.get("content") == "" and message.get("tool_calls"):
+        return {**message, "content": None}
+    return _with_common_role(message)
+
+
+def _with_common_role(message: Message) -> Message:
+    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
+    return {**message, "role": "system"} if message.get("role") == "developer" else message
 
 
 def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
