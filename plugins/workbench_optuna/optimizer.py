@@ -14,7 +14,7 @@ from workbench.base.distribution import pip_install
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError
 from workbench.spec import ADDRESS, PATH, Found, Written
-from workbench.study import AskedTrial, Joining, Race, Searcher, Searchers, objective_sign
+from workbench.study import AskedTrial, Joining, Race, Searcher, Searchers, missed_levels, objective_sign
 from workbench_optuna.pruning import make_pruner, make_race, report
 
 if TYPE_CHECKING:
@@ -236,7 +236,8 @@ class _Search:
         if self.settings.prunes(self.study):
             report(asked, evaluation.scores)
         values = [evaluation.objectives[one] for one in self.study.objectives]
-        self.searcher.tell(asked, values, pruned=not evaluation.complete)
+        missed = missed_levels(self.study.levels, evaluation)
+        self.searcher.tell(asked, values, pruned=not evaluation.complete, constraints=missed)
 
 
 def directions(objectives: Sequence[str]) -> list[str]:

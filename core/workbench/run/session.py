@@ -261,7 +261,7 @@ class Session:
             domains=spec.search if workflow == self.task.workflow else fitting_domains(spec.search, workflow),
             targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
-            raced=len(spec.objectives) == 1 and spec.targets is None,
+            levels=spec.targets,
             searchers=self.searchers,
         )
 

@@ -21,6 +21,7 @@ from workbench.study.targets import (
     configurations,
     cost_objective,
     is_slow,
+    missed_levels,
     pick_by_targets,
     pick_winner,
 )
@@ -65,5 +66,6 @@ __all__ = [
     "configurations",
     "Aims",
     "is_slow",
+    "missed_levels",
     "SLOW_SHARE",
 ]

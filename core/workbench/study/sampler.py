@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 from workbench.errors import SpecError, suggest
@@ -117,8 +118,16 @@ class Searcher:
             trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
         )
 
-    def tell(self, asked: AskedTrial, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
-        """Tell the sampler the objectives of a candidate; None if it could not be evaluated.
+    def tell(
+        self,
+        asked: AskedTrial,
+        values: Sequence[float] | float | None,
+        *,
+        pruned: bool = False,
+        constraints: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Tell the sampler the objectives of a candidate; None if it could not be evaluated. constraints: above 0 where
+        one is missed; candidates that meet all of them come first.
 
         Others may have ended its trial, where they search the study, too.
         """
@@ -130,6 +139,8 @@ class Searcher:
         elif values is None:
             self.study.tell(asked.trial, state=state.FAIL, skip_if_finished=True)
         else:
+            for name, by in constraints.items():
+                asked.trial.set_constraint(name, by)
             self.study.tell(asked.trial, values, skip_if_finished=True)
 
 

@@ -18,7 +18,7 @@ from workbench.errors import ShareSpent
 from workbench.ledger import Ledger
 from workbench.lm import LM, Response
 from workbench.runtime import Draw
-from workbench.spec import DomainSpec, LMSpec, Powers
+from workbench.spec import DomainSpec, LMSpec, Powers, TargetsSpec
 from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
 from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Evaluation
@@ -95,7 +95,7 @@ class Study:
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
     limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
-    raced: whether the best score on val wins. Otherwise what scores worse may be cheaper, and has to be evaluated.
+    levels: the service levels of the file (`targets:`).
     searchers: the other runs that search this study, if there are any.
     """
 
@@ -112,8 +112,13 @@ class Study:
     targets: Mapping[str, str] = field(default_factory=dict[str, str])
     name: str = ""
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
-    raced: bool = True
+    levels: TargetsSpec | None = None
     searchers: Searchers | None = None
+
+    @property
+    def raced(self) -> bool:
+        """Return True if the best score on val wins. Otherwise what scores worse may be cheaper, and is evaluated."""
+        return len(self.objectives) == 1 and self.levels is None
 
     async def evaluate(
         self,

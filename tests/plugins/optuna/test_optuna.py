@@ -174,6 +174,53 @@ def test_the_run_database_is_a_storage_of_optuna(tmp_path: Path) -> None:
     assert study.best_value in complete and study.best_value <= report.best["val"]
 
 
+#: Few candidates have it: the best one has 0.69.
+LEVEL = 0.5
+
+
+def share_that_meets(folder: Path, seed: int, told: bool) -> float:
+    """The share of candidates whose score on val meets the level of the file. told: the sampler is told what is missed,
+    as it is; else this mechanism is taken out."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not told:
+            patch.setattr("workbench_optuna.optimizer.missed_levels", lambda levels, evaluation: {})
+        plant(
+            folder,
+            skill,
+            {"optuna": {"trials": 40, "dashboard": False}},
+            calls=2000,
+            seed=seed,
+            search=SPACE,
+            rows=(40, 40, 12),
+            objectives=["score", "tokens"],
+            targets={"score": LEVEL},
+        )
+    scores = [e["score"] for e in evaluations(folder)]
+    return sum(score >= LEVEL for score in scores) / len(scores)
+
+
+@pytest.mark.slow
+def test_levels_of_the_file_are_constraints_of_the_sampler(tmp_path: Path) -> None:
+    shares = [
+        [share_that_meets(tmp_path / f"{seed}{told}", seed, told) for told in (True, False)] for seed in range(10)
+    ]
+    differences = [told - without for told, without in shares]
+    assert statistics.mean(differences) > 0 and lower_bound(differences) > 0, shares
+
+
+def test_what_a_candidate_misses_is_kept_with_its_trial(tmp_path: Path) -> None:
+    import optuna
+
+    levels = {"score": LEVEL, "tokens": 1000}
+    plant(tmp_path, skill, {"optuna": {"trials": 6}}, calls=600, search=SPACE, rows=(8, 8, 8), targets=levels)
+    storage = f"sqlite:///{tmp_path / 'run.db'}"
+    (name,) = optuna.get_all_study_names(storage)
+    trials = optuna.load_study(study_name=name, storage=storage).trials
+    for trial in trials:
+        assert trial.constraints == {"score": pytest.approx(max(0.0, 1 - trial.values[0] / LEVEL)), "tokens": 0.0}
+    assert len({trial.constraints["score"] for trial in trials}) > 1
+
+
 @pytest.mark.parametrize(("sampler", "package"), [("gp", "torch"), ("cmaes", "cmaes")])
 def test_a_missing_package_is_named_before_anything_is_paid(
     sampler: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
