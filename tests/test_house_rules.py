@@ -129,17 +129,12 @@ def test_long_files_of_core_say_why_they_are_one() -> None:
 _ASKING = re.compile(r"(What|Who|Whom|Whose|Whether|Those|One|How)\b")
 
 
-#: Plugins whose docstrings still begin with such a word.
-_ASKING_STILL = {"workbench_training", "workbench_grpo", "workbench_sft", "workbench_dpo", "workbench_hf"}
-
-
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     """A docstring says what a function does: "Return True if", "Count", "List", not "Whether", "How many", "What"."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     wrong = [
         f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}: {text.splitlines()[0]}"
         for path in files("core", "plugins")
-        if not _ASKING_STILL & set(path.parts)
         for node in ast.walk(parsed(path))
         if isinstance(node, documented) and (text := ast.get_docstring(node)) and _ASKING.match(text)
     ]

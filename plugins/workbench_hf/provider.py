@@ -74,7 +74,7 @@ class HFLM:
         self._answer: Callable[[Request], Awaitable[Response]] | None = None
 
     def _use_engine(self) -> _Engine:
-        """What generates, which equal LMs share. Raises RuntimeError if this one is closed."""
+        """Return the engine, which equal LMs share. Raises RuntimeError if this one is closed."""
         if self._closed:
             raise RuntimeError(f"{self.identity} is closed")
         if self._engine is None:  # only now a user: whoever checks a file makes an LM, and neither calls nor closes it
@@ -123,7 +123,7 @@ class HFLM:
 
 
 class _Engine:
-    """What equal LMs share: the loaded checkpoint, and the batcher with its thread."""
+    """The engine that equal LMs share: the loaded checkpoint, and the batcher with its thread."""
 
     def __init__(self, key: tuple, source: str, extra: dict[str, Any], max_batch: int):
         self.users = 0

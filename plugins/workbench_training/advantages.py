@@ -82,7 +82,7 @@ def subtract_baseline(values: Array, rows: Sequence[Row], objective: Objective) 
 def _units(
     values: Array, rows: Sequence[Row], keys: Sequence[Any], count: str
 ) -> tuple[list[tuple[Any, float]], list[list[int]]]:
-    """What has one vote: a row, or all rows of one rollout in a group, which then vote with their mean."""
+    """The units of a vote: a row, or all rows of one rollout in a group, which then vote with their mean."""
     if count == "row":
         return [(keys[i], float(values[i])) for i in range(len(rows))], [[i] for i in range(len(rows))]
     by_rollout: dict[Any, list[int]] = defaultdict(list)
@@ -178,7 +178,7 @@ def compute_token_advantages(
 
 
 def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
-    """What rows diverge, less the baseline of their peers; 0 where a row was not scored."""
+    """Compute the divergence of rows, less the baseline of their peers; 0 where a row was not scored."""
     if not rows:
         return log_ratio
     scored = [math.isfinite(_number(row.reward)) for row in rows]

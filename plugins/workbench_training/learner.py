@@ -150,7 +150,7 @@ class Learner:
         return compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
 
     def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]], drift: Drift) -> None:
-        """One step of the optimizer on some rows."""
+        """Make a step of the optimizer on some rows."""
         self.micro.resize(self._gradient_bytes())
         # Once, however many attempts this process makes: the others take part.
         most, found = self._most(len(self._micro_batches(step.rows, chosen, step.spread))), None

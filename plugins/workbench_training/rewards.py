@@ -86,7 +86,7 @@ class Rollout:
 
     @property
     def calls(self) -> list[CallRecord]:
-        """Those of the task, without what others said: simulated users and search engines."""
+        """The calls of the task, without what others said: simulated users and search engines."""
         return [c for c in self.result.trace.calls if c.role not in OTHERS] if self.result.trace else []
 
     @property

@@ -49,7 +49,7 @@ PARTS = (
 
 
 class Trainer:
-    """One training, of one policy or of several by name. `log(message, **figures)` receives each step, reset and alarm;
+    """A training, of one policy or of several by name. `log(message, **figures)` receives each step, reset and alarm;
     with several policies, the names of figures include the policy's."""
 
     def __init__(

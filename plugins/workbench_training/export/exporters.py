@@ -164,7 +164,7 @@ def _folder(path: Path | None) -> Path:
 
 
 def _settings(task: Task) -> GRPO:
-    """Those of the last `grpo` of the workflow file; its defaults where there is none."""
+    """Return the settings of the last `grpo` of the workflow file; its defaults where there is none."""
     entries = [entry["grpo"] for entry in task.spec.optimize if "grpo" in entry]
     return GRPO.model_validate(entries[-1] if entries else {})
 

@@ -1,5 +1,4 @@
-"""What a folder of `workbench export --format verl` imports on the cluster: our advantages and rewards, by verl's
-names."""
+"""Our advantages and rewards by verl's names, for a folder of `workbench export --format verl` on the cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def advantages_for(
 
 
 def _cut(score: float, what: str) -> float | None:
-    """What an answer earns that was cut; None: it is left out."""
+    """The reward of an answer that was cut; None: it is left out."""
     if what == "mask":
         return None
     return min(score, 0.0) if what == "zero" else score

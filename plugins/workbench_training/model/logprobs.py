@@ -90,7 +90,7 @@ class _OfChunk:
 
 
 def _shares(model: Any, batch: Batch) -> bool:
-    """Whether to compute prompts once: some are equal, and every layer keeps all keys and values."""
+    """Return True if prompts are computed once: some are equal, and every layer keeps all keys and values."""
     distinct = int(batch.prompts.unique().numel())
     return is_plain(model.config) and distinct < len(batch.prompts)
 

@@ -207,7 +207,7 @@ def _load(base: str, attention: str, **how: Any) -> Generator:
 
 
 def _check_head(config: Any) -> None:
-    """What is trained are the output matrix's logits: refuse models that cap or scale them before drawing."""
+    """Refuse models that cap or scale the output matrix's logits, which are trained, before drawing."""
     changed = [
         n
         for n in ("final_logit_softcapping", "logit_scale", "logits_scaling")

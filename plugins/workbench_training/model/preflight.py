@@ -29,7 +29,7 @@ DRAWN_TOKENS = 2048
 
 @dataclass(frozen=True)
 class Plan:
-    """What shares a GPU: policies in training, one pass of `tokens` tokens at a time, and a server's share.
+    """The users of a GPU: policies in training, one pass of `tokens` tokens at a time, and a server's share.
 
     sleeps: the server gives its share back during updates. drawn: rows that this process draws at once; 0 where a
     server draws. free_tokens: whether the size of a pass may be chosen.
@@ -89,7 +89,7 @@ class Plan:
 
 
 def check_memory(plan: Plan, memory: int) -> str:
-    """What takes the memory of the device (bytes). Raises SpecError where it does not suffice, with the settings that
+    """Describe what takes the memory of the device (bytes). Raises SpecError where it does not suffice, with the settings that
     make it suffice."""
     tokens = plan.fitting_tokens(memory)
     if tokens and (plan.free_tokens or tokens == plan.tokens):

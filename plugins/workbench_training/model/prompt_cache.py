@@ -15,7 +15,7 @@ from workbench.kit.lms.running_batch import as_computed
 
 
 class PromptLayer(DynamicLayer):
-    """What one layer computes for the prompts. Only its first pass is kept; a recomputation gives equal tensors, which
+    """The outputs of a layer for the prompts. Only its first pass is kept; a recomputation gives equal tensors, which
     are part of the graph of the first."""
 
     def update(

@@ -82,7 +82,7 @@ class _Stretch:
 
 
 class LongRow:
-    """One row, of which `size` tokens go through the model at once.
+    """A row, of which `size` tokens go through the model at once.
 
     Between `log_probabilities` and `backward` the keys and values of all tokens are kept, by layer.
     """

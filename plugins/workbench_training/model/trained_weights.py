@@ -1,4 +1,4 @@
-"""What holds trained weights in this process can be copied, set back, and used with other weights for a while."""
+"""Trained weights in this process: copied, set back, and replaced by others for a while."""
 
 from __future__ import annotations
 

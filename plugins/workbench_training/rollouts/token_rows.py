@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One sequence to learn from: a prompt, and what followed it.
+    """A sequence to learn from: a prompt, and what followed it.
 
     token_ids: what followed, tokens of tools and users between the policy's turns included. mask: 1 for tokens that the
     policy drew, 0 for others. logprobs: of the drawn tokens when they were drawn, 0.0 elsewhere. reward: that of the

@@ -1,4 +1,4 @@
-"""One training on several processes, as started by `torchrun` or `accelerate launch`.
+"""A training on several processes, as started by `torchrun` or `accelerate launch`.
 
 The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each
 policy. They receive every step, compute their share of its rows, and apply the summed gradient, so that all copies stay

@@ -54,7 +54,7 @@ def _pack(row: Row) -> tuple[Any, ...]:
 
 
 class _Drawn(NamedTuple):
-    """What was generated for one of the rows asked for. error: (kind of an LMError, message)."""
+    """The tokens that were generated for one of the rows asked for. error: (kind of an LMError, message)."""
 
     place: int
     ids: list[int]
@@ -344,7 +344,7 @@ class Drawer:
             generate_within_memory(self.generator, waiting.pop(), Refill(join, give))
 
     def _waiting(self, wait: float = 0.0) -> list[_Asked]:
-        """What else was asked for, until nothing more comes within so many seconds."""
+        """Collect what else was asked for, until nothing more comes within so many seconds."""
         found: list[_Asked] = []
         while True:
             try:

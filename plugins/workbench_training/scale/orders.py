@@ -1,4 +1,4 @@
-"""What the first process of a training tells the others, and what they answer.
+"""Orders of the first process of a training to the others, and their answers.
 
 Orders are broadcasts: each process hears all of them, in one order. Answers have a group of their own, so that they may
 come while a process waits for its next order.

@@ -101,7 +101,7 @@ class NcclTransfer(WeightTransfer):
 
 
 async def _at_once(request: Awaitable[Any], work: Callable[[], Any], timeout: float) -> Any:
-    """What `work` returns in a thread, while the server answers the request: both wait for one another.
+    """Return the result of `work` in a thread, while the server answers the request: both wait for one another.
 
     Where one fails, the other is not waited for. Raises LMError, SyncError.
     """

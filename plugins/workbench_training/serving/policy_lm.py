@@ -280,7 +280,7 @@ class LocalEngine:
         return response
 
     def _make_row(self, request: Request) -> Row:
-        """What to generate for a request. Raises LMError."""
+        """Describe what to generate for a request. Raises LMError."""
         from workbench.kit.lms.generation import Row
 
         try:

@@ -187,7 +187,7 @@ class ServerEngine:
         )
 
     async def complete(self, request: Request) -> Response:
-        """One answer of the policy. Raises LMError."""
+        """Ask the policy for an answer. Raises LMError."""
         self._require(f"v{self.version}")
         prompt = self._prompt(request, self.conversations.prompt_ids)
         limited = replace(request, max_tokens=self.conversations.max_tokens(request, prompt))
@@ -196,7 +196,7 @@ class ServerEngine:
         return response
 
     async def answer(self, request: Request) -> Response:
-        """One answer of the weights that were given last, as a checkpoint of them would answer. Raises LMError."""
+        """Ask the weights that were given last, as a checkpoint of them would answer. Raises LMError."""
         self._require(self._label)
         encode = self.policy.generator.encode
         prompt = self._prompt(request, lambda r: encode([dict(message) for message in r.messages], r.tools))

@@ -121,7 +121,7 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 def _die_with_parent():
-    """What a child does before it becomes the server; None where the system has no such thing."""
+    """Return the function that a child runs before it becomes the server; None where the system has no such thing."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl  # looked up here: a forked child should do as little as it can

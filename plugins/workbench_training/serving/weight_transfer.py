@@ -179,7 +179,7 @@ def list_weights(policy: Policy) -> list[tuple[str, torch.Tensor]]:
 
 
 def describe_weights(named: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
-    """What a server must know of weights that come, in their order."""
+    """Describe weights that come for a server, in their order."""
     return {
         "names": [name for name, _ in named],
         "dtype_names": [str(t.dtype).removeprefix("torch.") for _, t in named],

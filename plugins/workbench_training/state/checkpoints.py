@@ -12,7 +12,7 @@ _WEIGHTS = re.compile(r"[0-9a-f]{16}")
 
 
 def removable_files(database: Path, runs: Collection[int], kept: Collection[str]) -> list[Path]:
-    """What lies in `DATABASE-weights`: records of finished runs, and weights that no kept text names.
+    """List what may be removed from `DATABASE-weights`: records of finished runs, and weights that no kept text names.
 
     Args:
         database: the run database.

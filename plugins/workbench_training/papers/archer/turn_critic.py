@@ -41,7 +41,7 @@ class TurnCritic(ValueLearner):
         self.figures["value_loss"] = math.fsum(losses) / len(losses)
 
     def _update(self, recent: Sequence[Row], fresh: Sequence[Row], number: int) -> float:
-        """One pass over the turns of recent steps, and over the states of this one; returns the mean loss."""
+        """Make a pass over the turns of recent steps, and over the states of this one, and return the mean loss."""
         total = 0.0
         if (turns := self._turns(recent)) is not None:
             with self.model.having(self.targets):

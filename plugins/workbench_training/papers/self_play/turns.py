@@ -43,7 +43,7 @@ class Plan:
 
 
 class Turns:
-    """One self-play of a study. Each training has its own record, from which a killed run resumes."""
+    """A self-play of a study. Each training has its own record, from which a killed run resumes."""
 
     def __init__(
         self,
