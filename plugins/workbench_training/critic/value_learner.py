@@ -80,8 +80,8 @@ class ValueLearner(ABC):
         return found
 
     def fit(self, rows: Sequence[Row], marks: str, loss: Loss, number: int) -> float:
-        """Make a pass over the marked states, in `minibatches` updates, and return their mean loss. An update whose gradient
-        is not finite changes nothing and is counted. number: of the pass in this step, for the order."""
+        """Make a pass over the marked states, in `minibatches` updates, and return their mean loss. An update
+        whose gradient is not finite changes nothing and is counted. number: of the pass in this step, for the order."""
         marked, total = self._mark(rows, marks), 0.0
         counts = [sum(mask) for mask in marked.masks]
         if not any(counts):

@@ -89,8 +89,8 @@ class Plan:
 
 
 def check_memory(plan: Plan, memory: int) -> str:
-    """Describe what takes the memory of the device (bytes). Raises SpecError where it does not suffice, with the settings that
-    make it suffice."""
+    """Describe what takes the memory of the device (bytes). Raises SpecError where it does not suffice, with the
+    settings that make it suffice."""
     tokens = plan.fitting_tokens(memory)
     if tokens and (plan.free_tokens or tokens == plan.tokens):
         return _described(replace(plan, tokens=tokens), memory)

@@ -171,7 +171,7 @@ class ShardedPolicy(Policy):
 
 
 class _Pass(torch.nn.Module):
-    """The module that FSDP takes for the whole forward pass: it gathers embeddings and head at its call, layers at theirs."""
+    """The module of the whole forward pass for FSDP: it gathers embeddings and head at its call, layers at theirs."""
 
     def __init__(self, model: Any):
         super().__init__()
