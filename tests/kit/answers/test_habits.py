@@ -273,6 +273,28 @@ READ: list[tuple[str, str, Any]] = [
     (PERSON, "Person(name='Anna', age=3)", ANNA),
     (PERSON, '{"name": "Anna", "age": "3-4"}', None),
     (TWO, "Answer - Paris\nSure - 0.9", 0.9),
+    # a fourth list: what is joined, what stands by itself, and what is none of both
+    (INT, "Answer: the difference between 10 and 4 is 6", 6),
+    (INT, "Answer: 12, -7", None),
+    (INT, "5 + 5", None),
+    (INT, "not 3-4", None),
+    (INT, "No 5", 5),
+    (INT, "x = 3 or x = -√2", None),
+    (FLOAT, "3/8 or 0.375", 0.375),
+    (FLOAT, "The answer is x = 10/4 = 2.5, i.e. 5/2.", 2.5),
+    (TRUTH, "No 5", None),
+    (TRUTH, "Yes, but no", None),
+    (TRUTH, "No. Yes, I think.", None),
+    (CASE, "technical. The other one (billing) does not fit.", "technical"),
+    (CASE, "technical: the billing page fails.", "technical"),
+    (CASE, "technical, it is billing", None),
+    (SENTIMENT, "high. Wait, positive", "positive"),
+    (SENTIMENT, "[x] negative [ ] positive", "negative"),
+    (SENTIMENT, "negative [ ], positive [x]", None),
+    ("t -> label: Literal['a', 'b']", "[ ] a [x] b", "b"),
+    ("t -> label: Literal['us', 'uk']", "It asks us to wait.", None),
+    ("t -> label: Literal['us', 'uk']", "us", "us"),
+    ("t -> label: Literal['us', 'uk']", "Options: us, uk. I pick us.", "us"),
 ]
 
 
