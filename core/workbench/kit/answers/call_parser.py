@@ -17,19 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import chain, islice, takewhile
 
-from workbench.kit.answers.call_bodies import (
-    NAME,
-    NOTHING,
-    Reading,
-    Tools,
-    json_at,
-    make_call,
-    read_at,
-    read_expression,
-    read_value,
-    skip_opening,
-    with_object,
-)
+from workbench.kit.answers.call_bodies import NOTHING, Reading, Tools, json_at, read_at, read_call, read_expression
 from workbench.kit.answers.conclusions import DECORATION
 from workbench.kit.answers.json_text import load
 from workbench.lm import split_thoughts
@@ -40,24 +28,19 @@ _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 _MARKS = (
     re.compile(
         rf"(?im)^(?=[ \t>*_`#\d.)-]*+[tfca\u273f\[{{])(?:{DECORATION}(?:"
-        r"(?P<mark>(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*)|"
-        r"(?P<action>(?:action(?: \d+)?|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
-        r"(?=(?P<named>\S.*)$)))|"
+        r"(?P<mark>(?:(?:tool[ _-]?|function[ _-]?)?call|action(?: \d+)?)[*_`]*[ \t]*:[*_]*)|"
+        r"(?P<name>(?:\u273fFUNCTION\u273f|tool|function)[*_]*[ \t]*:[*_]*[ \t]*(?=(?P<named>\S.*)$)))|"
         r"(?P<tag>(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.))|(?P<bare>[ \t]*(?=[\[{])))"
     ),
     re.compile(
         r"(?m)[Cc<>\[](?:(?P<inline>(?<=[ \t].)(?i:all):)|"
-        r"(?<=<)(?P<element>(?i:function=|(?:function|invoke) name=)[\"']?(?P<named>[\w.-]+)[\"']?>)|"
-        r"(?P<tag>(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|tools|python_tag|action)"
+        r"(?P<tag>(?<=<)(?i:function=|(?:function|invoke) name=)[\"']?|"
+        r"(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|tools|python_tag|action)"
         r"(?:_begin|_start)?\|?>(?:<\|plugin\|>)?(?:\s*call:)?)|(?<=\[)(?i:TOOL_CALLS?)\]|(?<=^>)>>[ \t]*|"
         r"(?<=<)\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
         r"(?<=<)\|(?:start|channel)\|>(?:assistant)?(?:commentary|analysis)? ?to=))"
     ),
     re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<named>.*?)(?:```|\Z))"),
-)
-_PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^<>]*>\n?(.*?)\n?</parameter>")
-_ACTION_INPUT = re.compile(
-    rf"(?im)(?:[ \t]*\n)*+{DECORATION}(?:action[ _]input|\u273fARGS\u273f|arguments|args|input)[*_]*[ \t]*:[*_]*"
 )
 _ENDS_LINE = re.compile(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)")
 _CODE_FENCES = frozenset({"python", "py", "tool_code"})
@@ -80,8 +63,8 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
     text = split_thoughts(text)[1].replace("\uff5cDSML\uff5c", "")  # before the names of DeepSeek's tags
     strict = _STRICT.search(text)
     body = load(strict.group(1)) if strict else None
-    if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
-        return Reading([make_call(body, tools)])
+    if call := read_call(body, tools):
+        return Reading([call])
     if not tools:
         return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
     first = _first(text, tools, outputs)
@@ -156,44 +139,9 @@ def _inline(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
 
 
-def _element(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """`<function=NAME>{...}</function>`, or with an element for each argument."""
-    name, closing = mark["named"], re.compile(r"(?i)</(?:function|invoke)>").search(text, mark.end())
-    inside = text[mark.end() : closing.start() if closing else len(text)]
-    if inside.lstrip().startswith("{"):
-        return with_object(name, inside, inside.index("{"), tools)
-    inside = inside.rpartition("</parameter>")[0] + "</parameter>"  # what follows has no end
-    arguments = {p.group(1): read_value(p.group(2)) for p in _PARAMETER.finditer(inside)}
-    return Reading([{"name": name, "arguments": arguments}]) if arguments or name in tools else NOTHING
-
-
-def _action(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """ReAct: `Action: NAME` with `Action Input: ...` on the next line, or `Action: NAME[...]`."""
-    written = mark["named"].strip().strip("`*")
-    if mark["other"] and written not in tools:  # words of prose, too
-        return NOTHING
-    given = _ACTION_INPUT.match(text, mark.end("named"))
-    if given is not None and NAME.fullmatch(written):
-        return _with_input(written, text, given.end(), tools)
-    if (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
-        return _with_input(bracket.group(1), bracket.group(2), 0, tools)
-    return (
-        read_at(text, mark.start("named"), tools)
-        if (name := NAME.match(written)) and name.group() in tools
-        else NOTHING
-    )
-
-
-def _with_input(name: str, text: str, place: int, tools: Tools) -> Reading:
-    """A call whose arguments are JSON, or the text of its only argument."""
-    if text.startswith("{", start := skip_opening(text, place)):
-        return with_object(name, text, start, tools)
-    line = text[place:].strip().split("\n")[0].strip().strip("\"'`")
-    if not line and name in tools:
-        return Reading([{"name": name, "arguments": {}}])
-    if len(tools.get(name, ())) == 1:
-        return Reading([{"name": name, "arguments": {tools[name][0]: line}}])
-    return Reading(fault="its arguments are not a JSON object", tool=name)
+def _named(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """A call after `Tool:`, a word of prose, too: only one with the name of a tool and nothing else on its line."""
+    return read_at(text, mark.end(), tools) if mark["named"].strip().strip("`*") in tools else NOTHING
 
 
 def _fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
@@ -221,8 +169,7 @@ _FORMS: dict[str, Callable[[str, re.Match[str], Tools], Reading]] = {
     "mark": _marked,
     "tag": _marked,
     "inline": _inline,
-    "element": _element,
-    "action": _action,
+    "name": _named,
     "fence": _fence,
     "bare": _bare,
 }

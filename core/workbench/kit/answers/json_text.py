@@ -8,6 +8,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 #: A bracket that may begin a list or an object, and not a link of Markdown, a command of LaTeX or a placeholder.
@@ -87,12 +88,18 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
         changed = candidate is not raw or not text.startswith(raw, start)
         if changed and (with_json := load(candidate)) is not None:
             return with_json, end, ""
-        try:
-            if len(candidate) < SHORT and not _GROUPED.search(candidate):
-                return read_literal(ast.parse(candidate, mode="eval").body), end, ""
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
+        with suppress(ValueError):
+            if not _GROUPED.search(candidate) and len(found := parse_python(candidate)) == 1:
+                return read_literal(found[0]), end, ""
     return None, end, why
+
+
+def parse_python(text: str) -> list[ast.stmt]:
+    """The statements of a short text in Python; none for any other."""
+    try:
+        return ast.parse(text).body if len(text) < SHORT else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
@@ -161,8 +168,10 @@ def find_balanced(text: str, start: int) -> str:
     return text[start:at]
 
 
-def read_literal(node: ast.expr) -> Any:
+def read_literal(node: ast.AST) -> Any:
     """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
+    if isinstance(node, ast.Expr):
+        return read_literal(node.value)
     if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
         return node.value
     if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):

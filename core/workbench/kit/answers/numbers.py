@@ -55,7 +55,7 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _FORMS = [
     (re.compile(pattern), new)
     for pattern, new in (
-        (r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215e])", " "),  # 1½
+        (r"(?<=\w)(?=[\u00bc-\u00be\u2150-\u215e])", " "),  # 1½
         (r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])", "-"),
         (r"\\(?:times|cdot)\b", "\u00d7"),
         (r"(?<=\d)_(?=\d{3})|\\,", "\u00a0"),
