@@ -196,9 +196,7 @@ def read_expression(text: str, tools: Tools, unknown: bool = False) -> Reading |
     return Reading([call]) if call else None
 
 
-def _read_python(tree: ast.AST, tools: Tools, unknown: bool) -> Call | None:
-    if isinstance(tree, ast.Expr):
-        return _read_python(tree.value, tools, unknown)
+def _read_python(tree: ast.expr, tools: Tools, unknown: bool) -> Call | None:
     if isinstance(tree, ast.List) and tree.elts:
         return _read_python(tree.elts[0], tools, unknown)
     if not isinstance(tree, ast.Call):
@@ -223,8 +221,7 @@ def _read_python(tree: ast.AST, tools: Tools, unknown: bool) -> Call | None:
 
 def read_expressions(text: str, tools: Tools) -> Sequence[Call]:
     """The calls of a text that is nothing but calls in Python syntax, on lines of their own or in a list."""
-    said = [one.value if isinstance(one, ast.Expr) else one for one in parse_python(text)]
-    parts = [part for one in said for part in (one.elts if isinstance(one, ast.List) else [one])]
+    parts = [part for one in parse_python(text) for part in (one.elts if isinstance(one, ast.List) else [one])]
     found = [_read_python(part, tools, unknown=True) for part in parts]
     return [call for call in found if call] if all(found) else []
 

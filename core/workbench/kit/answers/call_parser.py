@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import chain, islice, takewhile
 
@@ -40,11 +40,9 @@ _MARKS = (
         r"(?<=<)\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
         r"(?<=<)\|(?:start|channel)\|>(?:assistant)?(?:commentary|analysis)? ?to=))"
     ),
-    re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<named>.*?)(?:```|\Z))"),
+    re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<content>.*?)(?:```|\Z))"),
 )
 _ENDS_LINE = re.compile(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)")
-_CODE_FENCES = frozenset({"python", "py", "tool_code"})
-_CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
 _CUT = "it was cut off at the limit of tokens"
 #: Places of a text tried for each kind of marks, so that a long text of braces takes no time.
 _MANY = 40
@@ -87,7 +85,7 @@ def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
     found = (takewhile(lambda mark: mark.start() < end, marks.finditer(text)) for marks in _MARKS)
     places = chain(*(islice(marks, _MANY) for marks in found))
     for place in sorted(places, key=lambda mark: mark.start()):
-        reading = _FORMS[place.lastgroup or ""](text, place, tools)
+        reading = _read_mark(text, place, tools)
         if reading.calls:
             return reading
         fault = fault if fault.fault else reading
@@ -124,52 +122,35 @@ def _answer_begins(text: str, outputs: Collection[str]) -> int:
     return found.start() if found else len(text)
 
 
-# Forms of a call: each function gives the reading at a mark.
+def _read_mark(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """The reading at a mark of a form."""
+    match mark.lastgroup:
+        case "mark" | "tag":
+            return read_at(text, mark.end(), tools)
+        case "inline":  # only of a known tool, at the end of its line
+            reading = read_at(text, mark.end(), tools)
+            known = any(str(call["name"]) in tools for call in reading.calls)
+            return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
+        case "name":  # `Tool:`, a word of prose, too: only with the name of a tool and nothing else on its line
+            return read_at(text, mark.end(), tools) if mark["named"].strip().strip("`*") in tools else NOTHING
+        case "fence":
+            return _read_fence(text, mark, tools)
+    return json_at(text, mark.end(), tools, marked=False)
 
 
-def _marked(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A call after `call:` at the beginning of a line, or after a tag such as <tool_call>."""
-    return read_at(text, mark.end(), tools)
-
-
-def _inline(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A call after `call:` within a line: only one of a known tool that ends the line."""
-    reading = read_at(text, mark.end(), tools)
-    known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
-    return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
-
-
-def _named(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A call after `Tool:`, a word of prose, too: only one with the name of a tool and nothing else on its line."""
-    return read_at(text, mark.end(), tools) if mark["named"].strip().strip("`*") in tools else NOTHING
-
-
-def _fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+def _read_fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code: a single call, too."""
-    language, content = mark["language"].lower(), mark["named"].strip()
+    language, content = mark["language"].lower(), mark["content"].strip()
     runs = _runs_code(tools)
     if content.startswith(("{", "[")) and not (runs and language in ("python", "py")):
-        return json_at(text, mark.start("named"), tools, marked=language in _CALL_FENCES)
+        return json_at(
+            text, mark.start("content"), tools, marked=language in ("tool_code", "tool_call", "function_call")
+        )
     call = read_expression(content, tools)
-    if runs and content and (language in _CODE_FENCES or (call and not language)):
+    if runs and content and (language in ("python", "py", "tool_code") or (call and not language)):
         return Reading([{"name": "python", "arguments": {"code": content}}])
     return call or NOTHING
 
 
 def _runs_code(tools: Tools) -> bool:
     return list(tools.get("python", ())) == ["code"]
-
-
-def _bare(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """JSON at the beginning of a line."""
-    return json_at(text, mark.end(), tools, marked=False)
-
-
-_FORMS: dict[str, Callable[[str, re.Match[str], Tools], Reading]] = {
-    "mark": _marked,
-    "tag": _marked,
-    "inline": _inline,
-    "name": _named,
-    "fence": _fence,
-    "bare": _bare,
-}

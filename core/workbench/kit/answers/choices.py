@@ -117,7 +117,7 @@ class Choices:
     @staticmethod
     def of(said: Mapping[str, Any], more: Mapping[str, Any]) -> Choices:
         ordered = sorted(filter(plain, said), key=len, reverse=True)
-        whole = {plain(one): value for one, value in said.items()} | dict(more)
+        whole = {plain(one): said[one] for one in ordered} | dict(more)
         mentions = tuple((_mention(one), said[one]) for one in ordered)
         either = "|".join(r"[\s_-]".join(map(re.escape, plain(one).split(" "))) for one in ordered)
         pairs = re.compile(rf"(?i)(?<![\w-])(?:{either})\s?(?:[/|~]|[-\u2013](?:to-)?)\s?(?:{either})(?![\w-])")
@@ -130,11 +130,7 @@ class Choices:
         """
         if (text := text.strip()) in self.exact:
             return self.exact[text], False
-        text = ends_of(text)
-        lines = [line for line in map(plain, text.split("\n")) if line]
-        if len(lines) == 1 and lines[0] in self.whole:
-            return self.whole[lines[0]], False
-        text = self._without_open(_compatible(text))
+        text = self._without_open(_compatible(ends_of(text)))
         lines = [line for line in map(plain, text.split("\n")) if line] or [""]
         for conclusion in find_conclusions(text, field):
             if stated := self._stated(conclusion):
@@ -203,9 +199,7 @@ def _mention(said: str) -> re.Pattern[str]:
     if said.isascii() and ((len(said) == 1 and said.isalpha()) or said in _PRONOUNS):
         return _marked_mention(said)
     before = rf"(?<!{_LETTER})" + (r"(?<![.,+-])" if first.isdigit() else r"(?<!\w-)")
-    after = rf"(?!{_LETTER})" + (r"(?![.,]\d|\s?/\s?\d)" if last.isdigit() else "")
-    if not last.isdigit() and (last.isascii() or "가" <= last <= "힣"):
-        after = rf"(?:(?={PARTICLE})|{after})"
+    after = rf"(?:(?={PARTICLE})|(?!{_LETTER}))" + (r"(?![.,]\d|\s?/\s?\d)" if last.isdigit() else "")
     before, after = ("" if re.match(f"[{SPACELESS}]", c) else p for c, p in ((first, before), (last, after)))
     if body in TRUTHS:  # `half true`; `no doubt` says nothing
         before += "".join(rf"(?<!{word}[ -])" for word in ("half", "partly", "partially", "mostly", "largely"))

@@ -108,8 +108,7 @@ def ends_of(text: str) -> str:
 
 def _tagged(text: str, name: str) -> list[str]:
     """Extract the texts between tags of a name."""
-    low = text.lower()
-    if "</" not in low:
+    if "</" not in text:
         return []
     return re.findall(rf"(?is)<(?:{name})>((?:(?!</?(?:{name})>).){{0,20000}})</(?:{name})>", text)
 

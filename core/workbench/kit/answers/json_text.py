@@ -85,8 +85,7 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
     for candidate in dict.fromkeys((raw, _mended(raw))):
-        changed = candidate is not raw or not text.startswith(raw, start)
-        if changed and (with_json := load(candidate)) is not None:
+        if (with_json := load(candidate)) is not None:
             return with_json, end, ""
         with suppress(ValueError):
             if not _GROUPED.search(candidate) and len(found := parse_python(candidate)) == 1:
@@ -94,12 +93,17 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
     return None, end, why
 
 
-def parse_python(text: str) -> list[ast.stmt]:
-    """The statements of a short text in Python; none for any other."""
+def parse_python(text: str) -> list[ast.expr]:
+    """The expressions that a short text in Python is; none for any other."""
     try:
-        return ast.parse(text).body if len(text) < SHORT else []
+        said = ast.parse(text).body if len(text) < SHORT else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
+    return (
+        [one.value for one in said if isinstance(one, ast.Expr)]
+        if all(isinstance(one, ast.Expr) for one in said)
+        else []
+    )
 
 
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
@@ -168,25 +172,19 @@ def find_balanced(text: str, start: int) -> str:
     return text[start:at]
 
 
-def read_literal(node: ast.AST) -> Any:
+class _Constants(ast.NodeTransformer):
+    """The constants of JSON, as those of Python."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(load(node.id)) if node.id in ("true", "false", "null") else node
+
+
+def read_literal(node: ast.expr) -> Any:
     """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
-    if isinstance(node, ast.Expr):
-        return read_literal(node.value)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):
-        return {"true": True, "false": False}.get(node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        value = read_literal(node.operand)
-        if isinstance(value, int | float):
-            return -value if isinstance(node.op, ast.USub) else value
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return [read_literal(part) for part in node.elts]
-    if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
-        return {
-            str(read_literal(k)): read_literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None
-        }
-    raise ValueError("not a literal")
+    try:
+        return json.loads(json.dumps(ast.literal_eval(_Constants().visit(node)), allow_nan=False))
+    except (TypeError, RecursionError) as error:
+        raise ValueError("not a literal") from error
 
 
 def load_loose(text: str) -> Any:

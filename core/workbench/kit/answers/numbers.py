@@ -79,8 +79,6 @@ _APOSTROPHES = str.maketrans("\u2019\u00a0", "''")
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
-#: What every number has, a fraction of one character at least.
-_DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 #: The number of an item, or the word for number, before an answer that is one.
 _NUMBERED = re.compile(r"^(?:\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
 #: What joins numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
@@ -192,8 +190,6 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 
     field: the name of the output.
     """
-    if not _DIGIT.search(text):
-        return None
     text = normalise(ends_of(text))
     for pattern, new in _ANSWERS:
         text = pattern.sub(new, text)

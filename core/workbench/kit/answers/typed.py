@@ -96,13 +96,10 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         return TRUTH.read(text, name)
     if get_origin(kind) is Literal:
         values = get_args(kind)
-        if None in values and _is_none(text):
-            return None, False
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
         found = read_number(text, name)
-        kept = found is not None and (kind is float or found[0].value == int(found[0].value))
-        return (kind(found[0].value), found[1]) if found and kept else None
+        return (kind(found[0].value), found[1]) if found and kind(found[0].value) == found[0].value else None
     if get_origin(kind) in (Union, types.UnionType):
         return _read_union(get_args(kind), text, name)
     return _read_structured(kind, text, name)
