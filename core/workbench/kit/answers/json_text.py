@@ -147,29 +147,27 @@ def _mended_part(found: re.Match[str]) -> str:
     return found[0]
 
 
-_STRING = r"""[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'"""
-#: Up to the next bracket that is not in a string, nor one of a pair that holds none.
+#: Up to the next bracket that is in no string, or to a quote of a string that does not end.
 _TO_BRACKET = re.compile(
-    rf"(?:{_STRING}|\((?:{_STRING})*+\)|\[(?:{_STRING})*+\]|\{{(?:{_STRING})*+\}})*+(?P<bracket>[()\[\]{{}}]|\Z)",
-    re.DOTALL,
+    r"""(?:[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([()\[\]{}"']|\Z)""", re.DOTALL
 )
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def find_balanced(text: str, start: int) -> str:
     """The text from a bracket to the one that closes it, with missing brackets added at the end."""
-    closing, at = [_CLOSING[text[start]]], start + 1
-    while len(closing) < _DEEP and (found := _TO_BRACKET.match(text, at)):
-        bracket, at = found["bracket"], found.end()
-        if not bracket:
-            return text[start:].rstrip().removesuffix("```").rstrip() + "".join(reversed(closing))
-        if bracket in _CLOSING:
-            closing.append(_CLOSING[bracket])
-        elif closing.pop() != bracket or not closing:
-            return text[start:at]
-    if len(closing) < _DEEP:  # a string that does not end
-        return text[start:].rstrip().removesuffix("```").rstrip()
-    return text[start:at]
+    closing = list[str]()
+    for found in _TO_BRACKET.finditer(text, start):
+        if found[1] in _CLOSING:
+            closing.append(_CLOSING[found[1]])
+        elif found[1] in ("", '"', "'"):
+            closing = [] if found[1] else closing
+            break
+        elif closing.pop() != found[1] or not closing:
+            return text[start : found.end()]
+        if len(closing) == _DEEP:
+            return text[start : found.end()]
+    return text[start:].rstrip().removesuffix("```").rstrip() + "".join(reversed(closing))
 
 
 class _Constants(ast.NodeTransformer):
