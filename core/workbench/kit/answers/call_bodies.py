@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.kit.answers.json_text import find_balanced, load, load_loose, parse_python, read_literal, read_object
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
-NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.\w+)*")
-#: What stands before a body: a fence, marks of Markdown.
-_OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
+#: The name of a tool, if there is one, behind a fence or marks of Markdown.
+_NAME = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*(?P<name>(?:[A-Za-z_][\w-]*(?:\.\w+)*)?)")
 #: What stands between the name of a tool and its arguments: `:0`, special tokens, a fence, a label.
 _BETWEEN = re.compile(
     r"(?:(?P<label>(?i:action[ _]input|\u273fARGS\u273f|arguments|args|input)(?=[*_]*[ \t]*:))|:\d+|\[CALL_ID\]\w+|"
@@ -97,17 +96,17 @@ def known_name(name: str, tools: Tools) -> str | None:
 
 def read_at(text: str, place: int, tools: Tools) -> Reading:
     """The reading after a mark: JSON, or a name with arguments. Those of an unknown tool must be certain."""
-    start = skip_opening(text, place)
+    found = _NAME.match(text, place)
+    assert found is not None  # it matches nothing, too
+    name, start, end = found["name"], found.start("name"), found.end()
     if text.startswith("[", start) and (pythonic := read_expression(raw := find_balanced(text, start), tools)):
-        return replace(pythonic, end=start + len(raw))
+        return Reading([pythonic], end=start + len(raw))
     if text.startswith(("{", "["), start):
         return json_at(text, start, tools, marked=True)
-    if (found := NAME.match(text, start)) is None:
-        return NOTHING
-    known, end = known_name(found[0], tools), found.end()
-    name = known or found[0]
-    if text.startswith("(", end):
-        return _python_at(text, start, end, tools)
+    known = known_name(name, tools)
+    if not name or text.startswith("(", end):
+        return _python_at(text, start, end, tools) if name else NOTHING
+    name = known or name
     if known and (bracket := _BRACKET.match(text, end)):
         return _of_text(known, bracket[1], tools)
     between = _BETWEEN.match(text, end)
@@ -120,18 +119,13 @@ def read_at(text: str, place: int, tools: Tools) -> Reading:
     arguments, after = dict[str, Any](), between.end()
     while argument := _ARGUMENT.match(text, after):
         key, value = (one for one in argument.groups() if one is not None)
-        arguments[key.strip()], after = read_value(value), argument.end()
+        plain = load(value.strip())
+        arguments[key.strip()], after = value if plain is None or isinstance(plain, str) else plain, argument.end()
     if arguments:
         return Reading([{"name": name, "arguments": arguments}], end=after)
     if between["label"] and (known or "\n" in between[0]):
         return _of_text(name, text[after:], tools)
     return _without_label(known, text, end, tools) if known else NOTHING
-
-
-def skip_opening(text: str, place: int) -> int:
-    """The place of a body behind blanks, a fence and marks of Markdown."""
-    opening = _OPENING.match(text, place)
-    return opening.end() if opening else place
 
 
 def _of_text(name: str, text: str, tools: Tools) -> Reading:
@@ -180,20 +174,19 @@ def _python_at(text: str, start: int, opening: int, tools: Tools) -> Reading:
     """A call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
     end = opening + len(find_balanced(text, opening))
     ends_line = not _line_at(text, end).strip(" `.")
-    if reading := read_expression(text[start:end], tools, unknown=ends_line):
-        return replace(reading, end=end)
+    if call := read_expression(text[start:end], tools, unknown=ends_line):
+        return Reading([call], end=end)
     known = known_name(text[start:opening], tools)
     return Reading(fault=f"the arguments of {known}(...) cannot be read", tool=known, end=end) if known else NOTHING
 
 
-def read_expression(text: str, tools: Tools, unknown: bool = False) -> Reading | None:
-    """The reading of a text that is one tool call in Python syntax; None for any other text.
+def read_expression(text: str, tools: Tools, unknown: bool = False) -> Call | None:
+    """The call that a text in Python syntax is; None for any other text.
 
     unknown: whether that of an unknown tool counts, if all of its arguments are named.
     """
     said = parse_python(text) if re.match(r"\[?\s*(?:print\()?[A-Za-z_][\w.-]*\(", text) else []
-    call = _read_python(said[0], tools, unknown) if len(said) == 1 else None
-    return Reading([call]) if call else None
+    return _read_python(said[0], tools, unknown) if len(said) == 1 else None
 
 
 def _read_python(tree: ast.expr, tools: Tools, unknown: bool) -> Call | None:
@@ -224,9 +217,3 @@ def read_expressions(text: str, tools: Tools) -> Sequence[Call]:
     parts = [part for one in parse_python(text) for part in (one.elts if isinstance(one, ast.List) else [one])]
     found = [_read_python(part, tools, unknown=True) for part in parts]
     return [call for call in found if call] if all(found) else []
-
-
-def read_value(text: str) -> Any:
-    """The value of an element's text: read as JSON if it is a number, true, false, null, a list or an object."""
-    found = load(text.strip())
-    return text if found is None or isinstance(found, str) else found

@@ -80,7 +80,7 @@ def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
     said = text.strip()
     fenced = said.startswith("```") and _runs_code(tools)
     if not fenced and (whole := read_expression(said.strip("`").strip(), tools)):
-        return whole
+        return Reading([whole])
     end, fault = _answer_begins(text, outputs), NOTHING
     found = (takewhile(lambda mark: mark.start() < end, marks.finditer(text)) for marks in _MARKS)
     places = chain(*(islice(marks, _MANY) for marks in found))
@@ -143,13 +143,12 @@ def _read_fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     language, content = mark["language"].lower(), mark["content"].strip()
     runs = _runs_code(tools)
     if content.startswith(("{", "[")) and not (runs and language in ("python", "py")):
-        return json_at(
-            text, mark.start("content"), tools, marked=language in ("tool_code", "tool_call", "function_call")
-        )
+        is_call = language in ("tool_code", "tool_call", "function_call")
+        return json_at(text, mark.start("content"), tools, marked=is_call)
     call = read_expression(content, tools)
     if runs and content and (language in ("python", "py", "tool_code") or (call and not language)):
-        return Reading([{"name": "python", "arguments": {"code": content}}])
-    return call or NOTHING
+        call = {"name": "python", "arguments": {"code": content}}
+    return Reading([call]) if call else NOTHING
 
 
 def _runs_code(tools: Tools) -> bool:
