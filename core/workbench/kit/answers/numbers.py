@@ -62,19 +62,13 @@ _FORMS = [
         (r"\{,\}", ","),
         (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
         (r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}", r"\1/\2"),
-    )
-]
-#: The same for answers: tolerances, what is before a rounded value, dates (which are several numbers), thousands with
-#: spaces, as in most of Europe.
-_ANSWERS = [
-    (re.compile(pattern), new)
-    for pattern, new in (
-        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+", ""),
+        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+", ""),  # a tolerance
         (r"(?<=\S)\s*(?:\u2248|\\approx\b|~=)\s*", " = "),
-        (rf"(?i:{_MONTH}\s{_DAY},?\s\d{{4}}|{_DAY}\s(?:of\s)?{_MONTH},?\s\d{{4}})", "1-2-3"),
-        (r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])", lambda groups: groups[0].replace(" ", "\u00a0")),
+        (rf"(?i:{_MONTH}\s{_DAY},?\s\d{{4}}|{_DAY}\s(?:of\s)?{_MONTH},?\s\d{{4}})", "1-2-3"),  # a date
     )
 ]
+#: Thousands with spaces, as in most of Europe.
+_SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
 _APOSTROPHES = str.maketrans("\u2019\u00a0", "''")
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
@@ -190,9 +184,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 
     field: the name of the output.
     """
-    text = normalise(ends_of(text))
-    for pattern, new in _ANSWERS:
-        text = pattern.sub(new, text)
+    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), normalise(ends_of(text)))
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     bare = _NUMBERED.sub("", bare) if "\n" not in bare else bare
     if not (numbers := _quantities(bare)):
