@@ -93,7 +93,7 @@ _PART_OF = re.compile(
     r"(?i)(?:\u221a|\\sqrt\s*\{?|(?:\\pi|\u03c0)\s*\}?\s*[{/]\s*|\b(?:between|zwischen|entre)\s[$\u20ac]?)\Z"
 )
 _HAS_PART = re.compile(rf"(?i)\s?(?:\\sqrt|\u221a|\\?pi\b|\u03c0|(?:{_OR})\s*[^\W\d]\s*=)")
-_DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
+_DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s+[$\u20ac]?$|n[\u2019']t\s+[$\u20ac]?$")
 #: What follows a number that is a paragraph by itself, or the answer by itself at the beginning of one: a unit, and
 #: what explains it. `42 apples, which took 3 steps.`
 _ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]++){0,2}[ \t*).]*(?:\n\s*\n|\Z)")

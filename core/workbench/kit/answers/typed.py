@@ -99,7 +99,8 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
         found = read_number(text, name)
-        return (kind(found[0].value), found[1]) if found and kind(found[0].value) == found[0].value else None
+        kept = found is not None and (kind is float or found[0].value == int(found[0].value))
+        return (kind(found[0].value), found[1]) if found and kept else None
     if get_origin(kind) in (Union, types.UnionType):
         return _read_union(get_args(kind), text, name)
     return _read_structured(kind, text, name)
@@ -130,7 +131,7 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     mended where possible; else lines."""
     adapter, names = type_adapter(kind), _parts(kind)
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
-    text = f"[{text}" if text.endswith("]") and "[" not in text else text  # the bracket is in the prompt
+    text = f"[{text}" if text.startswith('"') and text.endswith("]") and "[" not in text else text  # in the prompt
     for n, (value, whole) in enumerate(_candidates(text, name, names)):
         if (fitted := _fit(adapter, value, max(3, _PARTS >> n))) is not None:
             return fitted[0], not whole
@@ -248,9 +249,9 @@ def _items(text: str, inner: Any) -> list[str]:
     lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
     if len(lines) > 1:
         return lines
-    if inner in (int, float) and len(text) < _LINE:
-        return [str(one.value) for one in find_numbers(normalise(text))]
     items = _PART.findall(_AROUND.sub(lambda found: found[1] or "", lines[0]))
+    if inner in (int, float) and len(text) < _LINE and not all(item.strip().isdigit() for item in items):
+        return [str(one.value) for one in find_numbers(normalise(text))]
     if len(items) > 1 or inner is not str:
         last = _LAST.sub(r"\1\n\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items.pop() if items else ""))
         items += last.split("\n")
