@@ -237,8 +237,8 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         return None
     if (fitted := _fit(type_adapter(kind), items)) is not None:
         return fitted[0], True
-    values = [one[0] for item in items[: _PARTS + 1] if (one := _read(inner, item, name)) is not None]
-    return (values, True) if len(values) == len(items) else None
+    found = [_read(inner, item, name) for item in items] if len(items) <= _PARTS else [None]
+    return None if None in found else ([one[0] for one in found if one], True)
 
 
 def _items(text: str, inner: Any) -> list[str]:
