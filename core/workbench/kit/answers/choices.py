@@ -81,7 +81,7 @@ _NEW_CLAUSE = re.compile(rf"(?i)(?:[.,;:!?/|()\u2014\u2013\u3001\uff0c]|\s-\s){_
 _SENTENCE = re.compile(r"(?<=[.!?\n\u3002\uff01\uff1f])(?!\d)")
 _SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:of|from) \d+ ?(?:to|-|\u2013) ?\d+\b")
 #: What joins letters, of which none is chosen: `A and C`, `A, C`.
-_JOINS = r"(?:[ \t]*[,/&+\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
+_JOINS = r"(?:[ \t]*[,/&+<>\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
 #: Words before a letter that is a choice. Behind others it is a part of a name: `hepatitis B`, `plan B`.
 _NAMES_LETTER = "option|choice|letter|answer"
 _BEFORE_LETTER = (
@@ -120,7 +120,7 @@ class Choices:
         whole = {plain(one): said[one] for one in ordered} | dict(more)
         mentions = tuple((_mention(one), said[one]) for one in ordered)
         either = "|".join(r"[\s_-]".join(map(re.escape, plain(one).split(" "))) for one in ordered)
-        pairs = re.compile(rf"(?i)(?<![\w-])(?:{either})\s?(?:[/|~]|[-\u2013](?:to-)?)\s?(?:{either})(?![\w-])")
+        pairs = re.compile(rf"(?i)(?<![\w-])(?:{either})[ \t]?(?:[/|~]|[-\u2013](?:to-)?)[ \t]?(?:{either})(?![\w-])")
         return Choices(said, whole, mentions, pairs)
 
     def read(self, text: str, field: str = "answer") -> tuple[Any, bool] | None:

@@ -105,6 +105,8 @@ _BEGINS = re.compile(
 _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
 _ASIDE = re.compile(rf"(?i)(?<=\d)((?:\s[^\W\d]+)?) (?:in|within|per|every|en|dans|pro) {_DIGITS}")
+#: What stands between numbers that are more than a list of them.
+_SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
 
@@ -230,6 +232,6 @@ def _without_brackets(text: str) -> tuple[str, list[Number]]:
     outside = _BRACKETED.sub(" ", text.replace("(=", "="))  # 5 + 3 (= 8)
     outside, stated = (outside, found) if (found := _quantities(outside)) else (text, _quantities(text))
     gaps = zip([0, *(one.end for one in stated)], [*(one.start for one in stated), len(outside)], strict=True)
-    if len({one.value for one in stated}) < 2 or any(re.search(r"\w|[\\=]|####", outside[a:b]) for a, b in gaps):
+    if len({one.value for one in stated}) < 2 or any(_SAYS.search(outside[a:b]) for a, b in gaps):
         return outside, stated
     return outside, []
