@@ -74,10 +74,10 @@ def read_call(body: Any, tools: Tools, marked: bool = True) -> Call | None:
     name = known_name(body[key], tools) or body[key]
     beside = {k: v for k, v in body.items() if k not in (key, "id", "type", "tool_call_id")}
     given = next((body[one] for one in _ARGUMENTS if isinstance(body.get(one), dict | str)), None)
-    own, is_tool = {*beside} <= {*tools.get(name, ())}, key == "tool"
+    own, is_tool, is_given = {*beside} <= {*tools.get(name, ())}, key == "tool", any(one in body for one in _ARGUMENTS)
     if not marked and name not in tools and not (is_tool and isinstance(body.get("arguments"), dict)):
         return None
-    if not marked and name in tools and given is None and not (own and (is_tool or beside or not tools[name])):
+    if not marked and name in tools and not is_given and not (own and (is_tool or beside or not tools[name])):
         return None
     if "arguments" in body:
         given = body["arguments"]
@@ -133,7 +133,7 @@ def _of_text(name: str, text: str, tools: Tools) -> Reading:
     if text.startswith("{"):
         return read_at(f"{name} {text}", 0, tools)
     line = text.strip().split("\n")[0].strip().strip("\"'`")
-    if not line and name in tools:
+    if name in tools and not (line and tools[name]):
         return Reading([{"name": name, "arguments": {}}])
     if len(tools.get(name, ())) == 1:
         return Reading([{"name": name, "arguments": {tools[name][0]: line}}])
