@@ -170,8 +170,11 @@ def find_balanced(text: str, start: int) -> str:
     return text[start:].rstrip().removesuffix("```").rstrip() + "".join(reversed(closing))
 
 
-class _Constants(ast.NodeTransformer):
-    """The constants of JSON, as those of Python."""
+class _AsJson(ast.NodeTransformer):
+    """The constants of JSON as those of Python, and sets as lists."""
+
+    def visit_Set(self, node: ast.Set) -> ast.expr:
+        return ast.List([self.visit(one) for one in node.elts])
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(load(node.id)) if node.id in ("true", "false", "null") else node
@@ -180,7 +183,7 @@ class _Constants(ast.NodeTransformer):
 def read_literal(node: ast.expr) -> Any:
     """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
     try:
-        return json.loads(json.dumps(ast.literal_eval(_Constants().visit(node)), allow_nan=False))
+        return json.loads(json.dumps(ast.literal_eval(_AsJson().visit(node)), allow_nan=False))
     except (TypeError, RecursionError) as error:
         raise ValueError("not a literal") from error
 

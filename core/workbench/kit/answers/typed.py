@@ -36,7 +36,7 @@ _ITEM = re.compile(
 )
 #: What stands between the items of a line; an item, in which quotes and groups of thousands may hold commas.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
-_PART = re.compile(r"(?:\"[^\"\n]*+\"|,(?=\d{3}\b)|[^\",;\u3001\u060c\uff0c\uff1b]++|\"(?![^\"\n]*\"))++")
+_PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
 #: What stands around the items of a line.
 _AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
 #: The last two items of a line, which need no comma; a key and its value on a line.
@@ -250,7 +250,11 @@ def _items(text: str, inner: Any) -> list[str]:
     if len(lines) > 1:
         return lines
     items = _PART.findall(_AROUND.sub(lambda found: found[1] or "", lines[0]))
-    if inner in (int, float) and len(text) < _LINE and not all(item.strip().isdigit() for item in items):
+    if (
+        inner in (int, float)
+        and len(text) < _LINE
+        and (";" in text or not all(item.strip().isdigit() for item in items))
+    ):
         return [str(one.value) for one in find_numbers(normalise(text))]
     if len(items) > 1 or inner is not str:
         last = _LAST.sub(r"\1\n\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items.pop() if items else ""))
