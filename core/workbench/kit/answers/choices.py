@@ -67,7 +67,7 @@ _PRONOUNS = frozenset("us it in or me may will as at be do go is of on so to up 
 _HYPHENS = str.maketrans("\u2212\u2010\u2011", "---")
 #: What follows a value that stands by itself: `technical: ...`, `B. ...`, `No it is not`.
 _BEGINS = re.compile(
-    r"[\"'`*)\]}]*(?:\s*$|\s*\n|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
+    r"[\"'`*)\]}]*(?:\s*$|\s*\n|(?<!\d):|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
     r"\s+(?:because|since|as|it|this|that|they|he|she|we|i|you|there|the)\b|\s*\()",
     re.IGNORECASE,
 )
@@ -120,7 +120,8 @@ class Choices:
         whole = {plain(one): said[one] for one in ordered} | dict(more)
         mentions = tuple((_mention(one), said[one]) for one in ordered)
         either = "|".join(r"[\s_-]".join(map(re.escape, plain(one).split(" "))) for one in ordered)
-        pairs = re.compile(rf"(?i)(?<![\w-])(?:{either})[ \t]?(?:[/|~]|[-\u2013](?:to-)?)[ \t]?(?:{either})(?![\w-])")
+        pair = rf"(?:{either})\s?(?:[/|~]|[-\u2013](?:to-)?)\s?(?:{either})"
+        pairs = re.compile(rf"(?i)(?<![\w-]){pair}(?![\w-]|[ \t]*:)")
         return Choices(said, whole, mentions, pairs)
 
     def read(self, text: str, field: str = "answer") -> tuple[Any, bool] | None:
