@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.kit.answers import known_name, load_loose, make_call, read_expressions, read_text, read_values, unwrapped
+from workbench.kit.answers import load_loose, read_call, read_expressions, read_text, read_values
 from workbench.lm import split_thoughts
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
@@ -186,15 +186,13 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
 
 def _call(body: Any, tools: Mapping[str, list[str]]) -> Call:
     """The name and the arguments of a call. Raises ValueError."""
-    call = unwrapped(body, tools)
-    if isinstance(call, dict) and isinstance(call.get("name") or call.get("tool"), str):
-        made = make_call(call, tools)
-        arguments = parse_json(made["arguments"]) if made["arguments"] else {}
+    if call := read_call(body, tools):
+        arguments = parse_json(call["arguments"]) if call["arguments"] else {}
         if not isinstance(arguments, dict):
-            raise ValueError(f"the arguments of {shorten(made['name'])} are not an object: {shorten(arguments)}")
-        return known_name(made["name"], tools) or made["name"], arguments
-    if isinstance(call, dict) and len(call) == 1 and isinstance(next(iter(call.values())), dict):
-        return next(iter(call.items()))
+            raise ValueError(f"the arguments of {shorten(call['name'])} are not an object: {shorten(arguments)}")
+        return call["name"], arguments
+    if isinstance(body, dict) and len(body) == 1 and isinstance(next(iter(body.values())), dict):
+        return next(iter(body.items()))
     raise ValueError(f"{shorten(body)} has no name")
 
 

@@ -63,6 +63,8 @@ def test_a_call_is_read_as_models_write_it(subtests: pytest.Subtests) -> None:
 
 OTHERS = {
     "no arguments": ("call: now", {"name": "now", "arguments": {}}),
+    "no arguments, as null": ('{"tool": "now", "arguments": null}', {"name": "now", "arguments": {}}),
+    "no arguments, as ReAct says it": ("Action: now\nAction Input: None", {"name": "now", "arguments": {}}),
     "no arguments, as Python": ("call: now()", {"name": "now", "arguments": {}}),
     "ReAct's brackets": ("Action: search[two words]", {"name": "search", "arguments": {"query": "two words"}}),
     "ReAct's text": (

@@ -18,51 +18,44 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers.call_bodies import known_name, make_call, read_expressions, unwrapped
-from workbench.kit.answers.call_parser import UNREADABLE, Reading, answer_text, correction, read_text
-from workbench.kit.answers.choices import PARTICLE, TRUTH, choices_of
+from workbench.kit.answers.call_bodies import Reading, read_call, read_expressions
+from workbench.kit.answers.call_parser import UNREADABLE, answer_text, correction, read_text
+from workbench.kit.answers.choices import PARTICLE, TRUTH
 from workbench.kit.answers.code import find_code
 from workbench.kit.answers.conclusions import SPACELESS, find_object, split_fields
 from workbench.kit.answers.grades import read_grade, read_score
-from workbench.kit.answers.json_text import find_keyed, load_loose, read_object, read_objects, read_values
-from workbench.kit.answers.numbers import find_numbers, normalise, read_number
+from workbench.kit.answers.json_text import find_keyed, load_loose, read_objects, read_values
+from workbench.kit.answers.numbers import read_number
 from workbench.kit.answers.shapes import object_shape
 from workbench.kit.answers.typed import as_json, as_text, convert, first_values
 from workbench.workflow import Field, Signature
 
 __all__ = [
     "PARTICLE",
-    "SPACELESS",
-    "load_loose",
     "Reading",
+    "SPACELESS",
+    "TRUTH",
     "UNREADABLE",
     "answer_text",
-    "correction",
-    "read_text",
-    "known_name",
-    "make_call",
-    "read_expressions",
-    "unwrapped",
-    "TRUTH",
     "as_json",
     "as_text",
-    "choices_of",
     "convert",
+    "correction",
     "find_code",
     "find_keyed",
-    "find_numbers",
     "find_object",
-    "normalise",
+    "load_loose",
     "object_shape",
     "parse",
+    "read_call",
+    "read_expressions",
     "read_fields",
     "read_grade",
-    "read_score",
     "read_number",
-    "read_object",
     "read_objects",
+    "read_score",
+    "read_text",
     "read_values",
-    "split_fields",
 ]
 
 
@@ -72,44 +65,19 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
     cut: whether the answer ended at max_tokens; then free text is incomplete, and short values must be whole.
     Raises NodeError("unparsed"), or NodeError("cut") for an answer that was.
     """
+    fields, values, read = signature.outputs, dict[str, Any](), False
+    parts = read_fields(text, [field.name for field in fields])
     try:
-        return _parse(signature, text, cut)
+        for field in fields:
+            if field.name not in parts and not field.closed:
+                raise NodeError("unparsed", f"no line '{field.name}: ...' in the answer: {text[:200]!r}")
+            values[field.name], loose = convert(field, parts.get(field.name, text))
+            read = read or loose or field.name not in parts
     except NodeError as error:
-        if not cut or error.kind != "unparsed":
-            raise
-        raise NodeError("cut", f"the answer was cut at max_tokens, and {error}") from None
-
-
-def _parse(signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
-    parts, values, read = read_fields(text, [field.name for field in signature.outputs]), dict[str, Any](), False
-    for field in signature.outputs:
-        if field.name in parts:
-            values[field.name], loose = convert(field, parts[field.name])
-        elif field.closed:
-            values[field.name], loose = convert(field, text)[0], True  # one plain reading of the whole answer
-        else:
-            raise NodeError("unparsed", f"no line '{field.name}: ...' in the answer: {text[:200]!r}")
-        read = read or loose
-        if cut and (not field.closed and field is signature.outputs[-1]):
-            raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}")
-        if cut and field.closed and not _is_whole(field, values[field.name], text):
-            raise NodeError("cut", f"the answer was cut at max_tokens, maybe within a value: {text[:200]!r}")
+        raise NodeError("cut", f"the answer was cut at max_tokens, and {error}") if cut else error from None
+    if cut and not (fields[-1].closed and all(_is_whole(one, values[one.name], text) for one in fields if one.closed)):
+        raise NodeError("cut", f"the answer was cut at max_tokens, maybe within a value: {text[:200]!r}")
     return values, read
-
-
-def read_fields(text: str, names: Sequence[str]) -> dict[str, str]:
-    """The texts of fields: those of an object that has them all, else those behind their labels."""
-    if (found := _read_whole_object(text, names)) is not None:
-        return {name: as_text(value) for name, value in found.items()}
-    return split_fields(text, names)
-
-
-def _read_whole_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """The outputs in an answer that is one JSON object of them; of several outputs, also with words around it."""
-    bare = text.strip()
-    if "{" not in bare or (len(names) == 1 and not re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):
-        return None
-    return next((found for value, *_ in first_values(bare) if (found := find_object(value, names)) is not None), None)
 
 
 def _is_whole(field: Field, value: Any, text: str) -> bool:
@@ -117,7 +85,18 @@ def _is_whole(field: Field, value: Any, text: str) -> bool:
     end = text.rstrip().lower()
     if not field.allowed:
         return not end[-1:].isdigit()
-    said = as_text(value).lower()
-    return not end.endswith(said) or not any(
-        (other := as_text(v).lower()) != said and other.startswith(said) for v in field.allowed
-    )
+    said, others = as_text(value).lower(), [as_text(one).lower() for one in field.allowed]
+    return not end.endswith(said) or not any(one != said and one.startswith(said) for one in others)
+
+
+def read_fields(text: str, names: Sequence[str]) -> dict[str, str]:
+    """The texts of fields: those of an object that has them all, else those behind their labels.
+
+    The object of one field must be all of the answer; with that of several there may be words around it.
+    """
+    bare = text.strip()
+    if "{" in bare and (len(names) > 1 or re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):
+        for value, *_ in first_values(bare):
+            if (found := find_object(value, names)) is not None:
+                return {name: as_text(one) for name, one in found.items()}
+    return split_fields(text, names)

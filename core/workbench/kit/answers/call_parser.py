@@ -13,23 +13,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import chain, islice, takewhile
 
-from workbench.kit.answers.call_bodies import (
-    NAME,
-    NOTHING,
-    Reading,
-    Tools,
-    json_at,
-    make_call,
-    read_at,
-    read_expression,
-    read_value,
-    skip_opening,
-    with_object,
-)
+from workbench.kit.answers.call_bodies import NOTHING, Reading, Tools, json_at, read_at, read_call, read_expression
 from workbench.kit.answers.conclusions import DECORATION
 from workbench.kit.answers.json_text import load
 from workbench.lm import split_thoughts
@@ -40,28 +28,21 @@ _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 _MARKS = (
     re.compile(
         rf"(?im)^(?=[ \t>*_`#\d.)-]*+[tfca\u273f\[{{])(?:{DECORATION}(?:"
-        r"(?P<mark>(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*)|"
-        r"(?P<action>(?:action(?: \d+)?|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
-        r"(?=(?P<named>\S.*)$)))|"
+        r"(?P<mark>(?:(?:tool[ _-]?|function[ _-]?)?call|action(?: \d+)?)[*_`]*[ \t]*:[*_]*)|"
+        r"(?P<name>(?:\u273fFUNCTION\u273f|tool|function)[*_]*[ \t]*:[*_]*[ \t]*(?=(?P<named>\S.*)$)))|"
         r"(?P<tag>(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.))|(?P<bare>[ \t]*(?=[\[{])))"
     ),
     re.compile(
         r"(?m)[Cc<>\[](?:(?P<inline>(?<=[ \t].)(?i:all):)|"
-        r"(?<=<)(?P<element>(?i:function=|(?:function|invoke) name=)[\"']?(?P<named>[\w.-]+)[\"']?>)|"
-        r"(?P<tag>(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|tools|python_tag|action)"
+        r"(?P<tag>(?<=<)(?i:function=|(?:function|invoke) name=)[\"']?|"
+        r"(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|tools|python_tag|action)"
         r"(?:_begin|_start)?\|?>(?:<\|plugin\|>)?(?:\s*call:)?)|(?<=\[)(?i:TOOL_CALLS?)\]|(?<=^>)>>[ \t]*|"
         r"(?<=<)\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
         r"(?<=<)\|(?:start|channel)\|>(?:assistant)?(?:commentary|analysis)? ?to=))"
     ),
-    re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<named>.*?)(?:```|\Z))"),
-)
-_PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^<>]*>\n?(.*?)\n?</parameter>")
-_ACTION_INPUT = re.compile(
-    rf"(?im)(?:[ \t]*\n)*+{DECORATION}(?:action[ _]input|\u273fARGS\u273f|arguments|args|input)[*_]*[ \t]*:[*_]*"
+    re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<content>.*?)(?:```|\Z))"),
 )
 _ENDS_LINE = re.compile(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)")
-_CODE_FENCES = frozenset({"python", "py", "tool_code"})
-_CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
 _CUT = "it was cut off at the limit of tokens"
 #: Places of a text tried for each kind of marks, so that a long text of braces takes no time.
 _MANY = 40
@@ -80,8 +61,8 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
     text = split_thoughts(text)[1].replace("\uff5cDSML\uff5c", "")  # before the names of DeepSeek's tags
     strict = _STRICT.search(text)
     body = load(strict.group(1)) if strict else None
-    if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
-        return Reading([make_call(body, tools)])
+    if call := read_call(body, tools):
+        return Reading([call])
     if not tools:
         return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
     first = _first(text, tools, outputs)
@@ -99,12 +80,12 @@ def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
     said = text.strip()
     fenced = said.startswith("```") and _runs_code(tools)
     if not fenced and (whole := read_expression(said.strip("`").strip(), tools)):
-        return whole
+        return Reading([whole])
     end, fault = _answer_begins(text, outputs), NOTHING
     found = (takewhile(lambda mark: mark.start() < end, marks.finditer(text)) for marks in _MARKS)
     places = chain(*(islice(marks, _MANY) for marks in found))
     for place in sorted(places, key=lambda mark: mark.start()):
-        reading = _FORMS[place.lastgroup or ""](text, place, tools)
+        reading = _read_mark(text, place, tools)
         if reading.calls:
             return reading
         fault = fault if fault.fault else reading
@@ -141,88 +122,34 @@ def _answer_begins(text: str, outputs: Collection[str]) -> int:
     return found.start() if found else len(text)
 
 
-# Forms of a call: each function gives the reading at a mark.
+def _read_mark(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """The reading at a mark of a form."""
+    match mark.lastgroup:
+        case "mark" | "tag":
+            return read_at(text, mark.end(), tools)
+        case "inline":  # only of a known tool, at the end of its line
+            reading = read_at(text, mark.end(), tools)
+            known = any(str(call["name"]) in tools for call in reading.calls)
+            return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
+        case "name":  # `Tool:`, a word of prose, too: only with the name of a tool and nothing else on its line
+            return read_at(text, mark.end(), tools) if mark["named"].strip().strip("`*") in tools else NOTHING
+        case "fence":
+            return _read_fence(text, mark, tools)
+    return json_at(text, mark.end(), tools, marked=False)
 
 
-def _marked(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A call after `call:` at the beginning of a line, or after a tag such as <tool_call>."""
-    return read_at(text, mark.end(), tools)
-
-
-def _inline(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A call after `call:` within a line: only one of a known tool that ends the line."""
-    reading = read_at(text, mark.end(), tools)
-    known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
-    return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
-
-
-def _element(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """`<function=NAME>{...}</function>`, or with an element for each argument."""
-    name, closing = mark["named"], re.compile(r"(?i)</(?:function|invoke)>").search(text, mark.end())
-    inside = text[mark.end() : closing.start() if closing else len(text)]
-    if inside.lstrip().startswith("{"):
-        return with_object(name, inside, inside.index("{"), tools)
-    inside = inside.rpartition("</parameter>")[0] + "</parameter>"  # what follows has no end
-    arguments = {p.group(1): read_value(p.group(2)) for p in _PARAMETER.finditer(inside)}
-    return Reading([{"name": name, "arguments": arguments}]) if arguments or name in tools else NOTHING
-
-
-def _action(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """ReAct: `Action: NAME` with `Action Input: ...` on the next line, or `Action: NAME[...]`."""
-    written = mark["named"].strip().strip("`*")
-    if mark["other"] and written not in tools:  # words of prose, too
-        return NOTHING
-    given = _ACTION_INPUT.match(text, mark.end("named"))
-    if given is not None and NAME.fullmatch(written):
-        return _with_input(written, text, given.end(), tools)
-    if (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
-        return _with_input(bracket.group(1), bracket.group(2), 0, tools)
-    return (
-        read_at(text, mark.start("named"), tools)
-        if (name := NAME.match(written)) and name.group() in tools
-        else NOTHING
-    )
-
-
-def _with_input(name: str, text: str, place: int, tools: Tools) -> Reading:
-    """A call whose arguments are JSON, or the text of its only argument."""
-    if text.startswith("{", start := skip_opening(text, place)):
-        return with_object(name, text, start, tools)
-    line = text[place:].strip().split("\n")[0].strip().strip("\"'`")
-    if not line and name in tools:
-        return Reading([{"name": name, "arguments": {}}])
-    if len(tools.get(name, ())) == 1:
-        return Reading([{"name": name, "arguments": {tools[name][0]: line}}])
-    return Reading(fault="its arguments are not a JSON object", tool=name)
-
-
-def _fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+def _read_fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code: a single call, too."""
-    language, content = mark["language"].lower(), mark["named"].strip()
+    language, content = mark["language"].lower(), mark["content"].strip()
     runs = _runs_code(tools)
     if content.startswith(("{", "[")) and not (runs and language in ("python", "py")):
-        return json_at(text, mark.start("named"), tools, marked=language in _CALL_FENCES)
+        is_call = language in ("tool_code", "tool_call", "function_call")
+        return json_at(text, mark.start("content"), tools, marked=is_call)
     call = read_expression(content, tools)
-    if runs and content and (language in _CODE_FENCES or (call and not language)):
-        return Reading([{"name": "python", "arguments": {"code": content}}])
-    return call or NOTHING
+    if runs and content and (language in ("python", "py", "tool_code") or (call and not language)):
+        call = {"name": "python", "arguments": {"code": content}}
+    return Reading([call]) if call else NOTHING
 
 
 def _runs_code(tools: Tools) -> bool:
     return list(tools.get("python", ())) == ["code"]
-
-
-def _bare(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """JSON at the beginning of a line."""
-    return json_at(text, mark.end(), tools, marked=False)
-
-
-_FORMS: dict[str, Callable[[str, re.Match[str], Tools], Reading]] = {
-    "mark": _marked,
-    "tag": _marked,
-    "inline": _inline,
-    "element": _element,
-    "action": _action,
-    "fence": _fence,
-    "bare": _bare,
-}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,7 +30,6 @@ TRUTHS: dict[str, bool] = {word: words is _TRUE for words in (_TRUE, _FALSE) for
 #: Those that stand for one wherever they are stated.
 _SAID = {"yes": True, "true": True, "no": False, "false": False}
 
-_SPACELESS = re.compile(f"[{SPACELESS}]")
 #: Letters of words, beside which a value is another word. Scripts without spaces have none.
 _LETTER = rf"[^\W{SPACELESS}]"
 #: What Korean hangs on a word, which is the same word.
@@ -41,6 +40,8 @@ _CLAUSE = re.compile(
     r"\b(?:(?<!anything )but|however|so|because|since|then|sondern|"
     r"mais|sino|pero|utan|maar|tylko|lecz|ale|но|а|بل|melainkan|mà)\b"
 )
+#: What denies a value up to four words behind it, in the same clause; and what does directly behind the value, or up to
+#: two words behind it, or behind a mark, as in `billing: no`.
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot|without(?! (?:a |any )?doubt)|hardly|unlikely|rather than|instead of|except|"
     r"nothing|none|exclud\w+|unlike|rul\w+ out|misclassified|no(?! doubt| question)|nicht|kein\w*|weder|ne|pas|ni|sin|"
@@ -53,38 +54,40 @@ _DENIED_BEHIND = re.compile(
     r"\W*(?:\w+\W+){0,2}?(?:not\b|\w*n[\u2019']t\b|cannot\b|wrong\b|incorrect\b|false\b|tempting\b|unlikely\b|"
     r"(?:can|could) be (?:ruled out|excluded)|ruled out\b|excluded\b|out$)"
 )
-#: The same behind a mark: `billing: no`.
 _DENIED_BY_MARK = re.compile(
     r"(?i)[\"'`*]*\s*[:=\uff1a]\s*[\"'`*]*(?:no|false|0|\u2717|\u274c)[\"'`*]*\s*(?:[.,;](?!\d)|\n|\Z)"
 )
-#: What is struck out, and the empty box of a list in which another one is ticked.
-_STRUCK, _TICKED = re.compile(r"~~[^~\n]*~~"), re.compile(r"\[[xX\u2713]\]|[\u2611\u2705]")
-_EMPTY_BOX = re.compile(r"(?m)^(?!.*(?:\[[xX\u2713]\]|[\u2611\u2705])).*(?:\[ ?\]|[\u2610\u274c]).*$")
-#: Words of English that are values only as they are written: `US`, but not `us`.
+#: What is struck out; the boxes of a list; a line of an empty one, and one of several.
+_STRUCK = re.compile(r"~~[^~\n]*~~")
+_TICKED, _EMPTY = r"(?:\[[xX\u2713]\]|[\u2611\u2705])", r"(?:\[ ?\]|[\u2610\u274c])"
+_EMPTY_LINE = re.compile(rf"(?m)^(?!.*{_TICKED}).*{_EMPTY}.*$")
+_BOXES = re.compile(rf"(?m)^[ \t>*-]*(?:{_TICKED}|{_EMPTY}).*$")
+#: Words of English that are values only as they are written (`US`, but not `us`), or where they are stated.
 _PRONOUNS = frozenset("us it in or me may will as at be do go is of on so to up we who an am all and can".split())
 _HYPHENS = str.maketrans("\u2212\u2010\u2011", "---")
-#: What may follow a value that a text begins with, if it states it: `technical: ...`, `B. ...`, `No it is not`.
+#: What follows a value that stands by itself: `technical: ...`, `B. ...`, `No it is not`.
 _BEGINS = re.compile(
-    r"[\"'`*)\]}]*(?:\s*$|\s*\n|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
+    r"[\"'`*)\]}]*(?:\s*$|\s*\n|(?<!\d):|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
     r"\s+(?:because|since|as|it|this|that|they|he|she|we|i|you|there|the)\b|\s*\()",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.!?\n\u3002\uff01\uff1f])")
-_SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:of|from) \d+ ?(?:to|-|\u2013) ?\d+\b")
-#: Clauses behind a value that name others without choosing them.
+#: A clause behind a value that may choose another one: not one of these.
 _ASIDE = r"not|despite|although|though|even|because|since|as|while|whereas|with|which|rather|but|obwohl|weil|aber"
 _LISTS_ON = re.compile(rf"\s*,(?!\s*(?:{_ASIDE})\b)", re.IGNORECASE)
+#: What stands before a value by itself: the beginning of a line or sentence, or, in the first sentence, of a clause.
+_OPENS, _LEADS = r"[\s\"'`*(\[{<$-]*", r"(?:(?:but|and|or|no|so|then)\s+)*"
+_NEW_LINE = re.compile(rf"(?i)(?:\A|\n|[.!?\u3002]\s){_OPENS}{_LEADS}\Z")
+_NEW_CLAUSE = re.compile(rf"(?i)(?:[.,;:!?/|()\u2014\u2013\u3001\uff0c]|\s-\s){_OPENS}{_LEADS}\Z")
+_SENTENCE = re.compile(r"(?<=[.!?\n\u3002\uff01\uff1f])(?!\d)")
+_SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:of|from) \d+ ?(?:to|-|\u2013) ?\d+\b")
 #: What joins letters, of which none is chosen: `A and C`, `A, C`.
-_JOINS = r"(?:[ \t]*[,/&+\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
+_JOINS = r"(?:[ \t]*[,/&+<>\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
 #: Words before a letter that is a choice. Behind others it is a part of a name: `hepatitis B`, `plan B`.
 _NAMES_LETTER = "option|choice|letter|answer"
 _BEFORE_LETTER = (
     r"is|be|it|s|say|pick|choose|select|take|with|so|thus|therefore|hence|then|for|that|remains|clearly|definitely|"
     r"probably|likely|correct|best|but|sondern|ist|lautet|es|est|è|é|jest"
 )
-_ASKED = ("?", "\uff1f")
-#: What stands before an item of a list in lines or with commas, up to its place.
-_BEFORE_ITEM = re.compile(r"(?:^|[\n,;/|])[\s\"'`*(\[-]*\Z")
 
 
 def plain(text: str) -> str:
@@ -101,9 +104,9 @@ def _compatible(text: str) -> str:
 class Choices:
     """The values of an output.
 
-    exact: by what stands for them. whole: by what an answer, or a line of one, is as a whole (`plain`). mentions:
-    patterns of what stands for a value among other words, long ones first, since they hold short ones. pairs: two
-    values of which none is chosen, as `low-medium`.
+    exact: by what stands for them. whole: by what an answer, or a line of one, is as a whole, or begins with (`plain`).
+    mentions: patterns of what stands for a value among other words, long ones first, since they hold short ones. pairs:
+    two values of which none is chosen, as `low-medium`.
     """
 
     exact: Mapping[str, Any]
@@ -112,13 +115,14 @@ class Choices:
     pairs: re.Pattern[str]
 
     @staticmethod
-    def of(said: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Choices:
+    def of(said: Mapping[str, Any], more: Mapping[str, Any]) -> Choices:
         ordered = sorted(filter(plain, said), key=len, reverse=True)
-        by_plain = {plain(one): value for one, value in said.items()}
+        whole = {plain(one): said[one] for one in ordered} | dict(more)
         mentions = tuple((_mention(one), said[one]) for one in ordered)
         either = "|".join(r"[\s_-]".join(map(re.escape, plain(one).split(" "))) for one in ordered)
-        pairs = re.compile(rf"(?i)(?<![\w-])(?:{either})\s?(?:[/|~]|[-\u2013](?:to-)?)\s?(?:{either})(?![\w-])")
-        return Choices(said, by_plain | dict(whole or {}), mentions, pairs)
+        pair = rf"(?:{either})\s?(?:[/|~]|[-\u2013](?:to-)?)\s?(?:{either})"
+        pairs = re.compile(rf"(?i)(?<![\w-]){pair}(?![\w-]|[ \t]*:)")
+        return Choices(said, whole, mentions, pairs)
 
     def read(self, text: str, field: str = "answer") -> tuple[Any, bool] | None:
         """(the value that a text means, whether among other words); None if that is not certain.
@@ -127,15 +131,7 @@ class Choices:
         """
         if (text := text.strip()) in self.exact:
             return self.exact[text], False
-        text = ends_of(text)
-        lines = [line for line in map(plain, text.split("\n")) if line]
-        if len(lines) == 1 and lines[0] in self.whole:
-            return self.whole[lines[0]], False
-        text = _compatible(text)
-        if all(line.isdigit() for line in self.whole):  # grades, as 4/5
-            text = _SCALE.sub("", text)
-        text = self.pairs.sub(lambda pair: pair[0] if plain(pair[0]) in self.whole else " ", _STRUCK.sub("", text))
-        text = _EMPTY_BOX.sub("", text) if _TICKED.search(text) else text
+        text = self._without_open(_compatible(ends_of(text)))
         lines = [line for line in map(plain, text.split("\n")) if line] or [""]
         for conclusion in find_conclusions(text, field):
             if stated := self._stated(conclusion):
@@ -147,77 +143,75 @@ class Choices:
             return None
         return stated[0], lines[0] not in self.whole
 
+    def _without_open(self, text: str) -> str:
+        """A text without what is struck out or not ticked, pairs of values, and, for grades, their scale."""
+        if all(line.isdigit() for line in self.whole):
+            text = _SCALE.sub("", text)
+        text = self.pairs.sub(lambda pair: pair[0] if plain(pair[0]) in self.whole else " ", _STRUCK.sub("", text))
+        if re.search(_TICKED, text):
+            text = _BOXES.sub(lambda line: re.sub(rf"{_EMPTY}[^\[\u2610-\u2611\u2705\u274c]*", "", line[0]), text)
+            text = _EMPTY_LINE.sub("", text)
+        return text
+
     def _stated(self, text: str) -> list[Any]:
-        """The value that a text states, or none of them."""
+        """The value that a text states, or none: what it begins with, unless others stand by themselves, too; else the
+        only one that it mentions."""
         if plain(text) in self.whole:
             return [self.whole[plain(text)]]
-        bare = text.lstrip(" \t\n\"'`*([{<$")
-        first = re.match(r"\w+", bare)
-        begins = [(m.end(), v) for p, v in self.mentions if (m := p.match(bare)) and not m.start("said")][:1]
-        if first and not begins and (len(first[0]) > 1 or not first[0].isascii()) and first[0].casefold() in self.whole:
-            begins = [(first.end(), self.whole[first[0].casefold()])]
-        for end, value in begins:
-            rest = bare[end:]
-            if _DENIED_BY_MARK.match(rest):
+        text = "".join(part for part in _SENTENCE.split(text) if not part.endswith(("?", "\uff1f")))
+        text = text.lstrip(" \t\n\"'`*([{<$,:;")
+        said = [*self._mentioned(text)]
+        found = [one for one in said if not _is_denied(text, *one[1:])]
+        first = re.match(r"\w\w+|[^\W\x00-\x7f]", text)  # a word for a truth value, or `us` for US
+        if first and first[0].casefold() in self.whole and all(start for _, start, _ in said):
+            begins = [(self.whole[first[0].casefold()], 0, first.end())] if _BEGINS.match(text, first.end()) else []
+            said, found = said + begins, found + begins
+        for value, _, end in [one for one in said if not one[1] and _BEGINS.match(text, one[2])][:1]:
+            if _DENIED_BY_MARK.match(text, end):
                 return []
-            if (
-                _BEGINS.match(rest)
-                and not self._lists_others(rest, value)
-                and not _SENTENCE.split(rest, 1)[0].endswith(_ASKED)
-            ):
+            others = [one[1:] for one in found if one[0] != value and one[1] >= end]
+            clauses = end + len(_SENTENCE.split(text[end:], 1)[0])
+            lists = bool(_LISTS_ON.match(text, end)) and any(start < clauses for start, _ in others)
+            if not lists and not any(_stands_alone(text, *one, clauses) for one in others):
                 return [value]
-        found = self._mentioned("".join(part for part in _SENTENCE.split(text) if not part.endswith(_ASKED)))
-        return found[:1] if all(one == found[0] for one in found) else []
+        return [one for one, _, _ in found[:1]] if all(one[0] == found[0][0] for one in found) else []
 
-    def _lists_others(self, rest: str, value: Any) -> bool:
-        """Return True if the text behind a value lists others beside it: `a, b`, or each with a mark: `a: 10%, b:
-        90%`."""
-        if _LISTS_ON.match(rest) and any(one != value for one in self._mentioned(rest.split("\n")[0][:80])):
-            return True
-        mark = rest.lstrip(" \"'`*")[:1]
-        return mark in (":", "(", ")", ".") and any(
-            other != value and _BEFORE_ITEM.search(rest, 0, place) and rest[end:].lstrip(" \"'`*")[:1] == mark
-            for other, place, end in self._places(rest)
-        )
-
-    def _mentioned(self, text: str) -> list[Any]:
-        """The values that a text mentions without denying them."""
-        return [value for value, _, _ in self._places(text)]
-
-    def _places(self, text: str) -> list[tuple[Any, int, int]]:
-        """(value, start, end) of each mention that is not denied."""
-        found, taken = list[tuple[Any, int, int]](), bytearray(len(text))
+    def _mentioned(self, text: str) -> Iterator[tuple[Any, int, int]]:
+        """(value, start, end) of each mention."""
+        taken = bytearray(len(text))
         for pattern, value in self.mentions:
             for mention in pattern.finditer(text):
                 start, end = mention.span("said")
-                if not any(taken[start:end]) and not _is_denied(text, start, end):
-                    found.append((value, start, end))
+                if not any(taken[start:end]):
+                    yield value, start, end
                 taken[start:end] = b"\1" * (end - start)
-        return found
+
+
+def _stands_alone(text: str, start: int, end: int, clauses: int) -> bool:
+    """Return True if a mention is all of a line or sentence before a mark, or, up to a place, of a clause."""
+    before, opens = text[max(0, start - 30) : start], (_NEW_LINE, _NEW_CLAUSE)[: 1 + (start < clauses)]
+    return bool(_BEGINS.match(text, end)) and any(one.search(before) for one in opens)
 
 
 def _mention(said: str) -> re.Pattern[str]:
+    """Where a value stands among other words: not within a word, nor in a number."""
     words = plain(said).split(" ")
     body, first, last = r"[\s_-]+".join(map(re.escape, words)), words[0][0], words[-1][-1]
-    if said.isascii() and said.isalpha() and len(said) == 1:  # neither the article a nor the pronoun I
-        return _letter_mention(said)
-    before = rf"(?<!{_LETTER})(?<![.,+-])" if first.isdigit() else rf"(?<!{_LETTER})(?<!\w-)"
-    after = rf"(?!{_LETTER})"
-    if last.isdigit():
-        after = rf"(?!{_LETTER}|[.,]\d|\s?/\s?\d)"
-    elif last.isascii() or "가" <= last <= "힣":
-        after = rf"(?:(?={PARTICLE})|{after})"
-    before, after = ("" if _SPACELESS.match(c) else p for c, p in ((first, before), (last, after)))
-    if body in TRUTHS and not TRUTHS[body]:  # `no doubt` says nothing
-        after += rf"(?={_BEGINS.pattern})"
-    if body in TRUTHS:  # `half true`, `mostly false`
+    if said.isascii() and ((len(said) == 1 and said.isalpha()) or said in _PRONOUNS):
+        return _marked_mention(said)
+    before = rf"(?<!{_LETTER})" + (r"(?<![.,+-])" if first.isdigit() else r"(?<!\w-)")
+    after = rf"(?:(?={PARTICLE})|(?!{_LETTER}))" + (r"(?![.,]\d|\s?/\s?\d)" if last.isdigit() else "")
+    before, after = ("" if re.match(f"[{SPACELESS}]", c) else p for c, p in ((first, before), (last, after)))
+    if body in TRUTHS:  # `half true`; `no doubt` says nothing
         before += "".join(rf"(?<!{word}[ -])" for word in ("half", "partly", "partially", "mostly", "largely"))
-    as_written = said != said.lower() and said.lower() in _PRONOUNS
+        after += "" if TRUTHS[body] else rf"(?={_BEGINS.pattern})"
+    as_written = said.lower() in _PRONOUNS
     return re.compile(f"{before}(?P<said>{said if as_written else body}){after}", 0 if as_written else re.IGNORECASE)
 
 
-def _letter_mention(letter: str) -> re.Pattern[str]:
-    """Where a letter is a choice: by the word or mark before it, or beside others, and by what follows."""
+def _marked_mention(word: str) -> re.Pattern[str]:
+    """Where a letter is a choice, and neither the article a nor the pronoun I: by the word or mark before it, or beside
+    others, and by what follows."""
     before = (
         rf"^[ \t]*|[^\w\s'\u2019.-][ \t]*|[.!?][ \t]+|(?<!\w)-[ \t]*|[{SPACELESS}가-힣][ \t]*|"
         rf"\b(?i:{_BEFORE_LETTER})[ \t]+"
@@ -229,7 +223,7 @@ def _letter_mention(letter: str) -> re.Pattern[str]:
     )
     return re.compile(
         rf"(?:(?P<named>\b(?i:{_NAMES_LETTER})[ \t]+)|{before})(?:[A-Z]{_JOINS}){{0,8}}"
-        rf"(?P<said>{letter})(?![^\W{SPACELESS}가-힣])(?(named)|(?={after}))",
+        rf"(?P<said>{word})(?![^\W{SPACELESS}가-힣])(?(named)|(?={after}))",
         re.MULTILINE,
     )
 
@@ -244,7 +238,7 @@ def _is_denied(text: str, start: int, end: int) -> bool:
 @lru_cache(maxsize=256)
 def choices_of(said: tuple[str, ...], values: tuple[Any, ...]) -> Choices:
     """The choices among some values, each with what stands for it in an answer."""
-    return Choices.of(dict(zip(said, values, strict=True)))
+    return Choices.of(dict(zip(said, values, strict=True)), {})
 
 
 #: The choices of a truth value.

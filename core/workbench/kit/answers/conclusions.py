@@ -6,7 +6,6 @@ Of several the last counts: a model that corrects itself says the right one last
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -32,7 +31,8 @@ _CHOOSES = (
     r"\bI(?:'d|'ll|'m)?(?: would| will| am)? (?:pick|picking|choose|choosing|select|say|go with|going with|"
     r"classify (?:it|this) as)|\b(?:classified|labell?ed|categori[sz]ed) as|\b(?:falls under|belongs to|best fits?)"
 )
-_BOXED = re.compile(r"\\boxed\s*\{")
+#: A box of LaTeX, with up to three levels of braces in it, and words in it.
+_BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]++|\{(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\})*+)\}")
 _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
 #: A line of a table of Markdown.
 _TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")
@@ -47,8 +47,8 @@ CORRECTS = re.compile(
 #: What may stand between the words of a name.
 _BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
 #: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;
-#: keys of an object that may name outputs; labels; characters of a text in which an object is looked for behind one.
-MANY, _END, _KEYS, _LABELS, _SOON = 20, 4_000, 1_000, 1_000, 20_000
+#: keys of an object that may name outputs, and labels.
+MANY, _END, _KEYS = 20, 4_000, 1_000
 
 
 @lru_cache(maxsize=512)
@@ -81,7 +81,7 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
     """
     if not names:
         return {}
-    labels = deque(_labels(tuple(names)).finditer(text), _LABELS)
+    labels = deque(_labels(tuple(names)).finditer(text), _KEYS)
     found = [(m.start(), m.end(), names[((m.lastindex or 1) - 1) % len(names)]) for m in labels]
     if found and (missing := {*names[1:]} - {name for *_, name in found}):
         within = ((n, _label_within(n).search(text, found[0][1])) for n in missing)
@@ -108,21 +108,15 @@ def ends_of(text: str) -> str:
 
 def _tagged(text: str, name: str) -> list[str]:
     """Extract the texts between tags of a name."""
-    low = text.lower()
-    if "</" not in low:
+    if "</" not in text:
         return []
     return re.findall(rf"(?is)<(?:{name})>((?:(?!</?(?:{name})>).){{0,20000}})</(?:{name})>", text)
 
 
 def find_boxed(text: str) -> str | None:
     r"""Extract the content of the last \boxed{...} of LaTeX."""
-    for opening in [*_BOXED.finditer(text)][::-1][:MANY]:
-        depth = 1
-        for place in range(opening.end(), min(len(text), opening.end() + 2000)):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
-            if not depth:
-                return _INNER.sub(r"\1", text[opening.end() : place]).strip(" $")
-    return None
+    boxes = deque(_BOXED.finditer(text), 1)
+    return _INNER.sub(r"\1", boxes[0][1]).strip(" $") if boxes else None
 
 
 @lru_cache(maxsize=512)
@@ -147,15 +141,10 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
             yield said
 
 
-def follows_introduction(text: str, places: Sequence[int], field: str) -> int | None:
-    """The index of the last of some places, in order, at which a result is introduced: `Answer: {...}`. Long texts are
-    not looked through."""
-    ends = [found.end() for found in _introduced(field).finditer(text)] if len(text) < _SOON else []
-    for end in reversed(ends):
-        index = bisect_left(places, end)
-        if index < len(places) and places[index] - end < 20 and not text[end : places[index]].strip(" \t\r\n`*json"):
-            return index
-    return None
+def is_introduced(text: str, place: int, field: str) -> bool:
+    """Return True if what stands at a place is introduced as the result: `Answer: {...}`."""
+    before = text[max(0, place - 80) : place]
+    return any(not before[found.end() :].strip(" \t\r\n`*json") for found in _introduced(field).finditer(before))
 
 
 def find_rows(text: str) -> list[dict[str, str]]:

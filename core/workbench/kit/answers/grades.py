@@ -13,11 +13,7 @@ from workbench.kit.answers.json_text import read_objects
 _NAMES = "score|grade|rating|评分|得分|分数|点数|スコア|점수|평점|bewertung|puntuación|pontuação|punteggio|оценка|балл"
 _WHOLE = "final|overall|total"
 #: The keys of an object that hold a grade, the surest first.
-_KEYS = [
-    f"{whole}{name}"
-    for whole in (*(f"{w}_" for w in _WHOLE.split("|")), "")
-    for name in ("score", "grade", "rating", "评分", "得分", "分数")
-]
+_KEYS = [f"{whole}{name}" for whole in ("final_", "overall_", "total_", "") for name in _NAMES.split("|")]
 _OF = r"\s*(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
@@ -59,24 +55,23 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     text = ends_of(text)
     for place in _PLACES:
         if grades := list(place.finditer(text)):
-            last = grades[-1]
-            if place is _BARE and (last := _find_whole(text, grades)) is None:
+            if (last := _find_whole(text, grades, best) if place is _BARE else grades[-1]) is None:
                 return None
-            if place is _BARE and not re.search(r"[:=]\s*\Z", text[: last.start()]):  # `8/10 because of 3/4`
-                last = next((one for one in reversed(grades) if one[0].endswith(f"/{best}")), last)
             return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))
     return None
 
 
-def _find_whole(text: str, grades: Sequence[re.Match[str]]) -> re.Match[str] | None:
-    """The grade that counts of several in a text: the last one of the whole, if one says so, or else the last one; None
-    if each is of another part, as in `Clarity: 3/10, Depth: 8/10`."""
+def _find_whole(text: str, grades: Sequence[re.Match[str]], best: int) -> re.Match[str] | None:
+    """The grade that counts of several in a text: the last one of the whole, else the last one behind a label, or else
+    on the scale asked for; None if each is of another part, as in `Clarity: 3/10, Depth: 8/10`."""
     found = [_LABEL.search(text[max(0, one.start() - 60) : one.start()]) for one in grades]
     labels = [label[1].strip().lower() if label else "" for label in found]
-    if whole := [one for one, label in zip(grades, labels, strict=True) if _OF_ALL.search(label)]:
-        return whole[-1]
-    parts = len(set(labels)) > 1 and all(labels) and len({one[1] for one in grades}) > 1
-    return None if parts else grades[-1]
+    whole = [one for one, label in zip(grades, labels, strict=True) if _OF_ALL.search(label)]
+    if not whole and len(set(labels)) > 1 and all(labels) and len({one[1] for one in grades}) > 1:
+        return None
+    if labels[-1] or whole:
+        return [*grades, *whole][-1]
+    return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{best}"))][-1]  # `8/10 because of 3/4`
 
 
 def _share(text: str, best: int, words: str) -> tuple[float, str] | None:

@@ -8,6 +8,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 #: A bracket that may begin a list or an object, and not a link of Markdown, a command of LaTeX or a placeholder.
@@ -84,15 +85,25 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
     for candidate in dict.fromkeys((raw, _mended(raw))):
-        changed = candidate is not raw or not text.startswith(raw, start)
-        if changed and (with_json := load(candidate)) is not None:
+        if (with_json := load(candidate)) is not None:
             return with_json, end, ""
-        try:
-            if len(candidate) < SHORT and not _GROUPED.search(candidate):
-                return read_literal(ast.parse(candidate, mode="eval").body), end, ""
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
+        with suppress(ValueError):
+            if not _GROUPED.search(candidate) and len(found := parse_python(candidate)) == 1:
+                return read_literal(found[0]), end, ""
     return None, end, why
+
+
+def parse_python(text: str) -> list[ast.expr]:
+    """The expressions that a short text in Python is; none for any other."""
+    try:
+        said = ast.parse(text).body if len(text) < SHORT else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return (
+        [one.value for one in said if isinstance(one, ast.Expr)]
+        if all(isinstance(one, ast.Expr) for one in said)
+        else []
+    )
 
 
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
@@ -136,48 +147,45 @@ def _mended_part(found: re.Match[str]) -> str:
     return found[0]
 
 
-_STRING = r"""[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'"""
-#: Up to the next bracket that is not in a string, nor one of a pair that holds none.
+#: Up to the next bracket that is in no string, or to a quote of a string that does not end.
 _TO_BRACKET = re.compile(
-    rf"(?:{_STRING}|\((?:{_STRING})*+\)|\[(?:{_STRING})*+\]|\{{(?:{_STRING})*+\}})*+(?P<bracket>[()\[\]{{}}]|\Z)",
-    re.DOTALL,
+    r"""(?:[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([()\[\]{}"']|\Z)""", re.DOTALL
 )
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def find_balanced(text: str, start: int) -> str:
     """The text from a bracket to the one that closes it, with missing brackets added at the end."""
-    closing, at = [_CLOSING[text[start]]], start + 1
-    while len(closing) < _DEEP and (found := _TO_BRACKET.match(text, at)):
-        bracket, at = found["bracket"], found.end()
-        if not bracket:
-            return text[start:].rstrip().removesuffix("```").rstrip() + "".join(reversed(closing))
-        if bracket in _CLOSING:
-            closing.append(_CLOSING[bracket])
-        elif closing.pop() != bracket or not closing:
-            return text[start:at]
-    if len(closing) < _DEEP:  # a string that does not end
-        return text[start:].rstrip().removesuffix("```").rstrip()
-    return text[start:at]
+    closing = list[str]()
+    for found in _TO_BRACKET.finditer(text, start):
+        if found[1] in _CLOSING:
+            closing.append(_CLOSING[found[1]])
+        elif found[1] in ("", '"', "'"):
+            closing = [] if found[1] else closing
+            break
+        elif closing.pop() != found[1] or not closing:
+            return text[start : found.end()]
+        if len(closing) == _DEEP:
+            return text[start : found.end()]
+    return text[start:].rstrip().removesuffix("```").rstrip() + "".join(reversed(closing))
+
+
+class _AsJson(ast.NodeTransformer):
+    """The constants of JSON as those of Python, and sets as lists."""
+
+    def visit_Set(self, node: ast.Set) -> ast.expr:
+        return ast.List([self.visit(one) for one in node.elts])
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(load(node.id)) if node.id in ("true", "false", "null") else node
 
 
 def read_literal(node: ast.expr) -> Any:
     """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):
-        return {"true": True, "false": False}.get(node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        value = read_literal(node.operand)
-        if isinstance(value, int | float):
-            return -value if isinstance(node.op, ast.USub) else value
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return [read_literal(part) for part in node.elts]
-    if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
-        return {
-            str(read_literal(k)): read_literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None
-        }
-    raise ValueError("not a literal")
+    try:
+        return json.loads(json.dumps(ast.literal_eval(_AsJson().visit(node)), allow_nan=False))
+    except (TypeError, RecursionError) as error:
+        raise ValueError("not a literal") from error
 
 
 def load_loose(text: str) -> Any:

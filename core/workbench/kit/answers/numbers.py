@@ -1,8 +1,8 @@
 """The reader of numbers: in answers, labels and grades.
 
 Reads signs, currencies, groups of thousands and decimals of either kind (1,234.5, 1.234,5 and 1 234,5), powers,
-fractions, and words such as million in several languages. Units are not read: 5 km is 5, and so are 5 m and 5M. A time
-or a date is no number.
+fractions, and words such as million in several languages. Units are not read: 5 km is 5, and so are 5 m and 5M.
+Numbers that are joined as a range, a choice, a time, a date or a calculation have no value.
 """
 
 from __future__ import annotations
@@ -11,35 +11,13 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
-from itertools import pairwise
+from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from workbench.kit.answers.conclusions import CORRECTS, SPACELESS, ends_of, find_conclusions
 
-#: Signs that stand for ASCII ones: minus and dashes before a digit, Arabic separators.
-_SIGNS = str.maketrans(
-    {"\u2212": "-", "\u066b": ".", "\u066c": ",", "\u2044": "/", "\u2009": "\u00a0", "\u202f": "\u00a0"}
-)
-#: Words and dashes that are signs, where no number stands before them.
-_MINUS = re.compile(r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])")
-_TIMES = re.compile(r"\\(?:times|cdot)\b")
-#: What groups thousands in programs.
-_UNDERSCORE = re.compile(r"(?<=\d)_(?=\d{3})")
-#: How far off a number may be.
-_TOLERANCE = re.compile(r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+")
-_MONTH = (
-    r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
-    r"nov(?:ember)?|dec(?:ember)?)\b\.?"
-)
-#: Numbers that together are a time, a date, a ratio or a solution (x = 3, y = 4), and none by themselves.
-_JOINED = re.compile(
-    rf"[^\d\n]{{0,20}}\d+(?:(?::\d+)+|(?:[-/]\d+){{2}})\D{{0,20}}"
-    rf"|(?i:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?,?\s\d{{4}}|\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH},?\s\d{{4}})"
-    r"|[^\W\d]\s?=\s?-?[\d.]+(?:(?:,|;|\sand)\s*[^\W\d]\s?=\s?-?[\d.]+)+"
-)
-#: Groups of thousands with spaces between them, as in most of Europe.
-_SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
-#: Words for powers of ten.
+#: Words for powers of ten, and letters behind an amount of money: $1.5M.
 _POWERS = {
     3: "thousand thousands tausend tsd тыс тысяч тысячи тысяча",
     4: "万 萬 만",
@@ -51,14 +29,13 @@ _POWERS = {
     12: "trillion trillions billionen",
 }
 _WORDS = {word: 10**power for power, words in _POWERS.items() for word in words.split()}
-_WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
-#: Behind an amount of money: $1.5M.
 _SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
+_WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
     rf"""(?<![^\W_{SPACELESS}가-힣]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
-    (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)])(?<![\w)]\s)[-+]\s )?             # no dash between two numbers
-    (?P<currency> [$\u20ac\u00a3\u00a5\u20b9] )?\s? (?P<second>-)?
+    (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)%])(?<![\w)%]\s)[-+]\s )?           # no dash between two numbers
+    (?P<currency> [$\u20ac\u00a3\u00a5\u20b9]\s? )? (?P<second>-)?
     (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
     (?P<digits> {_DIGITS} | (?<![\w.])\.\d+ )
     (?: (?P<ten> e | \s?[x\u00d7*\u00b7]\s?10\s?(?:\^|\*\*)\s? | \^ | \*\* )
@@ -67,39 +44,69 @@ _NUMBER = re.compile(
     (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) | (?(currency)(?P<short>[kmb]) (?!\w)|(?!)) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SHORT_FRACTION = re.compile(r"(\\[dt]?frac)(\d)(\d)(?!\d)")
-#: What is before a rounded value; the number of an item.
-_ABOUT, _NUMBERED = (
-    re.compile(r"(?<=\S)\s*(?:\u2248|\\approx\b|~=)\s*"),
-    re.compile(r"^\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)"),
+#: Digits with separators that are one number: groups of thousands, then what stands behind a decimal mark.
+_RUN = re.compile(
+    r"[1-9]\d{0,2}(?:,\d{3})+(?:\.(\d+))?|[1-9]\d?(?:,\d\d)+,\d{3}(?:\.(\d+))?|[1-9]\d{0,2}(?:\.\d{3})+,(\d+)|"
+    r"[1-9]\d{0,2}(?:\.\d{3}){2,}|[1-9]\d{0,2}(?:'\d{3})+(?:[.,](\d+))?|\d*[.,](\d+)|\d+"
 )
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
+_MONTH = r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:uary|ruary|ch|il|ust|ember|ober)?\b\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+#: Forms that are written in another way before numbers are read, in this order.
+_FORMS = [
+    (re.compile(pattern), new)
+    for pattern, new in (
+        (r"(?<=\w)(?=[\u00bc-\u00be\u2150-\u215e])", " "),  # 1½
+        (r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])", "-"),
+        (r"\\(?:times|cdot)\b", "\u00d7"),
+        (r"(?<=\d)_(?=\d{3})|\\,", "\u00a0"),
+        (r"\{,\}", ","),
+        (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
+        (r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}", r"\1/\2"),
+        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+", ""),  # a tolerance
+        (r"(?<=\S)\s*(?:\u2248|\\approx\b|~=)\s*", " = "),
+        (rf"(?i:{_MONTH}\s{_DAY},?\s\d{{4}}|{_DAY}\s(?:of\s)?{_MONTH},?\s\d{{4}})", "1-2-3"),  # a date
+    )
+]
+#: Thousands with spaces, as in most of Europe.
+_SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
+_APOSTROPHES = str.maketrans("\u2019\u00a0", "''")
+_SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
+_COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
-#: What every number has, a fraction of one character at least.
-_DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
-#: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
-_BEGINS = re.compile(
-    r"[*)$]*\n|(?:\s?[^\W\d]++){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
-)
-#: What follows a number that is a paragraph by itself, and the answer, whatever explains it: a unit.
-_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]++){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
-#: Words of a calculation, whose last number is the answer.
-_REASONS = re.compile(
-    r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
-)
-#: What joins two numbers of which none is the value: a choice, a range, or units of different size (3 h 30 min).
+#: The number of an item, or the word for number, before an answer that is one.
+_NUMBERED = re.compile(r"^(?:\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
+#: What joins numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
+#: different size (3 h 30 min).
 _UNITS = "h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
+_OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
-    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:\b(?:or|to|oder|bis|ou|à|o|a|или|до)\b|[或至到~\uff5e\u2013+*\u00d7\u00f7/-]|\.\.\.|\u2026|"
-    rf"(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)[\s}}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?"
+    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>{_OR}|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|\b(?:to|bis|à|a|до)\b|"
+    rf"\.\.\.|[至到~\uff5e\u2013\u2026+*\u00d7\u00f7/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
+    r"[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
-_BETWEEN = re.compile(r"(?i)\b(?:between|zwischen|entre)\s[$\u20ac]?(?:[\d.,]+ (?:and|und|et|y) [$\u20ac]?)?\Z")
-#: What makes a number a part of another, which is not worked out: a root, pi.
-_ROOT_OF = re.compile(r"(?:\u221a|\\sqrt\s*\{?|(?:\\pi|\u03c0)\s*\}?\s*[{/]\s*)\Z")
-_TIMES_ROOT = re.compile(r"\s?(?:\\sqrt|\u221a|\\?pi\b|\u03c0)")
+#: The same behind `between`.
+_AND = re.compile(r"\s(?:and|und|et|y)\s[$\u20ac]?")
+#: What stands between a calculation and its result.
+_EQUALS = re.compile(r"[\s)]*(?:=|\b(?:is|are|equals|makes?|gives)\b)\s*")
+#: What makes a number a part of something that is not worked out: a root, pi, a range, a choice.
+_PART_OF = re.compile(
+    r"(?i)(?:\u221a|\\sqrt\s*\{?|(?:\\pi|\u03c0)\s*\}?\s*[{/]\s*|\b(?:between|zwischen|entre)\s[$\u20ac]?)\Z"
+)
+_HAS_PART = re.compile(rf"(?i)\s?(?:\\sqrt|\u221a|\\?pi\b|\u03c0|(?:{_OR})\s*[^\W\d]\s*=)")
+_DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s+[$\u20ac]?$|n[\u2019']t\s+[$\u20ac]?$")
+#: What follows a number that is a paragraph by itself, or the answer by itself at the beginning of one: a unit, and
+#: what explains it. `42 apples, which took 3 steps.`
+_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]++){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
+_BEGINS = re.compile(
+    r"[*)$]*\n|(?:\s?[^\W\d]++){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|=|"
+    r"\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
+)
+#: Words of a calculation, whose last number is the answer.
+_REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
 _ASIDE = re.compile(rf"(?i)(?<=\d)((?:\s[^\W\d]+)?) (?:in|within|per|every|en|dans|pro) {_DIGITS}")
-_DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
+#: What stands between numbers that are more than a list of them.
+_SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
 
@@ -113,161 +120,118 @@ class Number(NamedTuple):
 
 
 def normalise(text: str) -> str:
-    """A text in which every number is written as ASCII writes it. Places are those of the result."""
-    text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "-"), text)
+    """A text with numbers in ASCII and fractions of LaTeX as 1/2."""
     if not text.isascii():
-        text = re.sub("(?<=\\d)(?=[\u00bc-\u00be\u2150-\u215e])", " ", text)
-        text = re.sub("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]", lambda m: unicodedata.normalize("NFKC", m[0]), text)
-        text = text.translate(_SIGNS)
-    text = _UNDERSCORE.sub("\u00a0", _TIMES.sub("\u00d7", _MINUS.sub("-", text)))
-    if "\\" not in text:
-        return text
-    text = _SHORT_FRACTION.sub(r"\1{\2}{\3}", text.replace("{,}", ",").replace("\\,", "\u00a0"))
-    return _FRACTION.sub(r"\1/\2", text)
+        text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
+    for pattern, new in _FORMS:
+        text = pattern.sub(new, text)
+    return _COMPATIBLE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text).translate(_SIGNS)
 
 
 def find_numbers(text: str) -> Iterator[Number]:
     """The numbers in a normalised text. Lists such as 1,2,3 are several, versions such as 1.2.3 none."""
     for found in _NUMBER.finditer(text):
-        sign = -1 if "-" in (found["sign"] or "") or found["second"] else 1
-        values = _read_digits(found["digits"])
-        for value in values:
-            number = _finished(found, value, sign if value is values[0] else 1)
-            if number is not None:
-                yield Number(number, found.start(), found.end(), found["percent"] is not None)
+        for place, value in enumerate(_read_digits(found["digits"])):
+            sign = -1 if not place and ("-" in (found["sign"] or "") or found["second"]) else 1
+            with suppress(ValueError, OverflowError, ZeroDivisionError):
+                if math.isfinite(number := _finished(found, value) * sign):
+                    yield Number(number, found.start(), found.end(), found["percent"] is not None)
 
 
-def _finished(found: re.Match[str], value: float, sign: int) -> float | None:
-    """A number with its power, fraction and word; None for one that is none, or too large."""
-    try:
-        if found["power"]:
-            power = int(found["power"])
-            value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
-        if found["below"]:
-            value = value / int(found["below"]) + int(found["whole"] or 0)
-        value *= sign * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
-        return value if math.isfinite(value) else None
-    except (ValueError, OverflowError, ZeroDivisionError):
-        return None
+def _finished(found: re.Match[str], value: float) -> float:
+    """A number with its power, fraction and word."""
+    if found["power"]:
+        power = int(found["power"])
+        value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
+    if found["below"]:
+        value = value / int(found["below"]) + int(found["whole"] or 0)
+    return value * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
 
 
 def _read_digits(run: str) -> list[float]:
     """The numbers in digits with separators between them: one, or those of a list, or none of a version."""
-    kinds = {char for char in run if not char.isdigit()}
-    if not kinds:
-        return [_whole(run)]
-    last = max(run.rfind(char) for char in kinds)
-    head, tail, mark = run[:last], run[last + 1 :], run[last]
-    others = {char for char in head if not char.isdigit()}
-    if _is_grouped(run, kinds):
-        return [_whole(re.sub(r"\D", "", run))]
-    if mark in ".," and mark not in others and (not others or _is_grouped(head, others, 1)):
-        return [float(f"{re.sub(r'[^0-9]', '', _ascii(head)) or '0'}.{_ascii(tail)}")]
-    return [] if kinds == {"."} else [one for part in re.split(r"[,'\u2019\u00a0]", run) for one in _read_digits(part)]
+    run = run.translate(_APOSTROPHES)
+    if found := _RUN.fullmatch(run):
+        tail = found[found.lastindex] if found.lastindex else ""
+        head = re.sub(r"\D", "", run[: len(run) - len(tail)])
+        return [float(f"{head or 0}.{tail}") if tail else int(head) if len(head) <= 300 else float(head)]
+    parts = re.split("[,']", run)
+    return [one for part in parts for one in _read_digits(part)] if len(parts) > 1 else []
 
 
-def _is_grouped(run: str, kinds: set[str], least: int = 2) -> bool:
-    """Return True if one kind of separator makes groups of thousands. least: dots that do; a single one is a decimal
-    one."""
-    if len(kinds) != 1:
-        return False
-    first, *rest = re.split(r"\D", run)
-    if (kinds == {"."} and len(rest) < least) or not 1 <= len(first) <= 3 or first.startswith("0"):
-        return False
-    india = kinds == {","} and len(first) <= 2 and all(len(part) == 2 for part in rest[:-1])
-    return len(rest[-1]) == 3 and (india or all(len(part) == 3 for part in rest))
-
-
-def _whole(digits: str) -> float:
-    return int(digits) if len(digits) <= 300 else float(digits)
-
-
-def _ascii(digits: str) -> str:
-    return "".join(str(int(char)) if char.isdigit() else char for char in digits)
+@lru_cache(maxsize=8)
+def _quantities(text: str) -> list[Number]:
+    """The quantities that a normalised text states. Joined numbers are one: nan, unless they are equal choices,
+    or the result stands behind a calculation. What is denied is none: `not 12 but 14` states 14."""
+    found, denied = list[Number](), set[int]()
+    for one in find_numbers(text):
+        before = text[max(0, one.start - 20) : one.start]
+        if _DENIED.search(before):
+            denied.add(one.start)
+        if _PART_OF.search(before) or _HAS_PART.match(text, one.end):
+            one = one._replace(value=math.nan)
+        last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
+        joins = _JOINS.fullmatch(between)
+        if joins or (math.isnan(last.value) and _AND.fullmatch(between)):
+            same = joins and joins["or"] and one.value == last.value
+            one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
+        elif math.isnan(last.value) and _EQUALS.fullmatch(between):
+            found.pop()
+        found.append(one)
+    return [one for one in found if one.start not in denied]
 
 
 def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     """(the number that a text gives, whether among other words); None if there is none.
 
-    What is boxed or introduced as the answer comes first, then a number that begins a short answer, then the last one.
     field: the name of the output.
     """
-    if not _DIGIT.search(text):
-        return None
-    text = _ABOUT.sub(" = ", _TOLERANCE.sub("", normalise(ends_of(text))))
-    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
+    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), normalise(ends_of(text)))
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     bare = _NUMBERED.sub("", bare) if "\n" not in bare else bare
-    if _is_joined(bare):
+    if not (numbers := _quantities(bare)):
         return None
-    numbers = _stated_numbers(bare)
-    if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
-        return numbers[0], False
-    if not numbers or not _is_one(bare, numbers):
+    whole = len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare))
+    found = numbers[0] if whole else _choose(bare, numbers, field)
+    return (found, not whole) if found and not math.isnan(found.value) else None
+
+
+def _choose(text: str, numbers: list[Number], field: str) -> Number | None:
+    """The quantity that is the answer: a paragraph by itself, boxed or introduced, at the beginning of a short answer,
+    else the last one."""
+    outside, stated = _without_brackets(text)
+    if not stated:
         return None
-    first, rest = numbers[0], bare[numbers[0].end :]
-    listed = len(numbers) > 1 and not bare[first.end : numbers[1].start].strip(" ,;")
-    begins = not listed and not bare[: first.start].strip("\"'`*(~ ")
+    first, rest = numbers[0], text[numbers[0].end :]
+    listed = len(numbers) > 1 and not text[first.end : numbers[1].start].strip(" ,;")
+    begins = not (listed or math.isnan(first.value)) and not text[: first.start].strip("\"'`*(~ ")
     corrected = CORRECTS.search(rest)
-    if begins and _ALONE.match(rest) and not corrected and not _is_open(bare, first):
-        return first, True
-    for conclusion in find_conclusions(bare, field):
-        if _stated_numbers(conclusion):
-            return (found, True) if (found := _concluded(conclusion)) else None
+    if begins and _ALONE.match(rest) and not corrected:
+        return first
+    for conclusion in find_conclusions(text, field):
+        if _quantities(conclusion):
+            return _concluded(conclusion)
     reasoned = corrected or _REASONS.search(_BRACKETED.sub(" ", rest))
-    if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not reasoned and not _is_open(bare, first):
-        return first, True
-    before, equals, behind = rest.rpartition("=")
-    if begins and equals and not before.strip() and not _single(behind):
-        return first, True
-    outside = _ASIDE.sub(r"\1", _BRACKETED.sub(" ", bare.replace("(=", "=")))
-    outside, numbers = (outside, found) if (found := _stated_numbers(outside)) else (bare, numbers)
-    return None if _is_open(outside, numbers[-1]) else (numbers[-1], True)
+    if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not reasoned:
+        return first
+    if begins and rest.lstrip().startswith("="):
+        return _concluded(text)
+    return (_quantities(_ASIDE.sub(r"\1", outside)) or stated)[-1]
 
 
 def _concluded(text: str) -> Number | None:
-    """The number in what is introduced as the answer: behind the last `=`, unless that is a calculation, and not in
-    brackets, if it has several."""
-    before, _, behind = _BRACKETED.sub(" ", text).rpartition("=")
-    if _is_joined(text.strip().rstrip(".")):
-        return None
-    if re.search(r"\d\s*(?:or|oder|ou|o|или|或)\s*\w\s*\Z", before):
-        return None
-    return next((found for part in (behind, before, text) if (found := _single(part))), None)
+    """The number in what is introduced as the answer: behind the last `=`, unless that is a calculation."""
+    text, numbers = _without_brackets(text)
+    sides = [one for one in numbers if one.end > text.rfind("=")], numbers
+    return next((side[0] for side in sides if side and not math.isnan(side[0].value)), None)
 
 
-def _is_joined(text: str) -> bool:
-    """Return True for a time, a date, a ratio, or a solution of several values."""
-    return bool(_JOINED.fullmatch(text)) and not ("=" in text and len({one.value for one in find_numbers(text)}) == 1)
-
-
-def _single(text: str) -> Number | None:
-    """The first number in a text, unless it is one of several of which none is the value."""
-    numbers = _stated_numbers(text)
-    return numbers[0] if numbers and _is_one(text, numbers) and not _is_open(text, numbers[0]) else None
-
-
-def _is_one(text: str, numbers: list[Number]) -> bool:
-    """Return True unless a text is nothing but several numbers: a list, a range or a calculation without a result."""
-    if "=" in text or "####" in text or len({one.value for one in numbers}) == 1:
-        return True
-    bare = _BRACKETED.sub(" ", text)
-    text, numbers = (bare, found) if (found := _stated_numbers(bare)) else (text, numbers)
-    between = [text[one.end : two.start] for one, two in pairwise(numbers)]
-    marks = (text[: numbers[0].start], text[numbers[-1].end :], *between)
-    return len(numbers) < 2 or any(re.search(r"\w|\\", part) for part in marks)
-
-
-def _is_open(text: str, number: Number) -> bool:
-    """Return True if a number is one of two in a text of which none is the value, or a part of one."""
-    before, behind = text[max(0, number.start - 40) : number.start], text[number.end : number.end + 40]
-    if _ROOT_OF.search(before) or _TIMES_ROOT.match(behind) or _BETWEEN.search(before):
-        return True
-    if re.match(rf"{_JOINS.pattern}(?=\d)", behind):
-        return True
-    return any(_JOINS.fullmatch(before, digit.end()) for digit in re.finditer(r"\d", before))
-
-
-def _stated_numbers(text: str) -> list[Number]:
-    """The numbers in a normalised text that are not denied: `not 12 but 14` states 14."""
-    return [one for one in find_numbers(text) if not _DENIED.search(text[max(0, one.start - 20) : one.start])]
+def _without_brackets(text: str) -> tuple[str, list[Number]]:
+    """A text without what stands in brackets, if there are numbers outside, and its quantities: none, if it is nothing
+    but several."""
+    outside = _BRACKETED.sub(" ", text.replace("(=", "="))  # 5 + 3 (= 8)
+    outside, stated = (outside, found) if (found := _quantities(outside)) else (text, _quantities(text))
+    gaps = zip([0, *(one.end for one in stated)], [*(one.start for one in stated), len(outside)], strict=True)
+    if len({one.value for one in stated}) < 2 or any(_SAYS.search(outside[a:b]) for a, b in gaps):
+        return outside, stated
+    return outside, []

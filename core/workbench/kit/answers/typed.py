@@ -22,10 +22,10 @@ from workbench.kit.answers.conclusions import (
     find_boxed,
     find_parts,
     find_rows,
-    follows_introduction,
+    is_introduced,
     split_fields,
 )
-from workbench.kit.answers.json_text import load, load_loose, read_values
+from workbench.kit.answers.json_text import load, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
@@ -34,16 +34,14 @@ _NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not 
 _ITEM = re.compile(
     r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$", re.MULTILINE
 )
-#: What stands between the items of a line; a comma before three digits groups thousands.
+#: What stands between the items of a line; an item, in which quotes and groups of thousands may hold commas.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
+_PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
 #: What stands around the items of a line.
 _AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
-_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n]++)[:=][ \t*_`]*+(.++)$")
-_AROUND_KEY = " \t*_`\"'"
-#: Two texts in quotes without a comma between them.
-_ADJACENT = re.compile(r"[\"']\s+[\"']")
+_PAIR = re.compile(rf"{DECORATION}([^:=\n\[{{]++)[:=][ \t*_`]*+(.++)$")
 #: What a call of a type holds, as Python shows objects: `dict(a=1)`; what braces hold.
 _CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
 #: A text that is one fence.
@@ -69,15 +67,9 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
     kind = Literal[field.values] if field.values else field.type  # type: ignore[valid-type]
     if (found := _read(kind, text.strip(), field.name)) is not None:
         return found
-    if field.allowed:
-        raise NodeError("unparsed", f"'{field.name}' is not certainly one of the allowed values: {text[:200]!r}")
-    if field.type is str or field.type is Any:
-        raise NodeError("unparsed", f"no value for '{field.name}'")
-    if field.type in (int, float):
-        kind = "whole number" if field.type is int else "number"
-        raise NodeError("unparsed", f"no {kind} for '{field.name}' that can be kept: {text[:200]!r}")
-    shown = object_shape(field.type) or field.type
-    raise NodeError("unparsed", f"'{field.name}' is not of type {shown}{_explain(field, text)}: {text[:200]!r}")
+    named = object_shape(field.type) or (field.type.__name__ if isinstance(field.type, type) else field.type)
+    wanted = "certainly one of the allowed values" if field.allowed else f"of type {named}{_explain(field, text)}"
+    raise NodeError("unparsed", f"'{field.name}' is not {wanted}: {text[:200]!r}")
 
 
 def _explain(field: Field, text: str) -> str:
@@ -88,11 +80,8 @@ def _explain(field: Field, text: str) -> str:
         try:
             type_adapter(field.type).validate_python(value)
         except ValidationError as error:
-            if error.error_count() > _PARTS:
-                return ""
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            return f" ({place}: {first['msg']})" if place else f" ({first['msg']})"
+            first = error.errors()[0] if error.error_count() <= _PARTS else {"loc": (), "msg": "nothing fits"}
+            return f" ({': '.join(filter(None, ('.'.join(map(str, first['loc'])), first['msg'])))})"
     return ""
 
 
@@ -107,8 +96,6 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         return TRUTH.read(text, name)
     if get_origin(kind) is Literal:
         values = get_args(kind)
-        if None in values and _is_none(text):
-            return None, False
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
         found = read_number(text, name)
@@ -144,6 +131,7 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     mended where possible; else lines."""
     adapter, names = type_adapter(kind), _parts(kind)
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
+    text = f"[{text}" if text.startswith('"') and text.endswith("]") and "[" not in text else text  # in the prompt
     for n, (value, whole) in enumerate(_candidates(text, name, names)):
         if (fitted := _fit(adapter, value, max(3, _PARTS >> n))) is not None:
             return fitted[0], not whole
@@ -161,18 +149,14 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
 def _pairs(text: str) -> dict[str, str]:
     """Keys and values, each pair on a line, or all on one, as `a=1, b=2`; none where some part of the text is no pair,
     as of JSON that was cut."""
-    lines = text.split("\n")
-    short = len(lines) == 1 and len(text) < _LINE
-    text = _CALL.sub(r"\1", text) if short else text
-    if text[:1] in ("{", "["):
-        return {}
-    if short:
-        items = _SEPARATOR.split(text)
-        pairs = [pair for item in items for pair in _PAIR.findall(item) if not _PAIR.match(pair[1])]
-        if len(pairs) == len(items) > 1:
-            return {key.strip(_AROUND_KEY): value for key, value in pairs}
-    pairs = _PAIR.findall(text)
-    return {key.strip(_AROUND_KEY): value for key, value in pairs} if len(pairs) == len(lines) else {}
+    lines, bare = text.split("\n"), _CALL.sub(r"\1", text)
+    if len(lines) == 1:
+        lines = [] if len(text) > _LINE or set(bare) & set("[{") else [bare]
+    for items in (_SEPARATOR.split(bare) if len(lines) == 1 else [], lines):
+        pairs = [pair for pair in map(_PAIR.match, items) if pair]
+        if len(pairs) == len(items) > 0:
+            return {pair[1].strip(" \t*_`\"'"): pair[2] for pair in pairs}
+    return {}
 
 
 @lru_cache(maxsize=2)
@@ -191,14 +175,10 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
 
     names: of the parts of an object, which may be written in other cases.
     """
-    values = first_values(text)
-    places = [start for _, start, end in values if end]  # a table comes last, and has none
-    if len(places) > 1 and (stated := follows_introduction(text, places, name)) is not None:
-        values = (values[stated], *values)
-    for value, start, end in values:
+    values = [one for one in first_values(text) if one[0] or not (text[: one[1]] + text[one[2] :]).strip()]
+    stated = [one for one in values if one[2] and is_introduced(text, one[1], name)] if len(values) > 1 else []
+    for value, start, end in [*stated[-1:], *values]:
         whole = not text[:start].strip() and not text[end:].strip()
-        if not value and not whole:  # the box of a list, e.g. [ ]
-            continue
         yield value, whole
         found = find_parts(value, [*names, name])
         if known := {part: found[part] for part in names if part in found}:
@@ -251,27 +231,35 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         return None
     if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
         return [], False
-    apart = not _ADJACENT.search(text)  # Python joins "a" "b"
-    if text[0] in "\"'" and apart and (quoted := _fit(type_adapter(kind), load_loose(f"[{text}]"))) is not None:
-        return quoted[0], True
     inner = (get_args(kind) or (Any,))[0]
-    items = _ITEM.findall(text)
-    if not items:
-        lines = [line.strip() for line in text.split("\n") if line.strip()]
-        lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
-        items = lines if len(lines) > 1 else _SEPARATOR.split(_AROUND.sub(lambda found: found[1] or "", lines[0]))
-        if len(lines) == 1 and (len(items) > 1 or inner is not str):
-            items[-1:] = _LAST.sub(r"\1,\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items[-1])).split(",")
-        if len(lines) == 1 and inner in (int, float) and not all(item.strip().isdigit() for item in items):
-            items = [str(one.value) for one in find_numbers(normalise(text))] if len(text) < _LINE else []
-    items = [item for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
+    items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
     if not items or _read(inner, items[0], name) is None:
         return None
     if (fitted := _fit(type_adapter(kind), items)) is not None:
         return fitted[0], True
-    found = [_read(inner, item, name) for item in items] if len(items) <= _PARTS else []
-    values = [one[0] for one in found if one is not None]
-    return (values, True) if len(values) == len(items) else None
+    found = [_read(inner, item, name) for item in items] if len(items) <= _PARTS else [None]
+    return None if None in found else ([one[0] for one in found if one], True)
+
+
+def _items(text: str, inner: Any) -> list[str]:
+    """The items of a list in lines, or on one with commas."""
+    if items := _ITEM.findall(text):
+        return items
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
+    if len(lines) > 1:
+        return lines
+    items = _PART.findall(_AROUND.sub(lambda found: found[1] or "", lines[0]))
+    if (
+        inner in (int, float)
+        and len(text) < _LINE
+        and (";" in text or not all(item.strip().isdigit() for item in items))
+    ):
+        return [str(one.value) for one in find_numbers(normalise(text))]
+    if len(items) > 1 or inner is not str:
+        last = _LAST.sub(r"\1\n\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items.pop() if items else ""))
+        items += last.split("\n")
+    return items
 
 
 def _parts(kind: Any) -> list[str]:
