@@ -215,8 +215,10 @@ class Named:
         self.by_name: dict[str, dict[str, Any]] = {}
 
     def count(self, name: str, response: Response, model: str) -> None:
-        self.add({name: {"calls": 1, "usd": response.usd or 0.0, "by": model}})
-        self.by_name[name]["by"] = model
+        found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0})
+        found["calls"] += 1
+        found["usd"] += response.usd or 0.0
+        found["by"] = model
 
     def add(self, notes: Mapping[str, Any]) -> None:
         """Add what was noted of a row."""

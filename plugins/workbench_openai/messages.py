@@ -37,6 +37,7 @@ class AnthropicMessages:
     def __init__(self, model: str, settings: Any):
         """Raises SpecError for an address or settings that cannot be used."""
         self._other = plugins().get("lms", "*")(settings.model, settings)
+        self.identity, self.concurrency = self._other.identity, self._other.concurrency
         address = settings.api_base or os.environ.get("ANTHROPIC_BASE_URL") or os.environ.get("ANTHROPIC_API_BASE")
         base = base_url(address or HOSTED, "/messages")
         hosted = base.origin() == URL(HOSTED).origin()
@@ -47,11 +48,12 @@ class AnthropicMessages:
         self._server = Server(
             model,
             base,
-            {"anthropic-version": VERSION, **headers},
+            headers,
             settings.api_key_env or ("ANTHROPIC_API_KEY" if usual else None),
             key_needed=bool(settings.api_key_env) or (hosted and "x-api-key" not in map(str.lower, headers)),
             concurrency=self.concurrency,
             write_key=lambda key: ("x-api-key", key),
+            told={} if "anthropic-version" in map(str.lower, headers) else {"anthropic-version": VERSION},
         )
         self._prices, self._addressed = parse_price(settings.price), bool(settings.api_base)
         # Settings with other names are those of chat completions, which the other client puts into words of this API.

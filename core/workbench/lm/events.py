@@ -12,6 +12,14 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
 
 _DONE = "[DONE]"
+_ENCODED_DONE = json.dumps(_DONE)
+#: The fields of a chunk that hold for the whole answer.
+_OF_ANSWER = ("usage", "error", "model")
+
+
+def is_stream(raw: bytes) -> bool:
+    """Return True for a body of events: it begins with a field of one, and no JSON does."""
+    return raw.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
 
 
 def read_events(raw: bytes) -> dict[str, Any] | None:
@@ -33,14 +41,18 @@ def read_events(raw: bytes) -> dict[str, Any] | None:
 
 def parse_events(raw: bytes) -> list[Any] | None:
     """The events of a stream, each as its JSON, or `[DONE]`; None if it is no stream. Raises LMError("bad_body")."""
-    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
-    if not text.startswith(("data:", "event:", ": ", "id:", "retry:")):
+    if not is_stream(raw):
         return None
-    lines = (line.removeprefix("data:").strip() for line in LINE_END.split(text) if line.startswith("data:"))
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
+    lines = [line[5:].strip() for line in LINE_END.split(text) if line.startswith("data:")]
+    told = [line if line != _DONE else _ENCODED_DONE for line in lines if line]
     try:
-        return [json.loads(line) if line != _DONE else _DONE for line in lines if line]
+        events = json.loads(f"[{','.join(told)}]")  # in one, since each call of the parser costs as much as an event
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable stream ({error})") from None
+    if len(events) != len(told):
+        raise LMError("bad_body", "status 200 with an unreadable stream (an event that is not one value)")
+    return events
 
 
 def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -48,14 +60,18 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     fields: dict[str, list[Any]] = {"content": [""]}
     begun = False
     for event in events:
-        found |= {name: event[name] for name in ("usage", "error", "model") if event.get(name)}
+        for name in _OF_ANSWER:
+            if event.get(name):
+                found[name] = event[name]
         for one in _dicts(event.get("choices")):
             if one.get("index"):
                 continue  # of several answers, the first
             begun = True
-            told = one.get("logprobs")
-            logprobs += _dicts(told.get("content")) if is_dict(told) else ()
-            choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
+            if is_dict(told := one.get("logprobs")):
+                logprobs += _dicts(told.get("content"))
+            for name in ("finish_reason", "error"):
+                if one.get(name):
+                    choice[name] = one[name]
             delta = one.get("delta") or one.get("message")
             for name, value in delta.items() if is_dict(delta) else ():
                 if name == "tool_calls":

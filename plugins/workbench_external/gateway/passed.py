@@ -9,7 +9,17 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.lm import Message, Native, NotCarried, Request, join_events, limit_name, most_tokens, plain_message
+from workbench.lm import (
+    Message,
+    Native,
+    NotCarried,
+    Request,
+    is_stream,
+    join_events,
+    limit_name,
+    most_tokens,
+    plain_message,
+)
 from workbench.lm import body_of as loaded
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
@@ -33,9 +43,7 @@ class Passed:
 
     @property
     def type(self) -> str:
-        """A stream begins with a field of an event, and no JSON does."""
-        events = self.raw.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
-        return "text/event-stream; charset=utf-8" if events else "application/json"
+        return "text/event-stream; charset=utf-8" if is_stream(self.raw) else "application/json"
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -134,7 +142,7 @@ def as_it_is_sent(
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
-    return replace(native, body=body, convert=convert)
+    return Native(native.api, body, native.headers, native.inert, convert, native.restored)
 
 
 def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:

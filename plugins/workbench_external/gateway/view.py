@@ -68,7 +68,8 @@ class View:
             self._put({"role": role, "content": found or None, **more}, place)
 
     def _put(self, message: dict[str, Any], place: Place) -> None:
-        self.messages.append({**message, PLACE: len(self.places)})
+        message[PLACE] = len(self.places)
+        self.messages.append(message)
         self.places.append(place)
 
     def add_earlier(self, messages: Sequence[Message]) -> None:
