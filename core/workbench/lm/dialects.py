@@ -251,22 +251,22 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     """
     if not is_dict(usage):
         return Usage(None, None)
-    told = {_plain_name(name): value for name, value in usage.items()}
-
-    def count(*names: str, among: Any = told) -> int | None:
-        for name in names if is_dict(among) else ():
-            if (number := _whole(among.get(name))) is not None and 0 <= number <= most:
-                return number
-        return None
-
-    prompt, completion = count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
-    read = count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
-    written = count("cache_creation_input_tokens", "cache_write_input_tokens")
-    of_prompt = told.get("prompt_tokens_details") or told.get("input_tokens_details")
-    of_answer = told.get("completion_tokens_details") or told.get("output_tokens_details")
-    written = (count("cache_write_tokens", among=of_prompt) if written is None else written) or 0
-    total, thoughts = count("total_tokens"), count("reasoning_tokens", among=of_answer) or 0
-    cached = count("cached_tokens", among=of_prompt)
+    told: dict[str, int] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in usage.items():
+        if is_dict(value):
+            parts[_plain_name(name)] = value
+        elif (number := _count(value, most)) is not None:
+            told[_plain_name(name)] = number
+    of_prompt = parts.get("prompt_tokens_details") or parts.get("input_tokens_details") or {}
+    of_answer = parts.get("completion_tokens_details") or parts.get("output_tokens_details") or {}
+    prompt = told.get("prompt_tokens", told.get("input_tokens"))
+    completion = told.get("completion_tokens", told.get("output_tokens"))
+    read = told.get("cache_read_input_tokens", told.get("prompt_cache_hit_tokens", 0))
+    written = told.get("cache_creation_input_tokens", told.get("cache_write_input_tokens"))
+    written = (_count(of_prompt.get("cache_write_tokens"), most) if written is None else written) or 0
+    total, thoughts = told.get("total_tokens"), _count(of_answer.get("reasoning_tokens"), most) or 0
+    cached = _count(of_prompt.get("cached_tokens"), most)
     whole = cached is not None or (total is not None and total == (prompt or 0) + (completion or 0))
     if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART) and not whole:
         prompt += read + written
@@ -290,15 +290,13 @@ _CAMEL = re.compile(r"(?<=[a-z])([A-Z])")
 _APART = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_write_input_tokens")
 
 
-def _whole(value: Any) -> int | None:
-    """A count as a server may write it: 50, 50.0 or "50"."""
-    if type(value) is int:
-        return value
+def _count(value: Any, most: int) -> int | None:
+    """A count as a server may write it: 50, 50.0 or "50"; None for anything else, and beyond `most`."""
     if isinstance(value, str) and value.isdecimal():
-        return int(value[:20])
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return None
+        value = int(value[:20])
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= most else None
 
 
 def _error_parts(body: Any) -> tuple[list[str], str]:

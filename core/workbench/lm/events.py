@@ -44,7 +44,8 @@ def parse_events(raw: bytes) -> list[Any] | None:
     if not is_stream(raw):
         return None
     text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
-    lines = [line[5:].strip() for line in LINE_END.split(text) if line.startswith("data:")]
+    lines = LINE_END.split(text) if "\r" in text else text.split("\n")
+    lines = [line[5:].strip() for line in lines if line.startswith("data:")]
     told = [line if line != _DONE else _ENCODED_DONE for line in lines if line]
     try:
         events = json.loads(f"[{','.join(told)}]")  # in one, since each call of the parser costs as much as an event
