@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from workbench.base.text import LINE_END
@@ -64,8 +65,9 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name in _OF_ANSWER:
             if event.get(name):
                 found[name] = event[name]
-        for one in _dicts(event.get("choices")):
-            if one.get("index"):
+        choices = event.get("choices")
+        for one in choices if is_list(choices) else ():
+            if not is_dict(one) or one.get("index"):
                 continue  # of several answers, the first
             begun = True
             if is_dict(told := one.get("logprobs")):
@@ -88,7 +90,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _whole(pieces: list[Any]) -> Any:
     """Join the pieces of a value: of texts one text, of lists of parts one list; of anything else the last."""
-    if all(isinstance(piece, str) for piece in pieces):
+    with suppress(TypeError):
         return "".join(pieces)
     parts = [[{"type": "text", "text": piece}] if isinstance(piece, str) else piece for piece in pieces if piece]
     return [part for piece in parts for part in piece] if all(map(is_list, parts)) else pieces[-1]
