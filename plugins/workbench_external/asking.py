@@ -113,7 +113,8 @@ def choose(
     offered: functions of ours.
     """
     config, spec = models.config, models.get(ask.model, patched.lm)
-    settings, changed = dict(ask.settings), dict[str, Any]()
+    settings = dict(ask.settings)
+    changed: dict[str, Any] = {}
     ours = config.temperature if patched.temperature is None else patched.temperature
     if ours is None and settings.get("temperature") is None:
         ours = spec.temperature

@@ -33,7 +33,7 @@ class Server:
     """The address, keys and connections of one model. Use it from asyncio; close it with `aclose`.
 
     headers: of the settings, which may hold secrets; told: those of the API, which hold none. write_key: makes the
-    header in which the key is sent.
+    header in which the key is sent. redact_answer: removes what was sent from texts of an answer.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Server:
         self._proxy = None if is_loopback(str(base)) else _proxy(base)
         self._urls: dict[str, URL] = {}
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
-        self.sent_key = ""  # none has been sent yet
+        self.sent_key, self.redact_answer = "", redactor("", headers)  # none has been sent yet
 
     def url(self, path: str) -> URL:
         """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
@@ -128,7 +128,8 @@ class Server:
             if reader is not None and answer.status == 200 and answer.content_type == "text/event-stream":
                 relay = _Relay(reader, self.redact_answer)
                 reader.begin(self.told_headers(answer.headers))
-            chunks, size = list[bytes](), 0
+            chunks: list[bytes] = []
+            size = 0
             async for chunk in answer.content.iter_any():
                 chunks.append(chunk)
                 size += len(chunk)
@@ -147,7 +148,7 @@ class Server:
         headers = {"Content-Type": "application/json", "Accept": "application/json", **self._told, **self.headers}
         if key:
             headers.setdefault(*self._write_key(key))
-            self.sent_key = key
+            self.sent_key, self.redact_answer = key, redactor(key, self.headers)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=max(1, self._concurrency), keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -156,6 +157,11 @@ class Server:
         )
         self._sessions[asyncio.get_running_loop()] = session
         return session
+
+    def check_key(self) -> None:
+        """Raise LMError without the key that the server needs."""
+        if self._key_needed and not self.sent_key:
+            self.key()
 
     def key(self) -> str | None:
         """The key. Raises LMError without one that the server needs."""
@@ -187,11 +193,6 @@ class Server:
         """Select the headers of an answer for its client."""
         clean = self.redact_answer
         return {own: clean(value) for name, value in headers.items() if (own := name.lower()).startswith(_TOLD)}
-
-    @property
-    def redact_answer(self) -> Callable[[str], str]:
-        """Return a function that removes the sent key and headers from texts of an answer."""
-        return redactor(self.sent_key, self.headers)
 
     async def aclose(self) -> None:
         """Close the connections of every event loop that used them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -75,7 +76,7 @@ def parse_native(raw: bytes, headers: dict[str, str], request: Request, price: P
 
 def _loaded(raw: bytes) -> dict[str, Any]:
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        data = json.loads(raw.removeprefix(BOM_UTF8).decode())
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable body ({error})") from None
     if not isinstance(data, dict):
@@ -116,7 +117,7 @@ def _read(data: dict[str, Any], request: Request, price: Price, native: Mapping[
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
     """(vectors in the order of the texts, tokens read or 0) of a body that came with status 200. Raises LMError."""
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        data = json.loads(raw.removeprefix(BOM_UTF8).decode())
         rows = sorted(data["data"], key=lambda row: row["index"])
         vectors = [[float(x) for x in row["embedding"]] for row in rows]
     except (ValueError, RecursionError, KeyError, TypeError, OverflowError) as error:

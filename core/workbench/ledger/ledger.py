@@ -23,7 +23,6 @@ import hashlib
 import json
 import math
 import random
-import secrets
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -58,7 +57,7 @@ class Ledger:
     store: Store
     run_id: int
     budget: BudgetSpec
-    on_call: Callable[[CallInfo], None] = lambda info: None
+    on_call: Callable[[CallInfo], None] | None = None
     earlier_seconds: float = 0.0  # what earlier processes of this run used
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
@@ -86,7 +85,7 @@ class Ledger:
         self._open = False
         self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
-        self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
+        self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys that nobody asks for
         self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
@@ -139,7 +138,7 @@ class Ledger:
         """
         self.open()
         if not self.recorded:  # nobody else waits for this call, nor comes back to it
-            key = secrets.token_hex(16)
+            key = f"{self._jitter.getrandbits(128):032x}"
             try:
                 return await self._pay(lm, request, role, spec, key)
             finally:
@@ -316,9 +315,10 @@ class Ledger:
         if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
             raise dead
-        cost = (attempts, prompt, completion, usd, seconds, queued)
-        in_flight = self.ceilings.in_flight + 1
-        self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
+        if self.on_call is not None:
+            cost = (attempts, prompt, completion, usd, seconds, queued)
+            in_flight = self.ceilings.in_flight + 1
+            self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
     def count(self, role: str, part: Spend) -> None:

@@ -70,11 +70,11 @@ class Form:
 
     def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A body that a client wrote, in the form that the endpoint takes: as it is, but for what it has refused."""
-        names, omit = dict(self.rename), set(self.omit)
+        names, omit = self.rename, self.omit
         if "max_tokens" in names:  # by either of its names
-            names["max_completion_tokens"] = names["max_tokens"]
+            names = {**names, "max_completion_tokens": names["max_tokens"]}
         if "max_tokens" in omit:
-            omit.add("max_completion_tokens")
+            omit |= {"max_completion_tokens"}
         found = {names.get(name, name): value for name, value in body.items() if name not in omit}
         if self.least_temperature and body.get("temperature") == 0:
             found["temperature"] = self.least_temperature

@@ -58,7 +58,10 @@ def parse_events(raw: bytes) -> list[Any] | None:
 
 
 def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    found, choice, calls, logprobs = dict[str, Any](), dict[str, Any](), StreamedCalls(), list[Any]()
+    found: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
+    logprobs: list[Any] = []
+    calls = StreamedCalls()
     fields: dict[str, list[Any]] = {"content": [""]}
     begun = False
     for event in events:

@@ -33,7 +33,8 @@ class Pieces:
         self.headers: Mapping[str, str] = {}
         self.wanted = self.begun = self.whole = False
         self._parts: list[bytes | Piece] = []
-        self._source, self._followers = self, list[Pieces]()
+        self._source = self
+        self._followers: list[Pieces] = []
         self._news = asyncio.Event()
 
     def begin(self, headers: Mapping[str, str]) -> None:

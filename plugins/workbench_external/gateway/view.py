@@ -33,7 +33,7 @@ class Place:
     """Where a message stands: entry, its index in the list of the body, if it is there; texts, the path of each."""
 
     entry: int | None = None
-    texts: list[Path] = field(default_factory=list[Path])
+    texts: list[Path] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -44,11 +44,11 @@ class View:
     """
 
     api: str
-    messages: list[Message] = field(default_factory=list[Message])
-    tools: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    messages: list[Message] = field(default_factory=list)
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
     form: Mapping[str, Any] | None = None
-    places: list[Place] = field(default_factory=list[Place])
-    tool_paths: list[Path] = field(default_factory=list[Path])
+    places: list[Place] = field(default_factory=list)
+    tool_paths: list[Path] = field(default_factory=list)
     form_path: Path = ()
     earlier: int = 0
 

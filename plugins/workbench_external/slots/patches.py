@@ -31,8 +31,8 @@ class Patched:
     lm: str | dict[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    used: list[str] = field(default_factory=list[str])
-    missed: list[str] = field(default_factory=list[str])
+    used: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
 
 
 class Patches:
