@@ -113,7 +113,8 @@ def choose(
     offered: functions of ours.
     """
     config, spec = models.config, models.get(ask.model, patched.lm)
-    settings, changed = dict(ask.settings), dict[str, Any]()
+    settings = dict(ask.settings)
+    changed: dict[str, Any] = {}
     ours = config.temperature if patched.temperature is None else patched.temperature
     if ours is None and settings.get("temperature") is None:
         ours = spec.temperature
@@ -215,8 +216,10 @@ class Named:
         self.by_name: dict[str, dict[str, Any]] = {}
 
     def count(self, name: str, response: Response, model: str) -> None:
-        self.add({name: {"calls": 1, "usd": response.usd or 0.0, "by": model}})
-        self.by_name[name]["by"] = model
+        found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0})
+        found["calls"] += 1
+        found["usd"] += response.usd or 0.0
+        found["by"] = model
 
     def add(self, notes: Mapping[str, Any]) -> None:
         """Add what was noted of a row."""

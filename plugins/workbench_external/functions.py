@@ -43,7 +43,7 @@ class OfferedFunctions:
     def definitions(self, ask: Ask) -> list[dict[str, Any]]:
         """Return the additional tools of a request: nothing where the agent wants an answer of one form, or a call, or
         the API has no tools."""
-        if ask.native is not None and ask.native.api == "completions":
+        if not self.tools or (ask.native is not None and ask.native.api == "completions"):
             return []
         choice = ask.settings.get("extra", {}).get("tool_choice", "auto")
         if choice != "auto" or ask.settings.get("response_format") is not None:
@@ -68,10 +68,10 @@ class OfferedFunctions:
         begun = len(said)
         for number in count(1):
             response = await send(asking, said, replica)
-            calls = tuple(call for call in response.tool_calls if call["name"] in names)
+            calls = [call for call in response.tool_calls if call["name"] in names]
             if not calls:
                 break
-            said.append(to_message(replace(response, tool_calls=calls)))
+            said.append(to_message(replace(response, tool_calls=tuple(calls))))
             said += [await self._result(call) for call in calls]
             again(number)
         if len(said) > begun:

@@ -165,7 +165,7 @@ class OpenAIChat:
 
     def ready(self) -> None:
         """Raises LMError without the key that the server needs."""
-        self._server.key()
+        self._server.check_key()
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """A POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""

@@ -32,7 +32,8 @@ _LONGEST_END = max(map(len, _ENDS))
 class Server:
     """The address, keys and connections of one model. Use it from asyncio; close it with `aclose`.
 
-    write_key: makes the header in which the key is sent.
+    headers: of the settings, which may hold secrets; told: those of the API, which hold none. write_key: makes the
+    header in which the key is sent. redact_answer: removes what was sent from texts of an answer.
     """
 
     def __init__(
@@ -45,13 +46,15 @@ class Server:
         key_needed: bool,
         concurrency: int,
         write_key: Callable[[str], tuple[str, str]] = lambda key: ("Authorization", f"Bearer {key}"),
+        told: Mapping[str, str] | None = None,
     ):
-        self.model, self.base, self.headers = model, base, headers
+        self.model, self.base, self.headers, self._told = model, base, headers, told or {}
         self.key_variable, self._key_needed, self._write_key = key_variable, key_needed, write_key
         self._concurrency = concurrency
         self._proxy = None if is_loopback(str(base)) else _proxy(base)
         self._urls: dict[str, URL] = {}
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        self.sent_key, self.redact_answer = "", redactor("", headers)  # none has been sent yet
 
     def url(self, path: str) -> URL:
         """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
@@ -125,7 +128,8 @@ class Server:
             if reader is not None and answer.status == 200 and answer.content_type == "text/event-stream":
                 relay = _Relay(reader, self.redact_answer)
                 reader.begin(self.told_headers(answer.headers))
-            chunks, size = list[bytes](), 0
+            chunks: list[bytes] = []
+            size = 0
             async for chunk in answer.content.iter_any():
                 chunks.append(chunk)
                 size += len(chunk)
@@ -141,9 +145,10 @@ class Server:
     def _open(self) -> aiohttp.ClientSession:
         """The session of the running event loop, with its pool of connections."""
         key = self.key()
-        headers = {"Content-Type": "application/json", "Accept": "application/json", **self.headers}
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._told, **self.headers}
         if key:
             headers.setdefault(*self._write_key(key))
+            self.sent_key, self.redact_answer = key, redactor(key, self.headers)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=max(1, self._concurrency), keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -153,9 +158,14 @@ class Server:
         self._sessions[asyncio.get_running_loop()] = session
         return session
 
+    def check_key(self) -> None:
+        """Raise LMError without the key that the server needs."""
+        if self._key_needed and not self.sent_key:
+            self.key()
+
     def key(self) -> str | None:
         """The key. Raises LMError without one that the server needs."""
-        key = os.environ.get(self.key_variable or "", "").strip()
+        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
         if not key and self._key_needed:
             raise LMError("auth", f"{self.model} needs an API key: set the variable {self.key_variable}")
         return key or None
@@ -182,17 +192,7 @@ class Server:
     def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Select the headers of an answer for its client."""
         clean = self.redact_answer
-        return {name.lower(): clean(value) for name, value in headers.items() if name.lower().startswith(_TOLD)}
-
-    @property
-    def sent_key(self) -> str:
-        """The key, if there is one."""
-        return os.environ.get(self.key_variable or "", "")
-
-    @property
-    def redact_answer(self) -> Callable[[str], str]:
-        """Return a function that removes the sent key and headers from texts of an answer."""
-        return redactor(self.sent_key, self.headers)
+        return {own: clean(value) for name, value in headers.items() if (own := name.lower()).startswith(_TOLD)}
 
     async def aclose(self) -> None:
         """Close the connections of every event loop that used them."""
@@ -230,8 +230,12 @@ class _Relay:
     def add(self, chunk: bytes) -> None:
         searched = max(0, len(self._held) - _LONGEST_END)  # what came before holds no end
         self._held += chunk
-        places = [(self._held.rfind(mark, searched), len(mark)) for mark in _ENDS]
-        if end := max((place + length for place, length in places if place >= 0), default=0):
+        if self._held.endswith(_ENDS):
+            end = len(self._held)
+        else:
+            places = [(self._held.rfind(mark, searched), len(mark)) for mark in _ENDS]
+            end = max((place + length for place, length in places if place >= 0), default=0)
+        if end:
             self._pass(bytes(self._held[:end]))
             del self._held[:end]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -62,21 +63,20 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     return _read(read_events(raw) or _loaded(raw), request, price)
 
 
-def parse_native(raw: bytes, headers: Mapping[str, str], request: Request, price: Price) -> Response:
+def parse_native(raw: bytes, headers: dict[str, str], request: Request, price: Price) -> Response:
     """The answer to a request that passed as it is, and itself as it came, unless that has another form than its API.
     Raises LMError."""
     assert request.native is not None
     streamed = join_events(request.native.api, raw)
     data = _loaded(raw) if streamed is None else streamed
-    response = _read(as_chat(request.native.api, data), request, price)
-    if streamed is None and not is_as_named(request.native, data):
-        return response
-    return replace(response, native={"raw": text_of(raw), "headers": dict(headers)})
+    as_named = streamed is not None or is_as_named(request.native, data)
+    native = {"raw": text_of(raw), "headers": headers} if as_named else None
+    return _read(as_chat(request.native.api, data), request, price, native)
 
 
 def _loaded(raw: bytes) -> dict[str, Any]:
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        data = json.loads(raw.removeprefix(BOM_UTF8).decode())
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable body ({error})") from None
     if not isinstance(data, dict):
@@ -84,12 +84,13 @@ def _loaded(raw: bytes) -> dict[str, Any]:
     return data
 
 
-def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
+def _read(data: dict[str, Any], request: Request, price: Price, native: Mapping[str, Any] | None = None) -> Response:
+    """native: the answer as it came, if it passes so."""
     choices = data.get("choices")
     if data.get("error") or not isinstance(choices, list) or not choices:
         kind = kind_of_error(None, data)
         if kind == "refused":
-            return refused_prompt(request)
+            return replace(refused_prompt(request), native=native)
         raise LMError(kind, f"status 200 {'without choices' if kind == 'bad_body' else 'with an error'}", status=200)
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -98,7 +99,7 @@ def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
     if choice.get("error"):
         kind = kind_of_error(None, {"error": choice["error"]})
         if kind == "refused":
-            return refused_prompt(request)
+            return replace(refused_prompt(request), native=native)
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
     reasoning, text = split_reasoning(text, partial(prompt_text, request))
@@ -110,13 +111,13 @@ def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
     else:
         finish = read_finish(choice.get("finish_reason"), text, bool(calls))
     thoughts = "\n".join(filter(None, (storable(read_thoughts(message)), storable(thoughts), storable(reasoning))))
-    return _response(text, finish, thoughts, data, choice, calls, request, price)
+    return _response(text, finish, thoughts, data, choice, calls, request, price, native)
 
 
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
     """(vectors in the order of the texts, tokens read or 0) of a body that came with status 200. Raises LMError."""
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        data = json.loads(raw.removeprefix(BOM_UTF8).decode())
         rows = sorted(data["data"], key=lambda row: row["index"])
         vectors = [[float(x) for x in row["embedding"]] for row in rows]
     except (ValueError, RecursionError, KeyError, TypeError, OverflowError) as error:
@@ -138,6 +139,7 @@ def _response(
     calls: tuple[dict, ...],
     request: Request,
     price: Price,
+    native: Mapping[str, Any] | None,
 ) -> Response:
     said = text + "".join(str(call["arguments"]) for call in calls)
     prompt, completion, cached, written = read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
@@ -161,6 +163,7 @@ def _response(
         estimated=estimated,
         thoughts=thoughts,
         message=unknown_parts(choice["message"]),
+        native=native,
     )
 
 

@@ -129,7 +129,8 @@ class Ceilings:
 
     def _needed(self, more: Spend, beside: Spend | None = None) -> dict[str, float]:
         """Total what this run comes to with so much more, by what has a ceiling."""
-        account, found = self._account, dict[str, float]()
+        account = self._account
+        found: dict[str, float] = {}
         for what in SHARED:
             if getattr(account.budget, what) is not None:
                 used = max(getattr(account.spent, what), getattr(account.sent, what))

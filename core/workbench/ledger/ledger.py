@@ -23,7 +23,6 @@ import hashlib
 import json
 import math
 import random
-import secrets
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -58,7 +57,7 @@ class Ledger:
     store: Store
     run_id: int
     budget: BudgetSpec
-    on_call: Callable[[CallInfo], None] = lambda info: None
+    on_call: Callable[[CallInfo], None] | None = None
     earlier_seconds: float = 0.0  # what earlier processes of this run used
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
@@ -86,7 +85,7 @@ class Ledger:
         self._open = False
         self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
-        self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
+        self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys that nobody asks for
         self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
@@ -139,7 +138,7 @@ class Ledger:
         """
         self.open()
         if not self.recorded:  # nobody else waits for this call, nor comes back to it
-            key = secrets.token_hex(16)
+            key = f"{self._jitter.getrandbits(128):032x}"
             try:
                 return await self._pay(lm, request, role, spec, key)
             finally:
@@ -182,22 +181,24 @@ class Ledger:
         if key not in self._failed:
             self._failed[key] = self._recalled.count_failed_attempts(key, role)
         begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts, request.pieces)
+        estimate = _estimate_prompt(request)
         while True:
             async with limiter:
-                held = await self._reserve(lm, request, limiter)
+                held = await self._reserve(lm, request, estimate, limiter)
                 sent = time.monotonic()
                 response, error = await self._attempt(lm, request, role, spec, key, held)
                 if error is None or error.kind != "rate_limit":  # a refusal says nothing about the call
                     requested += getattr(lm, "seconds", None) or time.monotonic() - sent
-                again = error is not None and attempts.again(error)
-                failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
-                pause = pause_before(failed, error.retry_after if error else None, self._jitter)
+                again, pause = error is not None and attempts.again(error), 0.0
+                if error is not None:
+                    failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
+                    pause = pause_before(failed, error.retry_after, self._jitter)
                 if (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     queued = max(0.0, time.monotonic() - begun - requested)
-                    return await self._settle(key, role, lm, request, response, error, requested, queued)
+                    return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
             self._failed[key] += 1
             self.count(role, Spend(1))
             if error.kind == "auth":
@@ -208,16 +209,15 @@ class Ledger:
                 self.stopping = ServerDead(f"no answer in {MOST_PAUSES} pauses in a row, the last for: {error}")
             await asyncio.sleep(0 if self.stopping else pause)
 
-    def _prompt_tokens(self, lm: LM, request: Request) -> int:
-        """An estimate from the texts, scaled up if it was too low for earlier prompts of this model."""
-        parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
-        return max(1, math.ceil(estimate_tokens(parts) * self.longer_prompts.get(lm.identity, 1.0)))
+    def _prompt_tokens(self, lm: LM, estimate: int) -> int:
+        """An estimate, scaled up if such were too low for earlier prompts of this model."""
+        return max(1, math.ceil(estimate * self.longer_prompts.get(lm.identity, 1.0)))
 
-    async def _reserve(self, lm: LM, request: Request, limiter: AdaptiveLimiter) -> Spend:
+    async def _reserve(self, lm: LM, request: Request, estimate: int, limiter: AdaptiveLimiter) -> Spend:
         """Reserve the worst case of one attempt, for which calls in flight may have to be waited for."""
 
         def worst() -> Spend:
-            prompt, most = self._prompt_tokens(lm, request), request.max_tokens
+            prompt, most = self._prompt_tokens(lm, estimate), request.max_tokens
             return Spend(1, 0, prompt, most, price_of(lm, prompt, most, self.budget.usd))
 
         self._check_accepted(lm.identity)
@@ -275,6 +275,7 @@ class Ledger:
         role: str,
         lm: LM,
         request: Request,
+        estimate: int,
         response: Response | None,
         error: LMError | None,
         seconds: float,
@@ -302,20 +303,22 @@ class Ledger:
             seconds=seconds,
             queued=queued,
         )
-        if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
+        if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, estimate)):
             self.longer_prompts[lm.identity] = self.longer_prompts.get(lm.identity, 1.0) * prompt / expected
         self.sent.prompt_tokens += prompt
         self.sent.completion_tokens += completion
         self.sent.usd += usd
         self._recalled.touch(key)
         self.count(role, Spend(1, 0, prompt, completion, usd, seconds))
-        await asyncio.shield(done)
+        if not done.done():
+            await asyncio.shield(done)
         if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
             raise dead
-        cost = (attempts, prompt, completion, usd, seconds, queued)
-        in_flight = self.ceilings.in_flight + 1
-        self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
+        if self.on_call is not None:
+            cost = (attempts, prompt, completion, usd, seconds, queued)
+            in_flight = self.ceilings.in_flight + 1
+            self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
     def count(self, role: str, part: Spend) -> None:
@@ -360,3 +363,9 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
+
+
+def _estimate_prompt(request: Request) -> int:
+    """Estimate the tokens of a prompt from its texts."""
+    parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
+    return estimate_tokens(parts)

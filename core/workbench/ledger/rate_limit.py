@@ -9,7 +9,8 @@ from workbench.errors import LMError
 
 
 class Pause:
-    """The time until which nothing is sent to a language model, from wherever. until: by the loop's clock."""
+    """The time until which nothing is sent to a language model, from wherever. until: by the loop's clock; 0 before the
+    first pause."""
 
     until = 0.0
 
@@ -40,8 +41,8 @@ class AdaptiveLimiter:
 
     async def outlast_pause(self) -> bool:
         """Wait until the pause is over, which others may prolong meanwhile. Returns whether there was one."""
-        loop, waited = asyncio.get_running_loop(), False
-        while (wait := self._pause.until - loop.time()) > 0:
+        waited = False
+        while self._pause.until and (wait := self._pause.until - asyncio.get_running_loop().time()) > 0:
             waited = True
             await asyncio.sleep(wait)
         return waited

@@ -27,7 +27,7 @@ class CountedRun(Protocol):
     reuse: bool
     searching: bool
     source: int | None
-    on_call: Callable[[CallInfo], None]
+    on_call: Callable[[CallInfo], None] | None
 
     @property
     def resumed(self) -> bool: ...
@@ -61,7 +61,7 @@ class RecalledCalls:
         else:
             account.spent.cached += 1
             account.by_role[role].cached += 1
-        account.on_call(CallInfo.of(row, row["role"], reused=reused))
+        self._tell(row, row["role"], reused=reused)
         return _stored_outcome(row, cached=not first)
 
     async def take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
@@ -95,8 +95,12 @@ class RecalledCalls:
         self.touch(key)
         self._count_stored(row, role, reused=True)
         await asyncio.shield(done)
-        self._account.on_call(CallInfo.of(row, role, reused=True))
+        self._tell(row, role, reused=True)
         return _stored_outcome(row, cached=False)
+
+    def _tell(self, row: Any, role: str, *, reused: bool) -> None:
+        if self._account.on_call is not None:
+            self._account.on_call(CallInfo.of(row, role, reused=reused))
 
     def _count_stored(self, row: Any, role: str, *, reused: bool) -> None:
         account = self._account

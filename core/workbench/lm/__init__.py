@@ -17,7 +17,7 @@ from workbench.lm.dialects import (
     refused_setting,
     thinks,
 )
-from workbench.lm.events import parse_events, read_events
+from workbench.lm.events import is_stream, parse_events, read_events
 from workbench.lm.http import (
     MAX_BODY,
     Rates,
@@ -94,6 +94,7 @@ __all__ = [
     "kind_of_error",
     "plain_message",
     "read_content",
+    "is_stream",
     "parse_events",
     "read_events",
     "read_finish",

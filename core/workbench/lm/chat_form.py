@@ -14,6 +14,8 @@ from workbench.lm.turns import plain_message
 
 #: Forms of one request that are tried, lest a server that refuses each is asked without end.
 MOST_FORMS = 8
+#: What may be omitted within messages.
+_OF_MESSAGES = ("additions", "developer", "system")
 MAX_STOPS = 4  # what the API takes; further stops are applied to the text of an answer
 _LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
 
@@ -68,11 +70,11 @@ class Form:
 
     def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A body that a client wrote, in the form that the endpoint takes: as it is, but for what it has refused."""
-        names, omit = dict(self.rename), set(self.omit)
+        names, omit = self.rename, self.omit
         if "max_tokens" in names:  # by either of its names
-            names["max_completion_tokens"] = names["max_tokens"]
+            names = {**names, "max_completion_tokens": names["max_tokens"]}
         if "max_tokens" in omit:
-            omit.add("max_completion_tokens")
+            omit |= {"max_completion_tokens"}
         found = {names.get(name, name): value for name, value in body.items() if name not in omit}
         if self.least_temperature and body.get("temperature") == 0:
             found["temperature"] = self.least_temperature
@@ -82,7 +84,7 @@ class Form:
             if self.most_tokens is not None and isinstance(found.get(name), int):
                 found[name] = min(found[name], self.most_tokens)
         messages = found.get("messages")
-        if not is_list(messages) or not all(map(is_dict, messages)):
+        if self.omit.isdisjoint(_OF_MESSAGES) or not is_list(messages) or not all(map(is_dict, messages)):
             return found  # of another API, or nothing that we know
         if "additions" in self.omit:
             messages = [*map(plain_message, messages)]

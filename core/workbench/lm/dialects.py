@@ -190,6 +190,8 @@ def is_thought(part: Mapping[str, Any]) -> bool:
 
 def read_thoughts(message: Mapping[str, Any]) -> str:
     """Read the thoughts of the model in a message, beside its content."""
+    if message.keys().isdisjoint(_THOUGHTS):
+        return ""
     said = [text for name in _THOUGHTS[:3] for text in _texts(message.get(name))]
     return "\n".join(dict.fromkeys(said or _texts(message.get(_THOUGHTS[3]))))  # vLLM gives them under two names
 
@@ -210,6 +212,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
     """Return True if a model thinks before it answers: as its settings say, else as its name does."""
+    if not extra:
+        return _thinks_by_name(model)
     reasoning, template, thinking = (
         value if is_dict(value := extra.get(name)) else {} for name in ("reasoning", "chat_template_kwargs", "thinking")
     )
@@ -247,22 +251,22 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     """
     if not is_dict(usage):
         return Usage(None, None)
-    told = {_CAMEL.sub(r"_\1", name).lower(): value for name, value in usage.items()}
-
-    def count(*names: str, among: Mapping[str, Any] = told) -> int | None:
-        found = (_whole(among.get(name)) for name in names)
-        return next((number for number in found if number is not None and 0 <= number <= most), None)
-
-    def detail(names: tuple[str, ...], of: str) -> int | None:
-        parts = next((part for name in names if (part := told.get(f"{name}_tokens_details"))), None)
-        return count(of, among=parts) if is_dict(parts) else None
-
-    prompt, completion = count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
-    read = count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
-    written = count("cache_creation_input_tokens", "cache_write_input_tokens")
-    written = (detail(("prompt", "input"), "cache_write_tokens") if written is None else written) or 0
-    total, thoughts = count("total_tokens"), detail(("completion", "output"), "reasoning_tokens") or 0
-    cached = detail(("prompt", "input"), "cached_tokens")
+    told: dict[str, int] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in usage.items():
+        if is_dict(value):
+            parts[_plain_name(name)] = value
+        elif (number := _count(value, most)) is not None:
+            told[_plain_name(name)] = number
+    of_prompt = parts.get("prompt_tokens_details") or parts.get("input_tokens_details") or {}
+    of_answer = parts.get("completion_tokens_details") or parts.get("output_tokens_details") or {}
+    prompt = told.get("prompt_tokens", told.get("input_tokens"))
+    completion = told.get("completion_tokens", told.get("output_tokens"))
+    read = told.get("cache_read_input_tokens", told.get("prompt_cache_hit_tokens", 0))
+    written = told.get("cache_creation_input_tokens", told.get("cache_write_input_tokens"))
+    written = (_count(of_prompt.get("cache_write_tokens"), most) if written is None else written) or 0
+    total, thoughts = told.get("total_tokens"), _count(of_answer.get("reasoning_tokens"), most) or 0
+    cached = _count(of_prompt.get("cached_tokens"), most)
     whole = cached is not None or (total is not None and total == (prompt or 0) + (completion or 0))
     if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART) and not whole:
         prompt += read + written
@@ -275,18 +279,24 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     return Usage(prompt or None, completion if completion or not spoke else None, cached, written)
 
 
+@lru_cache(maxsize=256)
+def _plain_name(name: str) -> str:
+    """A name such as `inputTokens` in lower case with underscores."""
+    return _CAMEL.sub(r"_\1", name).lower()
+
+
 _CAMEL = re.compile(r"(?<=[a-z])([A-Z])")
 #: Tokens of a cache that Anthropic and Bedrock count apart from those of the prompt.
 _APART = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_write_input_tokens")
 
 
-def _whole(value: Any) -> int | None:
-    """A count as a server may write it: 50, 50.0 or "50"."""
+def _count(value: Any, most: int) -> int | None:
+    """A count as a server may write it: 50, 50.0 or "50"; None for anything else, and beyond `most`."""
     if isinstance(value, str) and value.isdecimal():
-        return int(value[:20])
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if type(value) is int else None
+        value = int(value[:20])
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= most else None
 
 
 def _error_parts(body: Any) -> tuple[list[str], str]:

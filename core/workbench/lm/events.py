@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from workbench.base.text import LINE_END
@@ -12,6 +13,14 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
 
 _DONE = "[DONE]"
+_ENCODED_DONE = json.dumps(_DONE)
+#: The fields of a chunk that hold for the whole answer.
+_OF_ANSWER = ("usage", "error", "model")
+
+
+def is_stream(raw: bytes) -> bool:
+    """Return True for a body of events: it begins with a field of one, and no JSON does."""
+    return raw.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
 
 
 def read_events(raw: bytes) -> dict[str, Any] | None:
@@ -33,29 +42,42 @@ def read_events(raw: bytes) -> dict[str, Any] | None:
 
 def parse_events(raw: bytes) -> list[Any] | None:
     """The events of a stream, each as its JSON, or `[DONE]`; None if it is no stream. Raises LMError("bad_body")."""
-    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
-    if not text.startswith(("data:", "event:", ": ", "id:", "retry:")):
+    if not is_stream(raw):
         return None
-    lines = (line.removeprefix("data:").strip() for line in LINE_END.split(text) if line.startswith("data:"))
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
+    lines = LINE_END.split(text) if "\r" in text else text.split("\n")
+    lines = [line[5:].strip() for line in lines if line.startswith("data:")]
+    told = [line if line != _DONE else _ENCODED_DONE for line in lines if line]
     try:
-        return [json.loads(line) if line != _DONE else _DONE for line in lines if line]
+        events = json.loads(f"[{','.join(told)}]")  # in one, since each call of the parser costs as much as an event
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable stream ({error})") from None
+    if len(events) != len(told):
+        raise LMError("bad_body", "status 200 with an unreadable stream (an event that is not one value)")
+    return events
 
 
 def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    found, choice, calls, logprobs = dict[str, Any](), dict[str, Any](), StreamedCalls(), list[Any]()
+    found: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
+    logprobs: list[Any] = []
+    calls = StreamedCalls()
     fields: dict[str, list[Any]] = {"content": [""]}
     begun = False
     for event in events:
-        found |= {name: event[name] for name in ("usage", "error", "model") if event.get(name)}
-        for one in _dicts(event.get("choices")):
-            if one.get("index"):
+        for name in _OF_ANSWER:
+            if event.get(name):
+                found[name] = event[name]
+        choices = event.get("choices")
+        for one in choices if is_list(choices) else ():
+            if not is_dict(one) or one.get("index"):
                 continue  # of several answers, the first
             begun = True
-            told = one.get("logprobs")
-            logprobs += _dicts(told.get("content")) if is_dict(told) else ()
-            choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
+            if is_dict(told := one.get("logprobs")):
+                logprobs += _dicts(told.get("content"))
+            for name in ("finish_reason", "error"):
+                if one.get(name):
+                    choice[name] = one[name]
             delta = one.get("delta") or one.get("message")
             for name, value in delta.items() if is_dict(delta) else ():
                 if name == "tool_calls":
@@ -71,7 +93,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _whole(pieces: list[Any]) -> Any:
     """Join the pieces of a value: of texts one text, of lists of parts one list; of anything else the last."""
-    if all(isinstance(piece, str) for piece in pieces):
+    with suppress(TypeError):
         return "".join(pieces)
     parts = [[{"type": "text", "text": piece}] if isinstance(piece, str) else piece for piece in pieces if piece]
     return [part for piece in parts for part in piece] if all(map(is_list, parts)) else pieces[-1]

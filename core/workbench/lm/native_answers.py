@@ -163,15 +163,14 @@ def _join_message(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     pieces: dict[tuple[str, str], list[str]] = {}
     ended = False
     for event in events:
-        index = str(event.get("index"))
         match event.get("type"):
+            case "content_block_delta" if is_dict(delta := event.get("delta")) and str(delta.get("type")) in _DELTAS:
+                name, own = _DELTAS[str(delta["type"])]
+                pieces.setdefault((str(event.get("index")), name), []).append(str(delta.get(own) or ""))
             case "message_start" if is_dict(event.get("message")):
                 message = {**event["message"]}
             case "content_block_start" if is_dict(event.get("content_block")):
-                blocks[index] = {**event["content_block"]}
-            case "content_block_delta" if is_dict(delta := event.get("delta")) and str(delta.get("type")) in _DELTAS:
-                name, own = _DELTAS[str(delta["type"])]
-                pieces.setdefault((index, name), []).append(str(delta.get(own) or ""))
+                blocks[str(event.get("index"))] = {**event["content_block"]}
             case "message_delta" if message is not None and is_dict(event.get("delta")):
                 counts = [one for one in (message.get("usage"), event.get("usage")) if is_dict(one)]
                 message |= {**event["delta"], "usage": {name: n for one in counts for name, n in one.items()}}

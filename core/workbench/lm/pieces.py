@@ -33,8 +33,10 @@ class Pieces:
         self.headers: Mapping[str, str] = {}
         self.wanted = self.begun = self.whole = False
         self._parts: list[bytes | Piece] = []
-        self._source, self._followers = self, list[Pieces]()
-        self._news = asyncio.Event()
+        self._source = self
+        self._followers: list[Pieces] = []
+        self._news = False
+        self._waiting: asyncio.Future[None] | None = None
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """Tell the headers of the answer, before its first piece."""
@@ -65,10 +67,14 @@ class Pieces:
         return parts[place:], len(parts)
 
     async def wait(self) -> None:
-        """Wait until something has changed, or somebody calls `wake`."""
-        await self._news.wait()
-        self._news.clear()
+        """Wait until something has changed, or somebody calls `wake`. For one reader."""
+        if not self._news:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        self._news = False
 
     def wake(self) -> None:
         for one in (self, *self._followers):
-            one._news.set()
+            one._news = True
+            if one._waiting is not None and not one._waiting.done():
+                one._waiting.set_result(None)

@@ -9,11 +9,15 @@ import re
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench_external.gateway.asks import GatewaySession, Refused
 from workbench_external.gateway.responses import StoredAnswers
 from workbench_external.gateway.returned import ReturnedTurns
+
+if TYPE_CHECKING:
+    from multidict import MultiMapping
 
 #: What secrets of ours begin with: such a key in a header is never somebody's own.
 PREFIX = "sk-workbench-"
@@ -21,17 +25,21 @@ PREFIX = "sk-workbench-"
 MOST_AT_ONCE = 4096
 
 #: Headers with keys, in the order in which they count.
-_KEYS = {"authorization": "Authorization", "x-api-key": "x-api-key", "api-key": "api-key"}
+_KEYS = ("Authorization", "x-api-key", "api-key")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
 
 @dataclass(eq=False, slots=True)
 class Admitted:
     """An admitted client: the session, its requests in flight, the answers that it may refer to, and turns of models as
-    their providers want them back."""
+    their providers want them back.
+
+    requests: the end of each, by its task. dismissed: its secret leads nowhere any more.
+    """
 
     session: GatewaySession
-    requests: set[asyncio.Task[object]] = field(default_factory=set)
+    requests: dict[asyncio.Task[Any], asyncio.Future[None]] = field(default_factory=dict)
+    dismissed: bool = False
     stored: StoredAnswers = field(default_factory=StoredAnswers)
     returned: ReturnedTurns = field(default_factory=ReturnedTurns)
 
@@ -58,17 +66,21 @@ class Door:
 
     def dismiss(self, secret: str) -> Admitted | None:
         """Revoke a secret, and return the client that had it."""
-        return self._admitted.pop(_digest(secret), None)
+        if (found := self._admitted.pop(_digest(secret), None)) is not None:
+            found.dismissed = True
+        return found
 
     def dismiss_all(self) -> list[Admitted]:
         """All who were admitted; no secret leads anywhere from now on."""
         found, self._admitted = [*self._admitted.values()], {}
+        for who in found:
+            who.dismissed = True
         return found
 
     def everybody(self) -> list[Admitted]:
         return [*self._admitted.values()]
 
-    def find(self, in_path: str | None, headers: Mapping[str, str]) -> Admitted:
+    def find(self, in_path: str | None, headers: MultiMapping[str]) -> Admitted:
         """Find the client of a request, by the path or else by its keys. Raises Refused (401).
 
         A key that is nobody's does not matter beside a path that is somebody's: an agent may have one of its own in its
@@ -87,17 +99,18 @@ class Door:
         return key.startswith(PREFIX) or _digest(key) in self._admitted
 
 
-def _keys(headers: Mapping[str, str]) -> list[str]:
+def _keys(headers: MultiMapping[str]) -> list[str]:
     """All keys that a request shows. Raises Refused (400) for a header that is there twice: which one counts?"""
-    found: dict[str, str] = {}
-    for own, value in headers.items():
-        if (name := own.lower()) not in _KEYS:
-            continue
-        if name in found:
-            raise Refused(400, "bad_request", f"The header {_KEYS[name]} is there more than once. Send it once.")
-        kind, _, token = value.strip().partition(" ")
-        found[name] = value.strip() if name != "authorization" else token.strip() if kind.lower() == "bearer" else ""
-    return [found[name] for name in _KEYS if found.get(name)]
+    found: list[str] = []
+    for name in _KEYS:
+        values = headers.getall(name, ())
+        if len(values) > 1:
+            raise Refused(400, "bad_request", f"The header {name} is there more than once. Send it once.")
+        for value in values:
+            kind, _, token = value.strip().partition(" ")
+            key = value.strip() if name != "Authorization" else token.strip() if kind.lower() == "bearer" else ""
+            found += [key] if key else []
+    return found
 
 
 def _digest(secret: str) -> bytes:

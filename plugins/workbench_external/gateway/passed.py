@@ -9,14 +9,24 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.lm import Message, Native, NotCarried, Request, join_events, limit_name, most_tokens, plain_message
+from workbench.lm import (
+    Message,
+    Native,
+    NotCarried,
+    Request,
+    is_stream,
+    join_events,
+    limit_name,
+    most_tokens,
+    plain_message,
+)
 from workbench.lm import body_of as loaded
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.replaced import replace_texts, without_places
 from workbench_external.gateway.table import INERT
-from workbench_external.gateway.view import PLACE, Place, View, read_view
+from workbench_external.gateway.view import PLACE, View, read_view
 from workbench_external.gateway.writing import Asked
 
 #: Headers of an agent that change an answer.
@@ -33,9 +43,7 @@ class Passed:
 
     @property
     def type(self) -> str:
-        """A stream begins with a field of an event, and no JSON does."""
-        events = self.raw.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
-        return "text/event-stream; charset=utf-8" if events else "application/json"
+        return "text/event-stream; charset=utf-8" if is_stream(self.raw) else "application/json"
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -114,14 +122,15 @@ def as_it_is_sent(
     sent = _not_kept_there(view, messages)
     body = replace_texts(view, native.body, sent, tools, form)
     for name, value in changed.items():
-        body[limit_name(native.api, body) if name == "max_tokens" else name] = value
-    body = {name: value for name, value in body.items() if not (name in changed and value is None)}
-
-    own = {_ids(message): message for message in messages if PLACE not in message and message.get("tool_calls")}
-    replaced = [*_said_before(view, messages)]
+        if value is None:
+            body.pop(name, None)
+        else:
+            body[limit_name(native.api, body) if name == "max_tokens" else name] = value
 
     def convert(body: Mapping[str, Any]) -> Request:
         """Turns of the model that the agent has not seen stay as they came, and none of them is kept elsewhere."""
+        own = {_ids(message): message for message in messages if PLACE not in message and message.get("tool_calls")}
+        replaced = [*_said_before(view, messages)]
         if len(sent) < len(messages):
             body = {**body, "input": replace_texts(view, native.body, messages)["input"]}
         if own and native.api == "chat":
@@ -134,13 +143,15 @@ def as_it_is_sent(
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
-    return replace(native, body=body, convert=convert)
+    return Native(native.api, body, native.headers, native.inert, convert, native.restored)
 
 
 def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:
     """Messages without those of ours that stand before what the body only refers to: the server that keeps that was
     sent them with it."""
-    before = [n for n, m in enumerate(messages) if PLACE in m and view.places[m[PLACE]] == Place()]
+    if not view.earlier:
+        return messages
+    before = [n for n, m in enumerate(messages) if view.is_earlier(m)]
     ours = messages[: before[-1]] if before else ()
     kept = [m for m in ours if PLACE in m or m.get("role") == "system"]
     return [*kept, *messages[before[-1] :]] if len(kept) < len(ours) else messages
@@ -149,9 +160,8 @@ def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message
 def _said_before(view: View, messages: Sequence[Message]) -> Iterator[tuple[Message, Message]]:
     """(as it was kept, with other texts) of each replaced message that the body does not hold, but refers to."""
     for message in messages:
-        place = message.get(PLACE)
-        if place is not None and view.places[place] == Place():
-            old, new = without_places([view.messages[place], message])
+        if view.is_earlier(message):
+            old, new = without_places([view.messages[message[PLACE]], message])
             if old != new:
                 yield old, new
 

@@ -8,7 +8,8 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ BODY_SECONDS, CLOSE_SECONDS = 30.0, 1.0
 _PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1|/deployments/[^/]+)?(/.*)?")
 _SLASHES = re.compile("//+")
 #: Half of a character, which no encoding of text can hold, begins so in JSON.
-_HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 #: Addresses that stand for all of a machine's.
 _EVERYWHERE = ("0.0.0.0", "[::]")
@@ -104,7 +105,7 @@ class Gateway:
     async def dismiss(self, secret: str) -> None:
         """End a session: later requests get 401, those in flight are cancelled, and their end is awaited."""
         if (who := self._door.dismiss(secret)) is not None:
-            await _cancel(who.requests)
+            await _cancel(who)
 
     def environment(
         self, secret: str, inherited: Mapping[str, str] | None = None, *, in_path: bool = True
@@ -121,8 +122,8 @@ class Gateway:
     async def drain(self, seconds: float) -> int:
         """Let requests in flight end; new ones are refused with 503. Returns how many had not ended in time."""
         self._draining = True
-        tasks = {task for who in self._door.everybody() for task in who.requests}
-        return len((await asyncio.wait(tasks, timeout=seconds))[1]) if tasks else 0
+        ends = [end for who in self._door.everybody() for end in who.requests.values()]
+        return len((await asyncio.wait(ends, timeout=seconds))[1]) if ends else 0
 
     async def aclose(self) -> None:
         """Stop listening, and end all sessions."""
@@ -130,7 +131,7 @@ class Gateway:
         if listening is None or server is None:
             return
         listening.close()
-        await _cancel([task for who in self._door.dismiss_all() for task in who.requests])
+        await _cancel(*self._door.dismiss_all())
         await server.shutdown(CLOSE_SECONDS)
         await listening.wait_closed()
 
@@ -153,17 +154,19 @@ class Gateway:
             if who is not None and request.method == "POST" and refused.status in (404, 405):
                 self._told(refused, who)
             return _refusal(refused, dialect)
-        # A task of its own, so that the session can be ended without the connection.
-        task = asyncio.ensure_future(self._answer(request, who, endpoint, path, named))
-        who.requests.add(task)
-        task.add_done_callback(who.requests.discard)
+        here = asyncio.current_task()
+        assert here is not None, "the server has a task for each request"
+        who.requests[here] = ended = here.get_loop().create_future()
         try:
-            return await task
+            return await self._answer(request, who, endpoint, path, named)
         except asyncio.CancelledError:
-            here = asyncio.current_task()
-            if here is not None and here.cancelling():
+            if not who.dismissed:
                 raise  # the agent has hung up
+            here.uncancel()
             return _refusal(Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect)
+        finally:
+            del who.requests[here]
+            ended.set_result(None)
 
     async def _answer(
         self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, path: str, named: str
@@ -190,7 +193,7 @@ class Gateway:
 
 def _split(path: str) -> tuple[str | None, str]:
     """(the secret in a path or None, the endpoint)."""
-    found = _PATH.fullmatch(_SLASHES.sub("/", path))
+    found = _PATH.fullmatch(_SLASHES.sub("/", path) if "//" in path else path)
     return (found[1], (found[2] or "/").rstrip("/")) if found is not None else (None, path)
 
 
@@ -198,27 +201,31 @@ async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
     """The object in the body of a request. Raises Refused for one that is too long, too slow, packed, or none."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Refused(415, "bad_request", "Send the body as it is, without Content-Encoding.")
-    too_long = Refused(413, "too_long_body", f"A request has at most {MAX_BODY} bytes. Send less, e.g. smaller images.")
     if (request.content_length or 0) > MAX_BODY:
-        raise too_long
+        raise _too_long()
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     raw = bytearray()
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        # Most bodies have come with their headers, and need no clock.
+        async with nullcontext() if request.content.is_eof() else asyncio.timeout(BODY_SECONDS):
             async for part in request.content.iter_any():
                 raw += part
                 if len(raw) > MAX_BODY:
-                    raise too_long
+                    raise _too_long()
     except TimeoutError:
         raise Refused(408, "timeout", "The request did not arrive in time.") from None
     try:
-        body = json.loads(raw, parse_constant=_finite, parse_float=_finite)
+        body = _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except (ValueError, RecursionError):  # the former also for numbers of too many digits, and other encodings
         raise Refused(400, "bad_request", "The body is not JSON. Send one JSON object in UTF-8.") from None
     if not is_dict(body):
         raise Refused(400, "bad_request", 'The body must be a JSON object. Send {"model": ..., ...}.')
     return _whole(body) if _HALF.search(raw) else body
+
+
+def _too_long() -> Refused:
+    return Refused(413, "too_long_body", f"A request has at most {MAX_BODY} bytes. Send less, e.g. smaller images.")
 
 
 def _finite(text: str) -> float:
@@ -227,6 +234,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a JSON number")
     return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
 
 
 def _whole(value: Any) -> Any:
@@ -249,10 +259,12 @@ def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
     return _json(dialect.write_error(refused), refused.status, refused.all_headers())
 
 
-async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and await their end."""
-    waited = {task for task in tasks if task is not asyncio.current_task()}
-    for task in waited:
-        task.cancel()
-    if waited:
-        await asyncio.wait(waited)
+async def _cancel(*clients: Admitted) -> None:
+    """Cancel the requests of clients and await their end."""
+    ends: list[asyncio.Future[None]] = []
+    for task, end in [one for who in clients for one in who.requests.items()]:
+        if task is not asyncio.current_task():
+            task.cancel()
+            ends.append(end)
+    if ends:
+        await asyncio.wait(ends)

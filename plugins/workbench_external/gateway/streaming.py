@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from workbench.base.type_guards import is_dict
@@ -45,6 +44,7 @@ class Stream:
         self._dialect, self._pieces = endpoint.dialect, asked.pieces
         self._work = asyncio.ensure_future(endpoint.answer(who, asked))
         self._work.add_done_callback(lambda _: asked.pieces.wake())
+        self._waited = False  # as long as an agent may wait for a sign of life
 
     async def send(self) -> web.StreamResponse:
         """Raises what the answer raises before it has begun."""
@@ -70,10 +70,17 @@ class Stream:
 
     async def _first_sign(self) -> None:
         """Wait until the answer has begun or ended, for PING_SECONDS at most."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PING_SECONDS):
-                while not self._work.done() and not self._pieces.source.begun:
-                    await self._pieces.wait()
+        self._waited = False
+        clock = asyncio.get_running_loop().call_later(PING_SECONDS, self._end_wait)
+        try:
+            while not (self._work.done() or self._pieces.source.begun or self._waited):
+                await self._pieces.wait()
+        finally:
+            clock.cancel()
+
+    def _end_wait(self) -> None:
+        self._waited = True
+        self._pieces.wake()
 
     async def _relay(self, response: web.StreamResponse | None = None) -> web.StreamResponse:
         """Pass the pieces of an answer on until it has ended. One that breaks off breaks off here."""
@@ -84,27 +91,30 @@ class Stream:
             if response is None:
                 response = web.StreamResponse(headers={**_HEADERS, **pieces.source.headers})
                 await response.prepare(self._request)
-            place, ended = 0, False
-            while not ended:
+            place = 0
+            while True:
                 ended = work.done()
                 more, place = pieces.after(place)
+                if ended:
+                    break
                 if more:
                     await response.write(self._said(more))
-                elif not ended:
+                else:
                     await pieces.wait()
+            rest = self._said(more)
             if not pieces.source.whole:
                 try:
                     answer = await work
                     if not isinstance(answer, Passed):  # the end of what came piece by piece
-                        await response.write(self._written(answer))
+                        rest += self._written(answer)
                 except Exception as error:
-                    await response.write(self._failure(error))
+                    await response.write(rest + self._failure(error))
                     if self._request.transport is not None:
                         self._request.transport.close()  # no end of the stream: it broke
                     return response
             elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
                 self._told_of(error, self._who)
-            await response.write_eof()
+            await response.write_eof(rest)  # in one packet with the end
         except (asyncio.CancelledError, ConnectionError):
             self._break_off()  # too late for a status
         except Exception as error:  # a fault of ours: the agent must not wait for more

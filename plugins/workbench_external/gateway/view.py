@@ -21,7 +21,7 @@ _TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "summary_
 #: The field of a tool with the schema of its parameters, by API.
 SCHEMAS = {"chat": "parameters", "responses": "parameters", "messages": "input_schema"}
 #: Where a request names the form of its answer, by API, and how the schema is wrapped there.
-_FORMS: Mapping[str, tuple[Path, ...]] = {
+_FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "chat": (("response_format", "json_schema"),),
     "responses": (("text", "format"),),
     "messages": (("output_config", "format"), ("output_format",)),
@@ -33,28 +33,31 @@ class Place:
     """Where a message stands: entry, its index in the list of the body, if it is there; texts, the path of each."""
 
     entry: int | None = None
-    texts: list[Path] = field(default_factory=list[Path])
+    texts: list[Path] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class View:
-    """A body as messages, tools and the form of its answer, with the paths of what may be replaced."""
+    """A body as messages, tools and the form of its answer, with the paths of what may be replaced.
+
+    earlier: how many of the messages are not in the body, which only refers to them; they come first.
+    """
 
     api: str
-    messages: list[Message] = field(default_factory=list[Message])
-    tools: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    messages: list[Message] = field(default_factory=list)
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
     form: Mapping[str, Any] | None = None
-    places: list[Place] = field(default_factory=list[Place])
-    tool_paths: list[Path] = field(default_factory=list[Path])
+    places: list[Place] = field(default_factory=list)
+    tool_paths: list[Path] = field(default_factory=list)
     form_path: Path = ()
+    earlier: int = 0
 
     def add(self, role: str, content: Any, path: Path, entry: int | None = None, **more: Any) -> None:
         """Add a message. content: a text or a list of parts, which stands at the path."""
-        place, found = Place(entry), list[dict[str, Any]]()
         if isinstance(content, str):
-            place.texts.append(path)
-            self._put({"role": role, "content": content, **more}, place)
+            self._put({"role": role, "content": content, **more}, Place(entry, [path]))
             return
+        place, found = Place(entry), list[dict[str, Any]]()
         for n, part in enumerate(content if is_list(content) else ()):
             name = _TEXTS.get(str(part.get("type"))) if is_dict(part) else None
             if name is not None and isinstance(part.get(name), str):
@@ -68,13 +71,19 @@ class View:
             self._put({"role": role, "content": found or None, **more}, place)
 
     def _put(self, message: dict[str, Any], place: Place) -> None:
-        self.messages.append({**message, PLACE: len(self.places)})
+        message[PLACE] = len(self.places)
+        self.messages.append(message)
         self.places.append(place)
 
     def add_earlier(self, messages: Sequence[Message]) -> None:
         """Add what was said before, which the body does not hold."""
         for message in messages:
             self._put(dict(message), Place())
+        self.earlier = len(messages)
+
+    def is_earlier(self, message: Message) -> bool:
+        """Return True for a message, or a changed copy of one, that the body only refers to."""
+        return PLACE in message and message[PLACE] < self.earlier
 
 
 def read_view(api: str, body: Mapping[str, Any], earlier: Sequence[Message] = ()) -> View:
@@ -84,6 +93,8 @@ def read_view(api: str, body: Mapping[str, Any], earlier: Sequence[Message] = ()
     _READERS[api](view, body)
     _read_tools(view, body.get("tools"), ("tools",))
     for path in _FORMS.get(api, ()):
+        if body.get(path[0]) is None:
+            continue
         form = _at(body, path)
         if is_dict(form) and is_dict(form.get("schema")):
             named = {"name": form.get("name") or "answer", "schema": form["schema"]}

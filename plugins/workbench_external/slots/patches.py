@@ -31,8 +31,8 @@ class Patched:
     lm: str | dict[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    used: list[str] = field(default_factory=list[str])
-    missed: list[str] = field(default_factory=list[str])
+    used: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
 
 
 class Patches:
@@ -64,7 +64,7 @@ class Patches:
     def _message(self, message: Message, patched: Patched) -> Message:
         role = str(message.get("role"))
         places = ("system",) if role in SYSTEM else ("user", "turn") if role == "user" else ("turn",)
-        if role not in (*SYSTEM, "user", "assistant") or not any(place in self.by_place for place in places):
+        if role not in (*SYSTEM, "user", "assistant") or self.by_place.keys().isdisjoint(places):
             return message
         content = message.get("content")
         if isinstance(content, list):

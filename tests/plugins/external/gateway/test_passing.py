@@ -218,6 +218,15 @@ def test_headers_that_change_an_answer_pass_and_no_other() -> None:
     assert "sk-workbench" not in json.dumps(dict(headers))
 
 
+def test_an_answer_of_anthropic_may_name_the_version_of_its_api() -> None:
+    said = {"type": "text", "text": "Send the header anthropic-version: 2023-06-01."}
+    with upstream() as server:
+        server.answers["messages"] = [message_answer(said)]
+        [(_, found, _)] = post(server, "messages", {"messages": USER, "max_tokens": 9})
+        assert server.asked[0][2]["anthropic-version"] == "2023-06-01"
+    assert found["content"] == [said]
+
+
 def test_several_answers_are_one_request_where_the_server_gives_them() -> None:
     answer = chat_answer("a")
     answer["choices"] = [{**answer["choices"][0], "index": n} for n in range(3)]
