@@ -224,7 +224,7 @@ class ChatServer:
         return len(self.bodies)
 
     def __enter__(self) -> ChatServer:
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.005})
         self._thread.start()
         return self
 

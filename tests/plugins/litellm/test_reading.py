@@ -55,7 +55,7 @@ def serving(*answers: tuple[int, Any]) -> Iterator[tuple[Server, str]]:
             self.wfile.write(data)
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=lambda: http.serve_forever(0.01))
+    thread = threading.Thread(target=lambda: http.serve_forever(0.005))
     thread.start()
     try:
         yield server, f"http://127.0.0.1:{http.server_address[1]}/v1"
