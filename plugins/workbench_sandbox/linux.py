@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 CONFINE = Path(workbench.kit.acting.confine.__file__)
 AT_ONCE = 2 * (os.cpu_count() or 1)  # concurrent calls
 GRACE = 5.0  # seconds after a call's own timeout before the zygote is restarted
-#: What this process saw pass the self-test: level, user, and the file of bubblewrap. The kernel stays the same below it.
+#: What this process saw pass the self-test: level, user and file of bubblewrap. The kernel below it stays the same.
 _PASSED: set[tuple[str, int, str | None]] = set()
 
 
