@@ -73,6 +73,8 @@ def hostile_server() -> Iterator[str]:
     """A server of models that refuses every key, with escapes in the reason."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             body = f"no such key {EVIL}".encode()
             self.send_response(401)

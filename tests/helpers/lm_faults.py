@@ -69,6 +69,8 @@ BODIES: dict[str, Any] = {
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
     protocol_version = "HTTP/1.1"
     server: _Server
 

@@ -82,6 +82,8 @@ def otlp_receiver() -> Iterator[Received]:
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if received.answer == "hang":

@@ -41,6 +41,8 @@ def serving(*answers: tuple[int, Any]) -> Iterator[tuple[Server, str]]:
     server = Server(*answers)
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def log_message(self, format: str, *args: Any) -> None:
             pass
 

@@ -189,6 +189,8 @@ def test_the_providers_send_the_part_as_the_format_has_it(folder: Path, model: s
     arrived: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             arrived.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             message = {
