@@ -79,8 +79,12 @@ def seconds_of_60_000_keys() -> float:
     return time.process_time() - begun
 
 
+#: As large as others, whose sections are read in the same way.
+SLOW = {"80,000 unknown keys of lm", "60,000 empty nodes", "60,000 unknown optimizers", "60,000 wrong rules"}
+
+
 @pytest.mark.fault("hostile-yaml")
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in FILES])
 def test_a_hostile_file_is_refused_at_its_line_in_few_lines(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,8 @@ def hostile_server() -> Iterator[str]:
     """A server of models that refuses every key, with escapes in the reason."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             body = f"no such key {EVIL}".encode()
             self.send_response(401)
@@ -84,7 +86,7 @@ def hostile_server() -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"
     server.shutdown()

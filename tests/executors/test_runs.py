@@ -197,10 +197,10 @@ def test_no_worker_can_be_started(tmp_path: Path, server: SimulatedServer, monke
         return [sys.executable, "-c", "raise SystemExit('no room here')"]
 
     monkeypatch.setattr(Processes, "command", lost)
-    monkeypatch.setattr(Processes, "seconds", 2.0)
+    monkeypatch.setattr(Processes, "seconds", 0.3)
     report = run(tmp_path, server, TWO)
     assert report.status == "failed" and report.resumable and server.requests == 0
-    assert "there is no worker left: " in str(report.error) and "worker 0 has not joined within 2 s" in str(
+    assert "there is no worker left: " in str(report.error) and "worker 0 has not joined within 0.3 s" in str(
         report.error
     )
 
@@ -219,6 +219,7 @@ def test_a_row_that_ends_each_worker_fails_by_itself(tmp_path: Path, server: Sim
     assert report["failures"] == {"worker": 1}, report
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_and_resumed(tmp_path: Path, server: SimulatedServer) -> None:
     whole = run(tmp_path / "whole", server)
     settled = 0

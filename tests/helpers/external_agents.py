@@ -8,16 +8,22 @@ from typing import Any
 
 from workbench.testing.simulated import LABELS, write_task
 
-#: Asks as vendors' clients do, in a tenth of their time to start.
+#: Asks as vendors' clients do, in a tenth of their time to start: `urllib` alone takes two thirds of a process.
 CLIENT = """\
-import json, os, sys, urllib.request
+import json, os, socket, sys
 
 def chat(messages, **settings):
     body = json.dumps({"model": "gpt-4o-mini", "messages": messages, **settings}).encode()
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
-    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["choices"][0]["message"]
+    place, _, path = os.environ["OPENAI_BASE_URL"].removeprefix("http://").partition("/")
+    head = f"POST /{path}/chat/completions HTTP/1.1\\r\\nHost: {place}\\r\\nContent-Type: application/json\\r\\n"
+    head += f"Connection: close\\r\\nContent-Length: {len(body)}\\r\\n"
+    head += f"Authorization: Bearer {os.environ['OPENAI_API_KEY']}\\r\\n\\r\\n"
+    with socket.create_connection(place.split(":")) as connection:
+        connection.sendall(head.encode() + body)
+        head, _, said = connection.makefile("rb").read().partition(b"\\r\\n\\r\\n")
+    if b" 200 " not in head.splitlines()[0]:
+        raise OSError(f"HTTP Error {head.decode()}")
+    return json.loads(said)["choices"][0]["message"]
 
 row = json.load(sys.stdin)
 """

@@ -69,6 +69,8 @@ BODIES: dict[str, Any] = {
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
     protocol_version = "HTTP/1.1"
     server: _Server
 
@@ -224,7 +226,7 @@ class ChatServer:
         return len(self.bodies)
 
     def __enter__(self) -> ChatServer:
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.005})
         self._thread.start()
         return self
 

@@ -82,6 +82,8 @@ def otlp_receiver() -> Iterator[Received]:
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if received.answer == "hang":
@@ -105,7 +107,7 @@ def otlp_receiver() -> Iterator[Received]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
     thread.start()
     received.url = f"http://127.0.0.1:{server.server_port}"
     try:

@@ -409,7 +409,10 @@ def test_it_answers_as_eval_does(tmp_path: Path) -> None:
     from workbench.evaluation import EvalOptions, evaluate
     from workbench.run import prepare
 
-    path = Path(__file__).parents[2] / "workflows/quickstart.yaml"
+    quickstart = Path(__file__).parents[2] / "workflows/quickstart.yaml"
+    text = quickstart.read_text(encoding="utf-8").replace("data/", f"{quickstart.parent}/data/")
+    path = tmp_path / "workflow.yaml"
+    path.write_text(text.replace("{train: 60, val: 60, test: 200}", "{train: 10, val: 20, test: 10}"))
     scored = evaluate(path, options=EvalOptions(split="val"), database=tmp_path / "run.db")
     rows = prepare(path)[2].dataset.val
     with workbench.load(path) as wf:

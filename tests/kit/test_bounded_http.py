@@ -38,8 +38,19 @@ async def apost(server: ChatServer, library: Any) -> Any:
         return await client.post(server.base, json=ASK)
 
 
-@pytest.mark.parametrize("send", [post, lambda *given: asyncio.run(apost(*given))], ids=["sync", "async"])
-@pytest.mark.parametrize("fault", ["huge", "endless", "endlessbomb", "bomb", "oddcoding"])
+def asend(server: ChatServer, library: Any) -> Any:
+    return asyncio.run(apost(server, library))
+
+
+@pytest.mark.parametrize(
+    ("fault", "send"),
+    [
+        *(pytest.param("endlessbomb", send) for send in (post, asend)),
+        *(pytest.param(fault, post) for fault in ("huge", "oddcoding")),
+        *(pytest.param(fault, post, marks=pytest.mark.slow) for fault in ("endless", "bomb")),
+        *(pytest.param(f, asend, marks=pytest.mark.slow) for f in ("huge", "endless", "bomb", "oddcoding")),
+    ],
+)
 def test_a_body_is_read_to_its_bound(fault: str, send: Any, library: Any) -> None:
     with ChatServer(fault) as server, bounded_bodies(), pytest.raises(BodyError):
         send(server, library)

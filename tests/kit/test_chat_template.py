@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("transformers")
-    from workbench.kit.lms import chat_template
 from tests.helpers.tiny_lm import make_tokenizer
+
+from workbench.kit.lms import chat_template
 
 MESSAGES = [
     {"role": "system", "content": "be kind"},
@@ -51,7 +48,10 @@ LARGE = {
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    return make_tokenizer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("transformers")
+        return make_tokenizer()
 
 
 @pytest.fixture

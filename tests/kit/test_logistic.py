@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from workbench.kit.searching import fit_logistic
 
@@ -23,6 +22,8 @@ def test_the_weights_minimise_the_penalised_loss(seed: int) -> None:
     def loss(w: np.ndarray) -> float:
         z = x @ w
         return float(np.sum(np.logaddexp(0, z) - y * z) + 0.5 * np.array([1e-3, 0.5, 0.5]) @ (w * w))
+
+    from scipy.optimize import minimize
 
     theirs = minimize(loss, np.zeros(3), method="BFGS").x
     assert list(found.values()) == pytest.approx(list(theirs), abs=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -185,22 +186,25 @@ def run_on(folder: Path, lm: PlantedLM, *sets: tuple[str, Any]) -> Report:
     return optimize(folder / "workflow.yaml", database=folder / "run.db", pool=lm, options=options)
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda row: {**row, "text": row["text"].replace("ordered", "bought")},
-        lambda row: {**row, "text": "please " + row["text"]},
-        lambda row: {**row, "text": row["text"].replace("thing that", "th\u200bing that")},
-        lambda row: {**row, "text": row["text"].replace("ordered", "оrdered")},
-    ],
-)
-def test_an_edit_of_the_rows_does_not_wipe_the_record_of_their_tests(edit: Any, tmp_path: Path) -> None:
+EDITS = {
+    "another word": lambda text: text.replace("ordered", "bought"),
+    "one more": lambda text: "please " + text,
+    "a hidden character": lambda text: text.replace("thing that", "th\u200bing that"),
+    "a letter of another script": lambda text: text.replace("ordered", "оrdered"),
+}
+
+
+def test_an_edit_of_the_rows_does_not_wipe_the_record_of_their_tests(tmp_path: Path, subtests: pytest.Subtests) -> None:
     _, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
     write_rows(tmp_path, "test", rows_of_words())
     first = run_on(tmp_path, lm)
     assert first.changes and first.earlier_tests == []
-    write_rows(tmp_path, "test", [edit(row) for row in rows_of_words()])
-    assert run_on(tmp_path, lm, ("seed", 1)).earlier_tests == [first.run]
+    for name, edit in EDITS.items():
+        with subtests.test(name):
+            folder = tmp_path / name
+            shutil.copytree(tmp_path, folder, ignore=lambda *_: ["o.yaml", *EDITS])
+            write_rows(folder, "test", [{**row, "text": edit(row["text"])} for row in rows_of_words()])
+            assert run_on(folder, lm, ("seed", 1)).earlier_tests == [first.run]
 
 
 def test_another_input_field_does_not_wipe_it_either(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_doctor_names_the_level_that_was_measured_and_warns_where_attacks_got_th
         return ["UDP"]
 
     monkeypatch.setattr("workbench_sandbox.linux.self_test", breached)
+    monkeypatch.setattr("workbench_sandbox.linux._PASSED", set())
     status, message = doctors_line()
     assert status == "warn" and "not run here" in message and "only limits-only" in message
 

@@ -108,7 +108,13 @@ def test_two_signals_end_a_run_whose_tool_hangs(tmp_path: Path, number: int, too
     assert "workbench resume" in said
 
 
-@pytest.mark.parametrize("source", ["import time\ntime.sleep(600)\n", "print('\\x1b]52;c;x\\x07', flush=True)\n"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("import time\ntime.sleep(600)\n", marks=pytest.mark.slow),
+        "print('\\x1b]52;c;x\\x07', flush=True)\n",
+    ],
+)
 def test_an_mcp_server_that_does_not_answer_is_ended(tmp_path: Path, source: str) -> None:
     pytest.importorskip("mcp")
     mark = f"serve_{tmp_path.name}.py"
@@ -116,8 +122,10 @@ def test_an_mcp_server_that_does_not_answer_is_ended(tmp_path: Path, source: str
     tool = load_tool(f"mcp:python {mark}#pay", tmp_path)
     with pytest.raises(NodeError, match="pay: "):
         asyncio.run(tool({}, 4.0))
-    running = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout.split()
-    assert running == []
+    begun = time.monotonic()
+    while subprocess.run(["pgrep", "-f", mark], capture_output=True).stdout:  # one that was killed takes its time
+        assert time.monotonic() - begun < 20, "the server lives on"
+        time.sleep(0.02)
 
 
 @pytest.mark.slow

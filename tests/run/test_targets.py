@@ -205,8 +205,15 @@ def test_configurations_without_a_target_of_time_are_warned_of(
     assert ("1 of the configurations are never taken" in said) == warns
 
 
-@pytest.mark.parametrize("optimizer", [{"random": {"trials": 16, "race": True}}, {"optuna": {"trials": 16}}])
-@pytest.mark.parametrize("targets", [{"score": 0.5}, {"score": 0.5, "usd": 0.005}])
+@pytest.mark.parametrize(
+    ("optimizer", "targets"),
+    [
+        ({"random": {"trials": 16, "race": True}}, {"score": 0.5, "usd": 0.005}),
+        ({"optuna": {"trials": 16}}, {"score": 0.5}),
+        pytest.param({"random": {"trials": 16, "race": True}}, {"score": 0.5}, marks=pytest.mark.slow),
+        pytest.param({"optuna": {"trials": 16}}, {"score": 0.5, "usd": 0.005}, marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_cheap_and_good_enough_is_not_stopped_for_its_score(
     tmp_path: Path, targets: dict[str, float], optimizer: dict[str, Any]
 ) -> None:

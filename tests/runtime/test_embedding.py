@@ -33,6 +33,8 @@ def letters(text: str) -> list[float]:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -58,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[Any]:
     found: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     found.seen, found.fault, found.base = [], "", f"http://127.0.0.1:{found.server_port}/v1"
-    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread = threading.Thread(target=found.serve_forever, args=(0.005,), daemon=True)
     thread.start()
     yield found
     found.shutdown()
@@ -110,6 +112,7 @@ def test_litellm_gives_vectors_too(server: Any) -> None:
     assert raised.value.kind == "rate_limit"
 
 
+@pytest.mark.training
 def test_a_checkpoint_gives_the_mean_of_its_last_states(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -188,7 +188,9 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", ORDERS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("budget", "add") else pytest.param(kind, marks=pytest.mark.slow) for kind in ORDERS]
+)
 def test_a_resumed_run_takes_orders_up_at_the_same_place(kind: str, tmp_path: Path) -> None:
     """Interrupted before, at and after the order, it ends with the winner, the candidates and the calls of a run that
     was not."""

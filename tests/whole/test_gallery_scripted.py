@@ -155,7 +155,7 @@ def on_nano(path: Path, database: Path) -> ExampleRun:
 
 
 #: One call after another, an agent, and one that nano cannot do; the others in the slow tier.
-FAST = {"chain.yaml", "small_agent.yaml", "stateflow_bash.yaml", "swe_search.yaml"}
+FAST = {"chain.yaml", "small_agent.yaml", "swe_search.yaml"}
 
 
 @pytest.mark.parametrize(

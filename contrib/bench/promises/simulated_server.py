@@ -49,7 +49,7 @@ class SimulatedServer:
         self.base = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
 
     def __enter__(self) -> SimulatedServer:
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -76,6 +76,8 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
     protocol_version = "HTTP/1.1"
     server: _Server
 

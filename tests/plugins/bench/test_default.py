@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from scipy.stats import ttest_rel
 
 from workbench.cli import cli
 from workbench_bench.commands import _row
@@ -21,6 +20,8 @@ import default_optimizer
 
 
 def test_the_difference_to_random_search_has_the_interval_of_a_paired_t_test() -> None:
+    from scipy.stats import ttest_rel
+
     ours, theirs = [0.7, 0.62, 0.81, 0.74, 0.66], [0.6, 0.6, 0.7, 0.71, 0.6]
     own, reference = ([Result(score, 300, True, best=0.9) for score in scores] for scores in (ours, theirs))
     found = _row("rules", "evolve", 400, own, reference)["vs_random"]

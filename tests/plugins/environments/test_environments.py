@@ -40,7 +40,7 @@ def test_a_state_that_was_put_back_is_the_state_that_was_left(name: str, base: P
 @pytest.mark.parametrize("name", ["grid", "web", "twenty_questions", "sql"])
 def test_random_walks_keep_scores_in_range_and_branches_apart(name: str, base: Path) -> None:
     """Two branches from one position do not touch each other."""
-    for seed in range(10):
+    for seed in range(3 if name == "sql" else 10):  # each of its worlds is a process
         rng = random.Random(seed)
         world = made(name, base)
         pool = WORLDS[name][2]

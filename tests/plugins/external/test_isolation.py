@@ -26,13 +26,16 @@ from workbench.store import IN_MEMORY, Store, add_run
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.hub import Hub
 
-#: Notes that it was here, and says whether it was before.
+#: Notes that it was here, and says whether it was before, or in which of several places.
 NOTER = """\
 import os, pathlib
-place = pathlib.Path(os.path.expandvars(os.path.expanduser("PLACE"))) / "notes"
-print("remembers" if place.exists() else "new")
-place.parent.mkdir(parents=True, exist_ok=True)
-place.write_text("here")
+known = []
+for name in "PLACES".split():
+    place = pathlib.Path(os.path.expandvars(os.path.expanduser(name))) / f"notes of {name}"
+    known += [name] if place.exists() else []
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("here")
+print("remembers" if known == "PLACES".split() else " ".join(known) or "new")
 """
 #: Keeps each text that it saw in a file beside itself.
 NOTEBOOK = f"""{SORTER}
@@ -61,23 +64,16 @@ def kept_state(place: Path, **settings: Any) -> str | None:
     return found
 
 
-@pytest.mark.parametrize(
-    "notes",
-    [
-        "~",
-        *(f"$XDG_{name}" for name in ("CONFIG_HOME", "CACHE_HOME", "DATA_HOME", "STATE_HOME", "RUNTIME_DIR")),
-        "$TMPDIR",
-        ".",
-    ],
-)
 def test_what_an_agent_writes_to_its_home_caches_and_folder_goes_with_the_row(
-    notes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    places = ["~", "$TMPDIR", "."]
+    places += [f"$XDG_{name}" for name in ("CONFIG_HOME", "CACHE_HOME", "DATA_HOME", "STATE_HOME", "RUNTIME_DIR")]
     (ours := tmp_path / "ours").mkdir()
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DSPY_CACHEDIR"):
         monkeypatch.setenv(name, str(ours))
     (tmp_path / "app").mkdir()
-    assert answers(tmp_path, NOTER.replace("PLACE", notes), folder="app") == ["new", "new"]
+    assert answers(tmp_path, NOTER.replace("PLACES", " ".join(places)), folder="app") == ["new", "new"]
     assert not [*ours.iterdir()]
 
 
@@ -85,14 +81,14 @@ def test_an_agent_that_keeps_its_state_has_the_users_home_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "ours"))
-    assert answers(tmp_path, NOTER.replace("PLACE", "~"), state="kept") == ["new", "remembers"]
+    assert answers(tmp_path, NOTER.replace("PLACES", "~"), state="kept") == ["new", "remembers"]
     assert kept_state(tmp_path, state="kept") == "the agent keeps its state from row to row"
     assert kept_state(tmp_path) is None and kept_state(tmp_path, state="fresh") is None
 
 
 def test_a_home_that_the_file_names_wins_and_is_kept_state_unless_it_is_the_rows(tmp_path: Path) -> None:
     shared = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert answers(tmp_path, NOTER.replace("PLACE", "$XDG_CACHE_HOME"), env=shared) == ["new", "remembers"]
+    assert answers(tmp_path, NOTER.replace("PLACES", "$XDG_CACHE_HOME"), env=shared) == ["new", "remembers"]
     assert kept_state(tmp_path, env=shared) == "all rows of the agent have one XDG_CACHE_HOME, by `env`"
     assert kept_state(tmp_path, env={"HOME": "$HOME"}) is not None
     assert kept_state(tmp_path, env={"DSPY_CACHEDIR": "~/.dspy"}) is not None

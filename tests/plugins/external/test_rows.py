@@ -290,6 +290,8 @@ def test_settings_that_cannot_work_are_refused(settings: Any, told: str, tmp_pat
 
 def test_a_service_is_asked_with_its_models_in_headers_and_read_to_the_end(tmp_path: Path) -> None:
     class Service(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             row = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked = {"model": "m", "messages": [{"role": "user", "content": row["text"]}]}
@@ -307,7 +309,7 @@ def test_a_service_is_asked_with_its_models_in_headers_and_read_to_the_end(tmp_p
         def log_message(self, format: str, *args: Any) -> None: ...
 
     with HTTPServer(("127.0.0.1", 0), Service) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True).start()
         found = answer(tmp_path, url=f"http://127.0.0.1:{server.server_port}/")["label"]
         server.shutdown()
     assert found == "first part, " + "yes" * 100_000

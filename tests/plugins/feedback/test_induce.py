@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sklearn.metrics import adjusted_rand_score
 from tests.helpers.planted_comments import World, plant, rules, say_rules
 from tests.helpers.scripted import Script
 
@@ -50,6 +49,8 @@ def true_aspects(world: World) -> list[Aspect]:
 def agreement(world: World, aspects: list[Aspect], groups: Groups) -> float:
     """The adjusted Rand index of groups with the topics."""
     label = {i: number for number, group in enumerate(groups) for i in group}
+    from sklearn.metrics import adjusted_rand_score
+
     return adjusted_rand_score(world.truth(aspects), [label[i] for i in range(len(aspects))])
 
 

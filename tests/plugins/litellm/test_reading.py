@@ -41,6 +41,8 @@ def serving(*answers: tuple[int, Any]) -> Iterator[tuple[Server, str]]:
     server = Server(*answers)
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
@@ -55,7 +57,7 @@ def serving(*answers: tuple[int, Any]) -> Iterator[tuple[Server, str]]:
             self.wfile.write(data)
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=lambda: http.serve_forever(0.01))
+    thread = threading.Thread(target=lambda: http.serve_forever(0.005))
     thread.start()
     try:
         yield server, f"http://127.0.0.1:{http.server_address[1]}/v1"

@@ -64,6 +64,7 @@ def test_one_of_three_is_killed_and_neither_its_trial_nor_its_share_is_lost(tmp_
     assert lm.requests == 0 and FileLog(f"{log}.account", "planted").read().members[dead].mark["calls"] == sent
 
 
+@pytest.mark.slow
 @pytest.mark.fault("killed-searcher")
 def test_a_killed_searcher_that_is_resumed_goes_on_with_its_trial(tmp_path: Path) -> None:
     log, calls = tmp_path / "search.log", 250

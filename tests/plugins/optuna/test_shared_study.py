@@ -86,6 +86,7 @@ def test_a_searcher_that_comes_when_all_is_proved_searches_no_more(tmp_path: Pat
     assert f"run {first[0][0].run}" in str(late[0][0].elsewhere)
 
 
+@pytest.mark.slow
 def test_where_the_others_died_after_it_left_a_searcher_makes_the_proof_when_it_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -247,6 +247,7 @@ def test_a_collector_that_is_away_costs_the_run_nothing(
     answer: str, tmp_path: Path, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received.answer = answer
+    monkeypatch.setattr("workbench_otel.export.FIRST_FLUSH", 0.2)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "30")  # its own limit comes later than ours
     if answer == "absent":
         with socket.socket() as closed:
@@ -264,6 +265,7 @@ def test_what_the_queue_cannot_hold_is_dropped_and_told_once(
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
     received.answer = "hang"
+    monkeypatch.setattr("workbench_otel.export.FIRST_FLUSH", 0.2)
     report = improve(tmp_path)
     (told,) = [w for w in report.warnings if "spans" in w]
     assert int(told.split(" of ")[0].split()[-1]) > 8

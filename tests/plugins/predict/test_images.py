@@ -176,7 +176,7 @@ def test_show_tells_a_picture_by_its_kind_and_size(folder: Path, monkeypatch: py
     assert done.exit_code == 0 and "[image/png, 1 kB]" in done.output and "base64" not in done.output, done.output
 
 
-@pytest.mark.parametrize("model", ["openai/m", "litellm/openai/m"])
+@pytest.mark.parametrize("model", ["openai/m", pytest.param("litellm/openai/m", marks=pytest.mark.slow)])
 def test_the_providers_send_the_part_as_the_format_has_it(folder: Path, model: str) -> None:
     """Through a real socket: what arrives is the chat-completions form of a picture."""
     import asyncio
@@ -189,6 +189,8 @@ def test_the_providers_send_the_part_as_the_format_has_it(folder: Path, model: s
     arrived: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else a body waits 40 ms for its head
+
         def do_POST(self) -> None:
             arrived.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             message = {
@@ -209,7 +211,7 @@ def test_the_providers_send_the_part_as_the_format_has_it(folder: Path, model: s
         def log_message(self, *arguments: Any) -> None: ...
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True).start()
     url = image_url("pictures/a.png", folder)
     parts = [{"type": "text", "text": "photo:"}, {"type": "image_url", "image_url": {"url": url}}]
     lm = make_lm(lm_spec({"model": model, "api_base": f"http://127.0.0.1:{server.server_port}/v1"}))

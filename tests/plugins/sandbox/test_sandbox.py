@@ -111,6 +111,23 @@ def test_an_attack_that_is_not_stopped_fails_a_test_and_skips_none(
             test_every_attack_is_stopped("strong")
 
 
+@needs_kernel
+def test_a_process_tests_a_level_once_and_again_after_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    missed: list[list[str]] = [[], ["UDP"]]
+
+    async def tested(sandbox: LinuxSandbox) -> list[str]:
+        return missed.pop()
+
+    async def level() -> str:
+        sandbox = await open_linux(("kernel", "limits-only"))
+        await sandbox.aclose()
+        return sandbox.level
+
+    monkeypatch.setattr("workbench_sandbox.linux.self_test", tested)
+    monkeypatch.setattr("workbench_sandbox.linux._PASSED", set())
+    assert [asyncio.run(level()) for _ in range(3)] == ["limits-only", "kernel", "kernel"]
+
+
 def test_most_attacks_get_through_without_the_walls(tmp_path: Path) -> None:
     """The attacks are real: with resource limits alone they succeed. (Those that would harm this machine are left
     out.)"""

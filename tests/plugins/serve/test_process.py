@@ -61,9 +61,9 @@ def wait_for_request(server: ChatServer) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_lets_running_requests_end(tmp_path: Path, number: signal.Signals) -> None:
-    with ChatServer("ok", latency=1.5) as server, serving(tmp_path, write(tmp_path, server)) as (address, process):
+    with ChatServer("ok", latency=0.8) as server, serving(tmp_path, write(tmp_path, server)) as (address, process):
         found: list[httpx.Response] = []
         asked = threading.Thread(
             target=lambda: found.append(httpx.post(f"{address}/predict", json={"text": "x"}, timeout=20))

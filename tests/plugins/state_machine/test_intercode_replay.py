@@ -36,7 +36,7 @@ def shared_rows(split: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("split", ["dev", "train"])
+@pytest.mark.parametrize("split", ["dev", pytest.param("train", marks=pytest.mark.slow)])
 def test_every_gold_query_of_intercode_scores_1_through_the_machine(split: str, tmp_path: Path) -> None:
     rows = shared_rows(split)
     assert len(rows) == {"dev": 120, "train": 586}[split]
@@ -111,6 +111,7 @@ def replay(
     return rows, [run for _, run in runs], play(node, rows, policy, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", RECORDED, ids=" ".join)
 def test_recorded_runs_reach_their_success_rate_again_on_real_databases(
     player: tuple[str, str], tmp_path: Path
@@ -146,7 +147,9 @@ def step(action: str, run: str) -> dict:
 """
 
 
-@pytest.mark.parametrize("player", RECORDED, ids=" ".join)
+@pytest.mark.parametrize(
+    "player", [pytest.param(p, marks=pytest.mark.slow if n else ()) for n, p in enumerate(RECORDED)], ids=" ".join
+)
 def test_recorded_runs_have_their_success_rate_to_the_row_in_the_recorded_environment(
     player: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -36,17 +36,17 @@ for line in sys.stdin:
 """
 
 
-def ask(answer: str, folder: Path) -> object:
-    """The result of a call of a server that answers so, with 4 seconds for it. Checks that the server is gone."""
+def ask(answer: str, folder: Path, seconds: float = 4.0) -> object:
+    """The result of a call of a server that answers so. Checks that the server is gone."""
     mark = f"serve_{folder.name}.py"
     (folder / mark).write_text(SERVER.replace("ANSWER", answer))
     begun = time.monotonic()
     try:
-        return asyncio.run(load_tool(f"mcp:{sys.executable} {mark}#pay", folder)({"a": 1}, 4.0))
+        return asyncio.run(load_tool(f"mcp:{sys.executable} {mark}#pay", folder)({"a": 1}, seconds))
     finally:
         while subprocess.run(["pgrep", "-f", mark], capture_output=True).stdout:  # one that ignores SIGTERM is killed
             assert time.monotonic() - begun < 60, "the server lives on"
-            time.sleep(0.2)
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ SAMPLE = "send(id=n, method='sampling/createMessage', params={'messages': [], 'm
 )
 def test_a_server_that_means_harm_is_one_short_failure(answer: str, tmp_path: Path) -> None:
     with pytest.raises(NodeError) as caught:
-        ask(answer, tmp_path)
+        ask(answer, tmp_path, 1.5)
     assert caught.value.kind == "tool" and str(caught.value).startswith("pay: ")
     assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)

@@ -111,6 +111,7 @@ def test_most_calls_count_both(folder: Path) -> None:
     assert workflow.max_calls == 4 * 3 + 1
 
 
+@pytest.mark.training
 def test_local_models_continue_the_assistants_last_message() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

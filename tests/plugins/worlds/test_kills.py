@@ -97,7 +97,7 @@ def test_worlds_of_rows_in_workers_give_what_they_give_here(tmp_path: Path) -> N
     assert in_workers.journal(tmp_path / "here.db") == in_workers.journal(tmp_path / "there.db")
 
 
-@pytest.mark.parametrize("faulty", ["hang", "die", "fill", "fail"])
+@pytest.mark.parametrize("faulty", [pytest.param("hang", marks=pytest.mark.slow), "die", "fill", "fail"])
 def test_a_fault_of_a_world_costs_no_other_row(faulty: str, tmp_path: Path) -> None:
     node = {
         "play": f"python:{WORLDS}:Lamps",

@@ -149,7 +149,7 @@ def test_a_world_draws_the_same_for_the_same_task(folder: Path) -> None:
 FAULTS = {
     "fail": "ValueError: the lamp is broken",
     "die": "signal 11",
-    "hang": "no answer within 3 s",
+    "hang": "no answer within 1.5 s",
     "fill": "its folder holds more than 1000000 bytes",
     "speak": "it said more than 4000000 bytes at once",
 }
@@ -157,7 +157,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_world_costs_its_row_and_is_journalled(fault: str, folder: Path) -> None:
-    outcome, lm, _ = play(folder, times=2, settings={"fault": fault}, timeout=3)
+    outcome, lm, _ = play(folder, times=2, settings={"fault": fault}, timeout=1.5 if fault == "hang" else 3)
     assert outcome.failure == "environment" and FAULTS[fault] in outcome.message, outcome.message
     assert len(lm.requests) == 2
 
