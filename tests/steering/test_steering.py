@@ -229,7 +229,7 @@ def test_a_paused_run_begins_no_row_until_it_goes_on(tmp_path: Path) -> None:
         store.close()
 
     begun = time.monotonic()
-    report, lm, told = steered(tmp_path, order, seconds=0.02)
+    report, lm, told = steered(tmp_path, order, seconds=0.008)
     assert report.spent["seconds"] <= time.monotonic() - begun - 1.2
     assert counts[0] == counts[1] < lm.requests and level(report) == "Level 5."
     assert [o["action"] for o in told] == ["pause", "continue"]

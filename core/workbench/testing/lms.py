@@ -40,6 +40,10 @@ CHAT_COMPLETION = (
 )
 
 
+class _Listening(ThreadingHTTPServer):
+    request_queue_size = 128  # of five, as by default, the sixth request at once waits a second
+
+
 class ChatServer:
     """A server on this machine that answers each request with one status and body. Use it with `with`.
 
@@ -76,7 +80,7 @@ class ChatServer:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Listening(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True)
         self.address = f"http://127.0.0.1:{self._server.server_port}/v1"
 

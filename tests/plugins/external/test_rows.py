@@ -46,7 +46,8 @@ def answer(place: Path, lm: SimulatedLM | None = None, signature: str = "text ->
         settings["command"] = ["python", "agent.py", *settings.pop("arguments", [])]
     node = {"external": signature, "timeout": 30, **settings}
     file = place / "workflow.yaml"
-    file.write_text(yaml.safe_dump({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
+    spec = {"model": "openai/m", "attempts": node.pop("attempts", 3)}
+    file.write_text(yaml.safe_dump({"name": "t", "lm": spec, "nodes": {"agent": node}}))
     with workbench.load(file, pool=SimulatedPool(lm or RecordingLM())) as wf:
         return dict(wf(text="a b"))
 
@@ -239,7 +240,7 @@ def test_more_calls_than_allowed_end_the_row(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_does_not_survive_an_outage_failed_for_the_outage(tmp_path: Path) -> None:
-    assert failure(tmp_path, lm=SimulatedLM(fail=1.0), source=SORTER)[0] == "server"
+    assert failure(tmp_path, lm=SimulatedLM(fail=1.0), source=SORTER, attempts=1)[0] == "server"
 
 
 def test_a_function_is_called_in_a_process_of_its_own(tmp_path: Path) -> None:
@@ -373,4 +374,4 @@ def test_an_outage_that_an_agent_survived_is_not_why_it_failed_later(tmp_path: P
         "try:\n    chat([{'role': 'user', 'content': 'first'}])\nexcept Exception: pass\n"
         "chat([{'role': 'user', 'content': 'second'}])\nsys.exit('my own bug')"
     )
-    assert failure(tmp_path, lm=Hesitant(), source=source)[0] == "exit"
+    assert failure(tmp_path, lm=Hesitant(), source=source, attempts=1)[0] == "exit"

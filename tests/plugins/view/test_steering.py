@@ -154,7 +154,7 @@ def test_a_pause_is_shown_until_the_run_goes_on(tmp_path: Path) -> None:
                 time.sleep(0.05)
             browser.press("continue")
 
-    report, _, told = steered(tmp_path, press, seconds=0.02)
+    report, _, told = steered(tmp_path, press, seconds=0.008)
     assert seen == ["paused"] and [one["action"] for one in told] == ["pause", "continue"]
     assert level(report) == "Level 5."
 
