@@ -20,7 +20,7 @@ from workbench_optuna import searchers
 Found = tuple[Report, PlantedLM]
 
 
-def hurry(patch: pytest.MonkeyPatch, lease: float = 3.0, beat: float = 0.1) -> None:
+def hurry(patch: pytest.MonkeyPatch, lease: float = 5.0, beat: float = 0.1) -> None:
     """Let searchers beat, look and expire in fractions of a second."""
     for name, seconds in (("BEAT", beat), ("LEASE", lease), ("POLL", 0.02)):
         patch.setattr(searchers, name, seconds)
