@@ -33,7 +33,8 @@ _SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
 _WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
-    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
+    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<![^\W\d_{SPACELESS}가-힣]-) (?<!\d\.) (?<!\d,)   # not in a word (CO2, GPT-4) or a version
+    (?<!\^) (?<!\^\{{)                                                               # no power of a unit: cm^2
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)%])(?<![\w)%]\s)[-+]\s )?           # no dash between two numbers
     (?P<currency> [$\u20ac\u00a3\u00a5\u20b9]\s? )? (?P<second>-)?
     (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
@@ -69,6 +70,9 @@ _FORMS = [
 ]
 #: Thousands with spaces, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
+#: Three numbers and more, of which none is chosen; the number of a first item.
+_LIST = re.compile(r"(?<![\w.,$-])\d+(?:\.\d+)?(?:,\s(?:and\s)?\d+(?:\.\d+)?(?![.,]?\d)){2,}(?!\w|\s?=)")
+_FIRST_ITEM = re.compile(r"1[.)]\s")
 _APOSTROPHES = str.maketrans("\u2019\u00a0", "''")
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
@@ -80,12 +84,10 @@ _NUMBERED = re.compile(r"^(?:\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\
 _UNITS = "h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
-    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>{_OR}|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|\b(?:to|bis|à|a|до)\b|"
-    rf"\.\.\.|[至到~\uff5e\u2013\u2026+*\u00d7\u00f7/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
+    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|\b(?:to|bis|à|a|до|and|und|et|y)\b|"
+    rf"\.\.\.|[至到~x\uff5e\u2013\u2026+*\u00d7\u00f7/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
     r"[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
-#: The same behind `between`.
-_AND = re.compile(r"\s(?:and|und|et|y)\s[$\u20ac]?")
 #: What stands between a calculation and its result.
 _EQUALS = re.compile(r"[\s)]*(?:=|\b(?:is|are|equals|makes?|gives)\b)\s*")
 #: What makes a number a part of something that is not worked out: a root, pi, a range, a choice.
@@ -104,7 +106,10 @@ _BEGINS = re.compile(
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
-_ASIDE = re.compile(rf"(?i)(?<=\d)((?:\s[^\W\d]+)?) (?:in|within|per|every|en|dans|pro) {_DIGITS}")
+_ASIDE = re.compile(
+    rf"(?i)(?<=\d)((?:\s[^\W\d]+)?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
+    r"(?:\s[^\W\d]+){0,2},?\s(?:because|since|weil)\b(?:(?!\.\s|\n).)*)"
+)
 #: What stands between numbers that are more than a list of them.
 _SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -172,8 +177,8 @@ def _quantities(text: str) -> list[Number]:
             one = one._replace(value=math.nan)
         last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
         joins = _JOINS.fullmatch(between)
-        if joins or (math.isnan(last.value) and _AND.fullmatch(between)):
-            same = joins and joins["or"] and one.value == last.value
+        if joins:
+            same = joins["or"] and one.value == last.value
             one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
         elif math.isnan(last.value) and _EQUALS.fullmatch(between):
             found.pop()
@@ -186,7 +191,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 
     field: the name of the output.
     """
-    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), normalise(ends_of(text)))
+    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), _LIST.sub("1-2-3", normalise(ends_of(text))))
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     bare = _NUMBERED.sub("", bare) if "\n" not in bare else bare
     if not (numbers := _quantities(bare)):
@@ -203,7 +208,7 @@ def _choose(text: str, numbers: list[Number], field: str) -> Number | None:
     if not stated:
         return None
     first, rest = numbers[0], text[numbers[0].end :]
-    listed = len(numbers) > 1 and not text[first.end : numbers[1].start].strip(" ,;")
+    listed = len(numbers) > 1 and (_FIRST_ITEM.match(text) or not text[first.end : numbers[1].start].strip(" ,;"))
     begins = not (listed or math.isnan(first.value)) and not text[: first.start].strip("\"'`*(~ ")
     corrected = CORRECTS.search(rest)
     if begins and _ALONE.match(rest) and not corrected:

@@ -32,13 +32,16 @@ from workbench.workflow import Field
 
 _NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
 _ITEM = re.compile(
-    r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$", re.MULTILINE
+    r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|(?:\d{1,3}[.)\u3001\uff0e]|[\u2022\u30fb])(?=[^\d\s]))(.*)$", re.MULTILINE
 )
 #: What stands between the items of a line; an item, in which quotes and groups of thousands may hold commas.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 _PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
 #: What stands around the items of a line.
-_AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
+_AROUND = re.compile(
+    r"^[\[(](.*)[\])]$|^(?:[^,;:]{0,80}\b(?:are|is|sind|sont|son)\b[^,;:]{0,40}|[*_]*(?i:(?:final )?answer|result)[*_]*)"
+    r"\s*[:\uff1a][*_]*\s*"
+)
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
 _PAIR = re.compile(rf"{DECORATION}([^:=\n\[{{]++)[:=][ \t*_`]*+(.++)$")
@@ -131,7 +134,7 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     mended where possible; else lines."""
     adapter, names = type_adapter(kind), _parts(kind)
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
-    text = f"[{text}" if text.startswith('"') and text.endswith("]") and "[" not in text else text  # in the prompt
+    text = f"[{text}" if text[:1] in ("'", '"') and text.endswith("]") and "[" not in text else text  # in the prompt
     for n, (value, whole) in enumerate(_candidates(text, name, names)):
         if (fitted := _fit(adapter, value, max(3, _PARTS >> n))) is not None:
             return fitted[0], not whole
@@ -140,7 +143,7 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     parts = split_fields(_CALL.sub(r"\1", text), names, all_labelled=True)
     if kind is dict or get_origin(kind) is dict:
         parts = _pairs(text) or parts
-    parts = {key: value.strip("\"' ") for key, value in parts.items()}
+    parts = {key: value.strip("\"', ") for key, value in parts.items()}
     if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
@@ -229,7 +232,7 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
     if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
-    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
+    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:items|{re.escape(name)})\b[^,;\n]*", text):
         return [], False
     inner = (get_args(kind) or (Any,))[0]
     items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
@@ -255,7 +258,8 @@ def _items(text: str, inner: Any) -> list[str]:
         and len(text) < _LINE
         and (";" in text or not all(item.strip().isdigit() for item in items))
     ):
-        return [str(one.value) for one in find_numbers(normalise(text))]
+        numbers = load(f"[{text.rstrip(' .')}]") or [one.value for one in find_numbers(normalise(text))]
+        return [*map(str, numbers)]  # 100,200,300 as in brackets
     if len(items) > 1 or inner is not str:
         last = _LAST.sub(r"\1\n\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items.pop() if items else ""))
         items += last.split("\n")
