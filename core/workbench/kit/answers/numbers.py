@@ -34,7 +34,7 @@ _WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
     rf"""(?<![^\W_{SPACELESS}가-힣]) (?<![^\W\d_{SPACELESS}가-힣]-) (?<!\d\.) (?<!\d,)   # not in a word (CO2, GPT-4) or a version
-    (?<!\^) (?<!\^\{{)                                                               # no power of a unit: cm^2
+    (?: (?<!\^)(?<!\^[-{{])(?<!\^\{{-) | (?=\d+\}}?\s?[-+*/]\s?\w) )                   # no power of a unit: cm^2
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)%])(?<![\w)%]\s)[-+]\s )?           # no dash between two numbers
     (?P<currency> [$\u20ac\u00a3\u00a5\u20b9]\s? )? (?P<second>-)?
     (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
@@ -58,7 +58,8 @@ _FORMS = [
     for pattern, new in (
         (r"(?<=\w)(?=[\u00bc-\u00be\u2150-\u215e])", " "),  # 1½
         (r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])", "-"),
-        (r"\\(?:times|cdot)\b", "\u00d7"),
+        (r"\\(?:times|cdot)(?![a-z])", "\u00d7"),
+        (r"\b\d+[xyz]\s?=\s?-?\d+(?:\.\d+)?\b", ""),
         (r"(?<=\d)_(?=\d{3})|\\,", "\u00a0"),
         (r"\{,\}", ","),
         (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
@@ -81,11 +82,11 @@ _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+
 _NUMBERED = re.compile(r"^(?:\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
 #: What joins numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
 #: different size (3 h 30 min).
-_UNITS = "h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
+_UNITS = "時間?|小?时|小時|std|h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
     rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|\b(?:to|bis|à|a|до|and|und|et|y)\b|"
-    rf"\.\.\.|[至到~x\uff5e\u2013\u2026+*\u00d7\u00f7/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
+    rf"\.\.\.|[至到~x\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
     r"[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
 #: What stands between a calculation and its result.
@@ -108,7 +109,7 @@ _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
 _ASIDE = re.compile(
     rf"(?i)(?<=\d)((?:\s[^\W\d]+)?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
-    r"(?:\s[^\W\d]+){0,2},?\s(?:because|since|weil)\b(?:(?!\.\s|\n).)*)"
+    r"[^\W\d]*(?:\s[^\W\d]+){0,2}(?:,?\s(?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
 )
 #: What stands between numbers that are more than a list of them.
 _SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
@@ -147,7 +148,7 @@ def _finished(found: re.Match[str], value: float) -> float:
     """A number with its power, fraction and word."""
     if found["power"]:
         power = int(found["power"])
-        value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
+        value = float(value) ** power if found["ten"] in ("^", "**") else float(f"{value}e{power}")
     if found["below"]:
         value = value / int(found["below"]) + int(found["whole"] or 0)
     return value * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)

@@ -32,7 +32,7 @@ from workbench.workflow import Field
 
 _NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
 _ITEM = re.compile(
-    r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|(?:\d{1,3}[.)\u3001\uff0e]|[\u2022\u30fb])(?=[^\d\s]))(.*)$", re.MULTILINE
+    r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|(?:\d{1,3}[.)\u3001\uff0e]|[\u2022\u30fb])(?=[^\d\s]))(.*)$", re.MULTILINE
 )
 #: What stands between the items of a line; an item, in which quotes and groups of thousands may hold commas.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
@@ -40,7 +40,7 @@ _PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;
 #: What stands around the items of a line.
 _AROUND = re.compile(
     r"^[\[(](.*)[\])]$|^(?:[^,;:]{0,80}\b(?:are|is|sind|sont|son)\b[^,;:]{0,40}|[*_]*(?i:(?:final )?answer|result)[*_]*)"
-    r"\s*[:\uff1a][*_]*\s*"
+    r"\s*[:\uff1a][*_]*\s*|^[^,;:\uff1a\u3001]{1,20}\uff1a(?!.*\uff1a)"
 )
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
@@ -232,9 +232,9 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
     if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
-    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:items|{re.escape(name)})\b[^,;\n]*", text):
+    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:\w+ )?(?:items|{re.escape(name)})\b[^,;\n]*", text):
         return [], False
-    inner = (get_args(kind) or (Any,))[0]
+    inner, text = (get_args(kind) or (Any,))[0], re.sub(rf"(?i)^the (?:\w+ )?{re.escape(name)} (?:are|include):? (?!as )", "", text)
     items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
     if not items or _read(inner, items[0], name) is None:
         return None
