@@ -99,4 +99,4 @@ def read_fields(text: str, names: Sequence[str]) -> dict[str, str]:
         for value, *_ in first_values(bare):
             if (found := find_object(value, names)) is not None:
                 return {name: as_text(one) for name, one in found.items()}
-    return split_fields(text, names)
+    return split_fields(text.replace("[[ ## completed ## ]]", ""), names)

@@ -29,12 +29,11 @@ _POWERS = {
     12: "trillion trillions billionen",
 }
 _WORDS = {word: 10**power for power, words in _POWERS.items() for word in words.split()}
-_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
 _WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
-    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<![^\W\d_{SPACELESS}가-힣]-) (?<!\d\.) (?<!\d,)   # not in a word (CO2, GPT-4) or a version
-    (?: (?<!\^)(?<!\^[-{{])(?<!\^\{{-) | (?=\d+\}}?\s?[-+*/]\s?\w) )                   # no power of a unit: cm^2
+    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<![^\W\d_{SPACELESS}가-힣]-) (?<!\d\.) (?<!\d,)  # no name (CO2, GPT-4), 1.2.3
+    (?: (?<!\^)(?<!\^[-{{])(?<!\^\{{-) | (?=\d+\}}?\s?[-+*/]\s?\w) )                 # no power of a unit: cm^2
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)%])(?<![\w)%]\s)[-+]\s )?           # no dash between two numbers
     (?P<currency> [$\u20ac\u00a3\u00a5\u20b9]\s? )? (?P<second>-)?
     (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
@@ -71,22 +70,20 @@ _FORMS = [
 ]
 #: Thousands with spaces, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
-#: Three numbers and more, of which none is chosen; the number of a first item.
+#: Three numbers and more, of which none is chosen.
 _LIST = re.compile(r"(?<![\w.,$-])\d+(?:\.\d+)?(?:,\s(?:and\s)?\d+(?:\.\d+)?(?![.,]?\d)){2,}(?!\w|\s?=)")
-_FIRST_ITEM = re.compile(r"1[.)]\s")
-_APOSTROPHES = str.maketrans("\u2019\u00a0", "''")
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 #: The number of an item, or the word for number, before an answer that is one.
-_NUMBERED = re.compile(r"^(?:\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
+_NUMBERED = re.compile(r"^(?:1[.)]\s(?=.*\d)|\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
 #: What joins numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
 #: different size (3 h 30 min).
-_UNITS = "時間?|小?时|小時|std|h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
-    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|\b(?:to|bis|à|a|до|and|und|et|y)\b|"
-    rf"\.\.\.|[至到~x\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
+    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|"
+    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|[至到~x\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|(?:小?[时時]間?|std|h|hrs?|hours?|min|minutes?|days?|"
+    rf"weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0])\.?,?\s*(?:and|und|et|y)?)"
     r"[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
 #: What stands between a calculation and its result.
@@ -108,8 +105,8 @@ _BEGINS = re.compile(
 _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
 _ASIDE = re.compile(
-    rf"(?i)(?<=\d)((?:\s[^\W\d]+)?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
-    r"[^\W\d]*(?:\s[^\W\d]+){0,2}(?:,?\s(?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
+    rf"(?i)(?<=\d)([^\W\d]*(?:\s[^\W\d]+){{0,2}}?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
+    r"(?:,?\s(?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
 )
 #: What stands between numbers that are more than a list of them.
 _SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
@@ -151,12 +148,14 @@ def _finished(found: re.Match[str], value: float) -> float:
         value = float(value) ** power if found["ten"] in ("^", "**") else float(f"{value}e{power}")
     if found["below"]:
         value = value / int(found["below"]) + int(found["whole"] or 0)
-    return value * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
+    return value * (_WORDS | {"k": 10**3, "m": 10**6, "b": 10**9}).get(
+        (found["word"] or found["short"] or "").lower(), 1
+    )
 
 
 def _read_digits(run: str) -> list[float]:
     """The numbers in digits with separators between them: one, or those of a list, or none of a version."""
-    run = run.translate(_APOSTROPHES)
+    run = re.sub("[\u2019\u00a0]", "'", run)
     if found := _RUN.fullmatch(run):
         tail = found[found.lastindex] if found.lastindex else ""
         head = re.sub(r"\D", "", run[: len(run) - len(tail)])
@@ -177,8 +176,7 @@ def _quantities(text: str) -> list[Number]:
         if _PART_OF.search(before) or _HAS_PART.match(text, one.end):
             one = one._replace(value=math.nan)
         last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
-        joins = _JOINS.fullmatch(between)
-        if joins:
+        if joins := _JOINS.fullmatch(between):
             same = joins["or"] and one.value == last.value
             one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
         elif math.isnan(last.value) and _EQUALS.fullmatch(between):
@@ -209,7 +207,7 @@ def _choose(text: str, numbers: list[Number], field: str) -> Number | None:
     if not stated:
         return None
     first, rest = numbers[0], text[numbers[0].end :]
-    listed = len(numbers) > 1 and (_FIRST_ITEM.match(text) or not text[first.end : numbers[1].start].strip(" ,;"))
+    listed = len(numbers) > 1 and not text[first.end : numbers[1].start].strip(" ,;")
     begins = not (listed or math.isnan(first.value)) and not text[: first.start].strip("\"'`*(~ ")
     corrected = CORRECTS.search(rest)
     if begins and _ALONE.match(rest) and not corrected:
