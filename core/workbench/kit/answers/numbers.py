@@ -29,11 +29,12 @@ _POWERS = {
     12: "trillion trillions billionen",
 }
 _WORDS = {word: 10**power for power, words in _POWERS.items() for word in words.split()}
+_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
 _WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
     rf"""(?<![^\W_{SPACELESS}가-힣]) (?<![^\W\d_{SPACELESS}가-힣]-) (?<!\d\.) (?<!\d,)  # no name (CO2, GPT-4), 1.2.3
-    (?: (?<!\^)(?<!\^[-{{])(?<!\^\{{-) | (?=\d+\}}?\s?[-+*/]\s?\w) )                 # no power of a unit: cm^2
+    (?: (?<!\^)(?<!\^[-{{])(?<!\^\{{-) | (?=\d+\}}?\s?[-+*/]\s?\d) )                 # no power of a unit: cm^2
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)%])(?<![\w)%]\s)[-+]\s )?           # no dash between two numbers
     (?P<currency> [$\u20ac\u00a3\u00a5\u20b9]\s? )? (?P<second>-)?
     (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
@@ -58,7 +59,7 @@ _FORMS = [
         (r"(?<=\w)(?=[\u00bc-\u00be\u2150-\u215e])", " "),  # 1½
         (r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])", "-"),
         (r"\\(?:times|cdot)(?![a-z])", "\u00d7"),
-        (r"\b\d+[xyz]\s?=\s?-?\d+(?:\.\d+)?\b", ""),
+        (r"(?<!=)(?<!=\s)\b\d+[xyz]\s?=\s?-?\d+(?:\.\d+)?\b", ""),
         (r"(?<=\d)_(?=\d{3})|\\,", "\u00a0"),
         (r"\{,\}", ","),
         (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
@@ -82,9 +83,9 @@ _NUMBERED = re.compile(r"^(?:1[.)]\s(?=.*\d)|\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
     rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|"
-    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|[至到~x\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|(?:小?[时時]間?|std|h|hrs?|hours?|min|minutes?|days?|"
-    rf"weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0])\.?,?\s*(?:and|und|et|y)?)"
-    r"[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
+    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|[至到~x\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|(?:小?[时時]間?|std|h|hrs?|"
+    r"hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0])"
+    r"\.?,?\s*(?:and|und|et|y)?)[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
 #: What stands between a calculation and its result.
 _EQUALS = re.compile(r"[\s)]*(?:=|\b(?:is|are|equals|makes?|gives)\b)\s*")
@@ -144,13 +145,11 @@ def find_numbers(text: str) -> Iterator[Number]:
 def _finished(found: re.Match[str], value: float) -> float:
     """A number with its power, fraction and word."""
     if found["power"]:
-        power = int(found["power"])
-        value = float(value) ** power if found["ten"] in ("^", "**") else float(f"{value}e{power}")
+        is_ten = found["ten"] not in ("^", "**")
+        value = float(f"{value}e{found['power']}") if is_ten else float(value) ** int(found["power"])
     if found["below"]:
         value = value / int(found["below"]) + int(found["whole"] or 0)
-    return value * (_WORDS | {"k": 10**3, "m": 10**6, "b": 10**9}).get(
-        (found["word"] or found["short"] or "").lower(), 1
-    )
+    return value * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
 
 
 def _read_digits(run: str) -> list[float]:

@@ -40,7 +40,8 @@ _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 _PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
 #: What stands around the items of a line.
 _AROUND = re.compile(
-    r"^[\[(](.*)[\])]$|^[^,;:\u3001]{0,80}(?:\b(?:are|is|sind|sont|son)\b[^,;:]{0,40}:|\uff1a(?!.*\uff1a))\s*"
+    r"^[\[(](.*)[\])]$|^(?:[^,;:]{0,80}\b(?:are|is|sind|sont|son)(?: as follows)?|[^,;:]{0,20}\b[Hh]ere (?:are|is)\b"
+    r"[^,;:]{0,60})\s*[:\uff1a]\s*|^[^,;:\u3001\uff0c\uff1a]{1,20}\uff1a(?!.*\uff1a)"
 )
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
