@@ -172,7 +172,7 @@ class Choices:
             if _DENIED_BY_MARK.match(text, end):
                 return []
             others = [one[1:] for one in found if one[0] != value and one[1] >= end]
-            others = [one for one in others if not _IN_BRACKETS.search(text[end : one[0]])]
+            others = [one for one in others if not _IN_BRACKETS.search(text[end : one[0]][-80:])]
             clauses = end + len(_SENTENCE.split(text[end:], 1)[0])
             lists = bool(_LISTS_ON.match(text, end)) and any(start < clauses for start, _ in others)
             if not lists and not any(_stands_alone(text, *one, clauses) for one in others):
