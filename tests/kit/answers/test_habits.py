@@ -324,6 +324,8 @@ READ: list[tuple[str, str, Any]] = [
     (INT, "He will have 12 left after 3 days", 12),
     (INT, "2x + 3 = 13, 2x = 10, x = 5.", 5),
     (INT, "y = 2x = 8", 8),
+    (INT, "930=2x\nx=465 home runs", 465),
+    (INT, "The stock costs 100 - 40 = 60 dollars\nSince a kitten costs 15, there are 60/15 = 4 kittens", 4),
     (INT, "5 x 3", None),
     (INT, "5 x 3 = 15", 15),
     (INT, "GPT-4 answered 7 questions.", 7),

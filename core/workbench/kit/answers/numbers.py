@@ -83,8 +83,8 @@ _NUMBERED = re.compile(r"^(?:1[.)]\s(?=.*\d)|\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
     rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|"
-    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|[至到~x\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|(?:小?[时時]間?|std|h|hrs?|"
-    r"hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0])"
+    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|x(?!\s*[^\W\d])|[至到~\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|"
+    r"(?:小?[时時]間?|std|h(?:rs?|ours?)?|min(?:utes?)?|(?:day|week|month|year|lb|pound|degree)s?|f(?:oo|ee)?t|['\u2032\u00b0])"
     r"\.?,?\s*(?:and|und|et|y)?)[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
 #: What stands between a calculation and its result.
@@ -106,8 +106,8 @@ _BEGINS = re.compile(
 _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
 _ASIDE = re.compile(
-    rf"(?i)(?<=\d)([^\W\d]*(?:\s[^\W\d]+){{0,2}}?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
-    r"(?:,?\s(?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
+    rf"(?i)(?<=\d)([^\W\d]*(?: [^\W\d]+){{0,2}}?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
+    r"(?:,? (?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
 )
 #: What stands between numbers that are more than a list of them.
 _SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
