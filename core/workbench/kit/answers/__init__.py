@@ -95,8 +95,8 @@ def read_fields(text: str, names: Sequence[str]) -> dict[str, str]:
     The object of one field must be all of the answer; with that of several there may be words around it.
     """
     bare = text.strip()
-    if "{" in bare and (len(names) > 1 or re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):
+    if {*bare} & {*"{|"} and (len(names) > 1 or re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):
         for value, *_ in first_values(bare):
             if (found := find_object(value, names)) is not None:
                 return {name: as_text(one) for name, one in found.items()}
-    return split_fields(text, names)
+    return split_fields(text.replace("[[ ## completed ## ]]", ""), names)

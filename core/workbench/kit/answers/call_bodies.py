@@ -151,8 +151,7 @@ def _without_label(name: str, text: str, end: int, tools: Tools) -> Reading:
 
 
 def _line_at(text: str, place: int) -> str:
-    ends = text.find("\n", place)
-    return text[place : ends if ends >= 0 else len(text)]
+    return text[place:].partition("\n")[0]
 
 
 def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:

@@ -78,6 +78,8 @@ _LISTS_ON = re.compile(rf"\s*,(?!\s*(?:{_ASIDE})\b)", re.IGNORECASE)
 _OPENS, _LEADS = r"[\s\"'`*(\[{<$-]*", r"(?:(?:but|and|or|no|so|then)\s+)*"
 _NEW_LINE = re.compile(rf"(?i)(?:\A|\n|[.!?\u3002]\s){_OPENS}{_LEADS}\Z")
 _NEW_CLAUSE = re.compile(rf"(?i)(?:[.,;:!?/|()\u2014\u2013\u3001\uff0c]|\s-\s){_OPENS}{_LEADS}\Z")
+#: What stands before a mention that explains: `D: all of the above (A, B and C)`, but not `A (or B)`.
+_IN_BRACKETS = re.compile(r"\w[^()\n]*\([^()\n]*\Z")
 _SENTENCE = re.compile(r"(?<=[.!?\n\u3002\uff01\uff1f])(?!\d)")
 _SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:of|from) \d+ ?(?:to|-|\u2013) ?\d+\b")
 #: What joins letters, of which none is chosen: `A and C`, `A, C`.
@@ -170,6 +172,7 @@ class Choices:
             if _DENIED_BY_MARK.match(text, end):
                 return []
             others = [one[1:] for one in found if one[0] != value and one[1] >= end]
+            others = [one for one in others if not _IN_BRACKETS.search(text[end : one[0]][-80:])]
             clauses = end + len(_SENTENCE.split(text[end:], 1)[0])
             lists = bool(_LISTS_ON.match(text, end)) and any(start < clauses for start, _ in others)
             if not lists and not any(_stands_alone(text, *one, clauses) for one in others):

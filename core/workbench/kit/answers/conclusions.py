@@ -108,9 +108,8 @@ def ends_of(text: str) -> str:
 
 def _tagged(text: str, name: str) -> list[str]:
     """Extract the texts between tags of a name."""
-    if "</" not in text:
-        return []
-    return re.findall(rf"(?is)<(?:{name})>((?:(?!</?(?:{name})>).){{0,20000}})</(?:{name})>", text)
+    found = rf"(?is)<(?:{name})>((?:(?!</?(?:{name})>).){{0,20000}})</(?:{name})>"
+    return re.findall(found, text) if "</" in text else []
 
 
 def find_boxed(text: str) -> str | None:

@@ -99,11 +99,8 @@ def parse_python(text: str) -> list[ast.expr]:
         said = ast.parse(text).body if len(text) < SHORT else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return (
-        [one.value for one in said if isinstance(one, ast.Expr)]
-        if all(isinstance(one, ast.Expr) for one in said)
-        else []
-    )
+    values = [one.value for one in said if isinstance(one, ast.Expr)]
+    return values if len(values) == len(said) else []
 
 
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
@@ -118,7 +115,6 @@ _PART = re.compile(
     r"""\b(?P<constant>True|False|None)\b""",
     re.DOTALL,
 )
-_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 #: What stands for quotes in calls of Gemma.
 _QUOTES = re.compile(r'<\|"\|>|<escape>')
 
@@ -143,7 +139,7 @@ def _mended_part(found: re.Match[str]) -> str:
         case "key":
             return f'"{found["key"]}"'
         case "constant":
-            return _CONSTANTS[found[0]]
+            return "null" if found[0] == "None" else found[0].lower()
     return found[0]
 
 

@@ -33,7 +33,8 @@ _SHORT = {"k": 10**3, "m": 10**6, "b": 10**9}
 _WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
-    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
+    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<![^\W\d_{SPACELESS}가-힣]-) (?<!\d\.) (?<!\d,)  # no name (CO2, GPT-4), 1.2.3
+    (?: (?<!\^)(?<!\^[-{{])(?<!\^\{{-) | (?=\d+\}}?\s?[-+*/]\s?\d) )                 # no power of a unit: cm^2
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)%])(?<![\w)%]\s)[-+]\s )?           # no dash between two numbers
     (?P<currency> [$\u20ac\u00a3\u00a5\u20b9]\s? )? (?P<second>-)?
     (?!0x[\da-f]) (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
@@ -57,7 +58,8 @@ _FORMS = [
     for pattern, new in (
         (r"(?<=\w)(?=[\u00bc-\u00be\u2150-\u215e])", " "),  # 1½
         (r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])", "-"),
-        (r"\\(?:times|cdot)\b", "\u00d7"),
+        (r"\\(?:times|cdot)(?![a-z])", "\u00d7"),
+        (r"(?<!=)(?<!=\s)\b\d+[xyz]\s?=\s?-?\d+(?:\.\d+)?\b", ""),
         (r"(?<=\d)_(?=\d{3})|\\,", "\u00a0"),
         (r"\{,\}", ","),
         (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
@@ -69,23 +71,22 @@ _FORMS = [
 ]
 #: Thousands with spaces, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
-_APOSTROPHES = str.maketrans("\u2019\u00a0", "''")
+#: Three numbers and more, of which none is chosen.
+_LIST = re.compile(r"(?<![\w.,$-])\d+(?:\.\d+)?(?:,\s(?:and\s)?\d+(?:\.\d+)?(?![.,]?\d)){2,}(?!\w|\s?=)")
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 #: The number of an item, or the word for number, before an answer that is one.
-_NUMBERED = re.compile(r"^(?:\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
+_NUMBERED = re.compile(r"^(?:1[.)]\s(?=.*\d)|\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
 #: What joins numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
 #: different size (3 h 30 min).
-_UNITS = "h|hrs?|hours?|min|minutes?|days?|weeks?|months?|years?|ft|feet|foot|lbs?|pounds?|degrees?|['\u2032\u00b0]"
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
-    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>{_OR}|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|\b(?:to|bis|à|a|до)\b|"
-    rf"\.\.\.|[至到~\uff5e\u2013\u2026+*\u00d7\u00f7/-]|(?:{_UNITS})\.?,?\s*(?:and|und|et|y)?)"
-    r"[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
+    rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|"
+    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|x(?!\s*[^\W\d])|[至到~\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|"
+    r"(?:小?[时時]間?|std|h(?:rs?|ours?)?|min(?:utes?)?|(?:day|week|month|year|lb|pound|degree)s?|f(?:oo|ee)?t|['\u2032\u00b0])"
+    r"\.?,?\s*(?:and|und|et|y)?)[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
-#: The same behind `between`.
-_AND = re.compile(r"\s(?:and|und|et|y)\s[$\u20ac]?")
 #: What stands between a calculation and its result.
 _EQUALS = re.compile(r"[\s)]*(?:=|\b(?:is|are|equals|makes?|gives)\b)\s*")
 #: What makes a number a part of something that is not worked out: a root, pi, a range, a choice.
@@ -104,7 +105,10 @@ _BEGINS = re.compile(
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
 #: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
-_ASIDE = re.compile(rf"(?i)(?<=\d)((?:\s[^\W\d]+)?) (?:in|within|per|every|en|dans|pro) {_DIGITS}")
+_ASIDE = re.compile(
+    rf"(?i)(?<=\d)([^\W\d]*(?: [^\W\d]+){{0,2}}?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
+    r"(?:,? (?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
+)
 #: What stands between numbers that are more than a list of them.
 _SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -141,8 +145,8 @@ def find_numbers(text: str) -> Iterator[Number]:
 def _finished(found: re.Match[str], value: float) -> float:
     """A number with its power, fraction and word."""
     if found["power"]:
-        power = int(found["power"])
-        value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
+        is_ten = found["ten"] not in ("^", "**")
+        value = float(f"{value}e{found['power']}") if is_ten else float(value) ** int(found["power"])
     if found["below"]:
         value = value / int(found["below"]) + int(found["whole"] or 0)
     return value * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
@@ -150,7 +154,7 @@ def _finished(found: re.Match[str], value: float) -> float:
 
 def _read_digits(run: str) -> list[float]:
     """The numbers in digits with separators between them: one, or those of a list, or none of a version."""
-    run = run.translate(_APOSTROPHES)
+    run = re.sub("[\u2019\u00a0]", "'", run)
     if found := _RUN.fullmatch(run):
         tail = found[found.lastindex] if found.lastindex else ""
         head = re.sub(r"\D", "", run[: len(run) - len(tail)])
@@ -171,9 +175,8 @@ def _quantities(text: str) -> list[Number]:
         if _PART_OF.search(before) or _HAS_PART.match(text, one.end):
             one = one._replace(value=math.nan)
         last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
-        joins = _JOINS.fullmatch(between)
-        if joins or (math.isnan(last.value) and _AND.fullmatch(between)):
-            same = joins and joins["or"] and one.value == last.value
+        if joins := _JOINS.fullmatch(between):
+            same = joins["or"] and one.value == last.value
             one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
         elif math.isnan(last.value) and _EQUALS.fullmatch(between):
             found.pop()
@@ -186,7 +189,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 
     field: the name of the output.
     """
-    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), normalise(ends_of(text)))
+    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), _LIST.sub("1-2-3", normalise(ends_of(text))))
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     bare = _NUMBERED.sub("", bare) if "\n" not in bare else bare
     if not (numbers := _quantities(bare)):

@@ -32,13 +32,17 @@ from workbench.workflow import Field
 
 _NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
 _ITEM = re.compile(
-    r"^[ \t]*(?:(?:[-*+\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$", re.MULTILINE
+    r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"
+    r"[\u2022\u30fb][ \t]*|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$"
 )
 #: What stands between the items of a line; an item, in which quotes and groups of thousands may hold commas.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 _PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
 #: What stands around the items of a line.
-_AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
+_AROUND = re.compile(
+    r"^[\[(](.*)[\])]$|^(?:[^,;:]{0,80}\b(?:are|is|sind|sont|son)(?: as follows)?|[^,;:]{0,20}\b[Hh]ere (?:are|is)\b"
+    r"[^,;:]{0,60})\s*[:\uff1a]\s*|^[^,;:\u3001\uff0c\uff1a]{1,20}\uff1a(?!.*\uff1a)"
+)
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
 _PAIR = re.compile(rf"{DECORATION}([^:=\n\[{{]++)[:=][ \t*_`]*+(.++)$")
@@ -129,9 +133,10 @@ def _is_none(text: str) -> bool:
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """Lists, mappings and objects: the JSON value that the text introduces as its result, else the first one that fits,
     mended where possible; else lines."""
-    adapter, names = type_adapter(kind), _parts(kind)
+    adapter, parts = type_adapter(kind), getattr(kind, "model_fields", getattr(kind, "__annotations__", {}))
+    names = [*parts] if isinstance(kind, type) else []
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
-    text = f"[{text}" if text.startswith('"') and text.endswith("]") and "[" not in text else text  # in the prompt
+    text = f"[{text}" if text[:1] in ("'", '"') and text.endswith("]") and "[" not in text else text  # in the prompt
     for n, (value, whole) in enumerate(_candidates(text, name, names)):
         if (fitted := _fit(adapter, value, max(3, _PARTS >> n))) is not None:
             return fitted[0], not whole
@@ -140,7 +145,7 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     parts = split_fields(_CALL.sub(r"\1", text), names, all_labelled=True)
     if kind is dict or get_origin(kind) is dict:
         parts = _pairs(text) or parts
-    parts = {key: value.strip("\"' ") for key, value in parts.items()}
+    parts = {key: value.strip("\"', ") for key, value in parts.items()}
     if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
@@ -227,11 +232,14 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
 
 def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
+    named, inner = re.escape(name), (get_args(kind) or (Any,))[0]
+    lead = rf"the (?:\w+ )?{named} (?:are|include):? (?!as )|[*_]*(?:final )?(?:answer|result)[*_]*:[*_]*\s+(?=\S)"
+    text = re.sub(f"(?i)^(?:{lead})", "", text)
     if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
-    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
+    none = rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:\w+ )?(?:items|{named})\b[^,;\n]*"
+    if _is_none(text) or re.fullmatch(none, text):
         return [], False
-    inner = (get_args(kind) or (Any,))[0]
     items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
     if not items or _read(inner, items[0], name) is None:
         return None
@@ -250,21 +258,13 @@ def _items(text: str, inner: Any) -> list[str]:
     if len(lines) > 1:
         return lines
     items = _PART.findall(_AROUND.sub(lambda found: found[1] or "", lines[0]))
-    if (
-        inner in (int, float)
-        and len(text) < _LINE
-        and (";" in text or not all(item.strip().isdigit() for item in items))
-    ):
-        return [str(one.value) for one in find_numbers(normalise(text))]
+    if inner in (int, float) and len(text) < _LINE:
+        numbers = load(f"[{normalise(text).rstrip(' .')}]") or [one.value for one in find_numbers(normalise(text))]
+        return [*map(str, numbers)]  # 100,200,300 as in brackets
     if len(items) > 1 or inner is not str:
         last = _LAST.sub(r"\1\n\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items.pop() if items else ""))
         items += last.split("\n")
     return items
-
-
-def _parts(kind: Any) -> list[str]:
-    """The names of the parts of a type of objects."""
-    return [*getattr(kind, "model_fields", getattr(kind, "__annotations__", {}))] if isinstance(kind, type) else []
 
 
 def as_json(field: Field, value: Any) -> Any:
