@@ -119,6 +119,8 @@ READ: list[tuple[str, str, Any]] = [
     (INT, "42\n\nExplanation: so the total is 36 plus 6.", 42),
     (INT, "12\nWait, the answer is 14.", 14),
     (INT, "12\n\nWait, the answer is 14.", 14),
+    (INT, "The answer is 16. No wait, it's 15.", 15),
+    (INT, "The answer is 16. Sorry for the confusion above.", 16),
     (INT, "12\n\nActually I counted wrong. The total is 14", 14),
     (INT, "First I get 10.\n\nThen I add 5.\n\nFinal: 15", 15),
     (FLOAT, "x ≈ 3.14 (rounded to 2 decimals)", 3.14),

@@ -136,7 +136,7 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
     for found in [*_introduced(field).finditer(text)][::-1][:MANY]:
         ending = _STOP.search(text, found.end())
         said = text[found.end() : ending.start() if ending else len(text)].strip()
-        if said and not said.endswith(("?", "\uff1f")):
+        if said and not said.endswith(("?", "\uff1f")) and not (ending and CORRECTS.search(text, ending.start())):
             yield said
 
 
