@@ -36,15 +36,17 @@ def test_the_same_seed_asks_for_the_same_candidates() -> None:
     assert asked(3) == asked(3) != asked(4)
 
 
-@pytest.mark.parametrize("sampler", Searcher.SAMPLERS)
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(s, marks=pytest.mark.slow if s == "gp" else ()) for s in Searcher.SAMPLERS]
+)
 def test_every_sampler_is_told_constraints_without_a_warning(sampler: str, recwarn: pytest.WarningsRecorder) -> None:
     if sampler in ("cmaes", "gp"):
         pytest.importorskip({"cmaes": "cmaes", "gp": "torch"}[sampler])
     domains = {"nodes__sort__decoding__temperature": {"float": [0.0, 1.0]}}
     searcher = Searcher(space(**domains), workflow(), seed=1, sampler=sampler, startup=2)
     recwarn.clear()  # of what is experimental
-    for number in range(4):
-        searcher.tell(searcher.ask(), number / 4, constraints={"score": 0.5 - number / 4})
+    for number in range(6):
+        searcher.tell(searcher.ask(), number / 4, constraints={"score": 0.5 - number / 4, "missed by all": 0.5})
     assert [str(one.message) for one in recwarn] == []
 
 

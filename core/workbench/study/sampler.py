@@ -104,7 +104,8 @@ class Searcher:
         self.study = study or optuna.create_study(directions=cast(Any, list(directions)))
         own = random.Random(f"{seed}:{salt}").getrandbits(31) if salt else seed
         self.study.sampler = make_sampler(sampler, own, startup)
-        self.takes_constraints = sampler != "cmaes"  # which warns of each
+        # CMA-ES warns of each; GP draws at random as soon as one is missed by all candidates alike.
+        self.takes_constraints = sampler not in ("cmaes", "gp")
         self.study.pruner = pruner or optuna.pruners.NopPruner()
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
