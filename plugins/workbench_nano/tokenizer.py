@@ -13,6 +13,9 @@ from pathlib import Path
 
 import tiktoken
 
+#: Characters at a time, where a text cannot be read at once. Its tokens are then about those of the reference.
+_SLICE = 100_000
+
 
 class NanoTokenizer:
     """The tokenizer of a folder in Hugging Face format that `contrib/nano/tokens.py` made, and of no other kind."""
@@ -39,7 +42,12 @@ class NanoTokenizer:
         """Token ids. Every line begins with a space, as in training. A lone surrogate is read as `?`."""
         parts = self._parts.split(text.encode("utf-8", "replace").decode("utf-8"))
         lines = (p if p in self.special or not p else " " + p.replace("\n", "\n ") for p in parts)
-        return self._tokens.encode("".join(lines), allowed_special="all")
+        whole = "".join(lines)
+        try:
+            return self._tokens.encode(whole, allowed_special="all")
+        except ValueError:  # tiktoken's expressions overflow at half a million spaces: far more than nano reads
+            slices = (whole[at : at + _SLICE] for at in range(0, len(whole), _SLICE))
+            return [number for part in slices for number in self._tokens.encode(part, allowed_special="all")]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of token ids."""

@@ -178,7 +178,7 @@ class Server:
             text += f": {self.redacted(wire.text_of(raw)).strip()[:200]}"
         if error.kind == "auth" and error.status and not self.headers:
             none = "no API key was sent; name its variable with api_key_env"
-            text += f" ({none if self.key() is None else f'the key in the variable {self.key_variable} was sent'})"
+            text += f" ({f'the key in the variable {self.key_variable} was sent' if self.sent_key else none})"
         if error.status in (404, 405):
             text += self.redacted(f" (asked: {url.with_user(None).with_query(None)}, for {self.model})")
         if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
@@ -186,8 +186,9 @@ class Server:
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
 
     def redacted(self, text: str) -> str:
-        """A text for people, without any key of this machine."""
-        return redact(text, self.key_variable, self.headers)
+        """A text for people, without any key of this machine, and without that which was sent: its variable may have
+        changed since."""
+        return self.redact_answer(redact(text, self.key_variable, self.headers))
 
     def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Select the headers of an answer for its client."""

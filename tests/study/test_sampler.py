@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.helpers.spaces import space, workflow
 
 from workbench.study import Searcher
@@ -33,3 +34,25 @@ def test_the_same_seed_asks_for_the_same_candidates() -> None:
         return found
 
     assert asked(3) == asked(3) != asked(4)
+
+
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(s, marks=pytest.mark.slow if s == "gp" else ()) for s in Searcher.SAMPLERS]
+)
+def test_every_sampler_is_told_constraints_without_a_warning(sampler: str, recwarn: pytest.WarningsRecorder) -> None:
+    if sampler in ("cmaes", "gp"):
+        pytest.importorskip({"cmaes": "cmaes", "gp": "torch"}[sampler])
+    domains = {"nodes__sort__decoding__temperature": {"float": [0.0, 1.0]}}
+    searcher = Searcher(space(**domains), workflow(), seed=1, sampler=sampler, startup=2)
+    recwarn.clear()  # of what is experimental
+    for number in range(6):
+        searcher.tell(searcher.ask(), number / 4, constraints={"score": 0.5 - number / 4, "missed by all": 0.5})
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_trial_that_another_searcher_has_ended_stays_as_it_is() -> None:
+    searcher = Searcher(space(nodes__sort__demos={"demos": 8}), workflow(), seed=1)
+    asked = searcher.ask()
+    searcher.study.tell(asked.number, 0.25)
+    searcher.tell(asked, 0.5, constraints={"score": 0.1})
+    assert searcher.study.trials[0].value == 0.25 and not searcher.study.trials[0].constraints

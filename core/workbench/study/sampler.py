@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
@@ -103,6 +104,8 @@ class Searcher:
         self.study = study or optuna.create_study(directions=cast(Any, list(directions)))
         own = random.Random(f"{seed}:{salt}").getrandbits(31) if salt else seed
         self.study.sampler = make_sampler(sampler, own, startup)
+        # CMA-ES warns of each; GP draws at random as soon as one is missed by all candidates alike.
+        self.takes_constraints = sampler not in ("cmaes", "gp")
         self.study.pruner = pruner or optuna.pruners.NopPruner()
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
@@ -139,8 +142,9 @@ class Searcher:
         elif values is None:
             self.study.tell(asked.trial, state=state.FAIL, skip_if_finished=True)
         else:
-            for name, by in constraints.items():
-                asked.trial.set_constraint(name, by)
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                for name, by in constraints.items() if self.takes_constraints else ():
+                    asked.trial.set_constraint(name, by)
             self.study.tell(asked.trial, values, skip_if_finished=True)
 
 

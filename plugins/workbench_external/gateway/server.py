@@ -160,9 +160,10 @@ class Gateway:
         try:
             return await self._answer(request, who, endpoint, path, named)
         except asyncio.CancelledError:
-            if not who.dismissed:
-                raise  # the agent has hung up
-            here.uncancel()
+            if here.cancelling():  # else what answers was cancelled, and not this request
+                if not who.dismissed:
+                    raise  # the agent has hung up
+                here.uncancel()
             return _refusal(Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect)
         finally:
             del who.requests[here]

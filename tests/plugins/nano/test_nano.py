@@ -167,6 +167,11 @@ def test_too_long_a_prompt_tells_the_lengths(nano: Nano):
         nano.generate([chat("", "word " * 3000)], max_tokens=2)
 
 
+def test_so_are_those_of_one_that_no_expression_matches_at_once(nano: Nano):
+    with pytest.raises(ValueError, match=r"the prompt has \d+ tokens, but nano reads at most 1023"):
+        nano.generate([chat("", "\n" * 600_000)], max_tokens=2)
+
+
 def test_a_full_context_ends_the_answer(nano: Nano):
     messages = chat(" the" * 1015, "the")
     (answer,) = nano.generate([messages], max_tokens=50, temperature=3.0, seeds=[1])

@@ -233,6 +233,23 @@ def test_key_is_sent_and_never_shown(monkeypatch):
     assert "***" in str(error) and str(error).endswith("(the key in the variable MY_KEY was sent)")
 
 
+@pytest.mark.fault("leaked-keys")
+def test_a_key_is_not_shown_when_its_variable_has_changed_since(monkeypatch):
+    async def ask_twice(lm: client.OpenAIChat) -> str:
+        for _ in range(2):
+            with pytest.raises(LMError) as caught:
+                await lm.complete(HELLO)
+            monkeypatch.delenv("MY_KEY", raising=False)
+        await lm.aclose()
+        return str(caught.value)
+
+    monkeypatch.setenv("MY_KEY", KEY)
+    with ChatServer("401", message=KEY) as server:
+        told = asyncio.run(ask_twice(client.openai("m", settings(api_base=server.base, api_key_env="MY_KEY"))))
+        assert server.headers[1]["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in told and told.endswith("(the key in the variable MY_KEY was sent)")
+
+
 def test_a_missing_key_is_named_before_anything_is_sent():
     with pytest.raises(LMError, match="OPENAI_API_KEY") as caught:
         asyncio.run(_complete(client.openai("m", settings()), HELLO))

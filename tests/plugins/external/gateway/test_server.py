@@ -221,6 +221,20 @@ def test_a_session_that_is_dismissed_has_no_request_left(
     serve(session, use)
 
 
+def test_a_call_that_was_cancelled_elsewhere_is_answered() -> None:
+    """The agent is there: without a status it would ask again and again."""
+
+    class Cancelled(ScriptedSession):
+        async def complete(self, ask: Ask) -> Sequence[Response]:
+            raise asyncio.CancelledError
+
+    async def use(gateway: Gateway, secret: str) -> None:
+        status, _, headers = await send(gateway, f"/s/{secret}{CHAT}", CHAT_BODY)
+        assert (status, headers["x-should-retry"]) == (401, "false")
+
+    serve(Cancelled(), use)
+
+
 def test_a_gateway_that_is_closed_has_no_request_left() -> None:
     session = ScriptedSession(seconds=3600)
 
