@@ -310,7 +310,9 @@ class Ledger:
         self.sent.usd += usd
         self._recalled.touch(key)
         self.count(role, Spend(1, 0, prompt, completion, usd, seconds))
-        if not done.done():
+        if done.done():
+            done.result()  # raises what the store raised
+        else:
             await asyncio.shield(done)
         if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
