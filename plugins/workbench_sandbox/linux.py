@@ -29,8 +29,14 @@ HERE = Path(__file__).parent
 CONFINE = Path(workbench.kit.acting.confine.__file__)
 AT_ONCE = 2 * (os.cpu_count() or 1)  # concurrent calls
 GRACE = 5.0  # seconds after a call's own timeout before the zygote is restarted
-#: What this process saw pass the self-test: level, user and file of bubblewrap. The kernel below it stays the same.
-_PASSED: set[tuple[str, int, str | None]] = set()
+#: What this process saw pass the self-test: level, user, and the files that confine. The kernel below stays the same.
+_PASSED: set[tuple[Any, ...]] = set()
+
+
+def _confining_files() -> list[tuple[Any, ...]]:
+    """What confines, each file as it is now."""
+    states = ((path, os.stat(path)) for path in (shutil.which("bwrap"), CONFINE) if path is not None)
+    return [(str(path), at.st_ino, at.st_size, at.st_mtime_ns) for path, at in states]
 
 
 async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only")) -> LinuxSandbox:
@@ -43,7 +49,7 @@ async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only
         if level == "strong" and shutil.which("bwrap") is None:
             reasons.append("strong: bubblewrap (bwrap) is not installed")
             continue
-        sandbox, tested = LinuxSandbox(level), (level, os.geteuid(), shutil.which("bwrap"))
+        sandbox, tested = LinuxSandbox(level), (level, os.geteuid(), *_confining_files())
         try:
             await sandbox.start()
             # Attacking a level that is known to stop nothing would only do harm.
