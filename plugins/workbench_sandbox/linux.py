@@ -34,7 +34,7 @@ _PASSED: set[tuple[Any, ...]] = set()
 
 
 def _confining_files() -> list[tuple[Any, ...]]:
-    """What confines, each file as it is now."""
+    """List the files that confine, each as it is now."""
     states = ((path, os.stat(path)) for path in (shutil.which("bwrap"), CONFINE) if path is not None)
     return [(str(path), at.st_ino, at.st_size, at.st_mtime_ns) for path, at in states]
 
