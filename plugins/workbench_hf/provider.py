@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from workbench.base.distribution import pip_install
+from workbench.base.files import weights_digest
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.kit.lms.batching import Batcher, derive_seed
 from workbench.kit.lms.checkpoint import check_checkpoint
@@ -189,15 +189,13 @@ def _digest(folder: Path) -> str:
     """A hash of the checkpoint; very large files count by size, date and beginning."""
     suffixes = (".safetensors", ".json", ".jinja", ".model", ".txt")
     paths = sorted(path for path in folder.iterdir() if path.suffix in suffixes)
-    parts = [
-        path.name.encode() + b"\0" + _file_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths
-    ]
+    parts = [path.name.encode() + b"\0" + _file_digest(path) for path in paths]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-@lru_cache(maxsize=1024)
-def _file_digest(path: Path, size: int, changed: int) -> bytes:
+def _file_digest(path: Path) -> bytes:
+    status = path.stat()
+    if status.st_size <= _WHOLE:
+        return bytes.fromhex(weights_digest(path))
     with path.open("rb") as file:
-        if size <= _WHOLE:
-            return hashlib.file_digest(file, "sha256").digest()
-        return f"{size} {changed}".encode() + file.read(1 << 20)
+        return f"{status.st_size} {status.st_mtime_ns}".encode() + file.read(1 << 20)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from workbench.base.files import weights_digest
 from workbench.errors import LMError, SpecError, suggest
 from workbench.kit.lms.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
@@ -108,14 +108,5 @@ def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*") if folder.is_dir() else [folder]):
         if path.is_file():
-            stat = path.stat()
-            digest.update(path.name.encode() + b"\0")
-            digest.update(_file_digest(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+            digest.update(path.name.encode() + b"\0" + bytes.fromhex(weights_digest(path)))
     return digest.hexdigest()[:16]
-
-
-@lru_cache(maxsize=256)
-def _file_digest(path: Path, *state: int) -> bytes:
-    """A hash of a file as it is in a state: whoever makes a model many times reads its weights once."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
 
@@ -89,6 +90,18 @@ def check_writable(out: Path, option: str = "--out") -> None:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's content."""
     return content_digest(path.read_bytes())
+
+
+def weights_digest(path: Path) -> str:
+    """SHA-256 of a large file's content, which is read once for each state of the file."""
+    at = path.stat()
+    return _digest_of_state(path, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _digest_of_state(path: Path, *state: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_digest(content: bytes) -> str:
