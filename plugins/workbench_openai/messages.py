@@ -24,12 +24,6 @@ VERSION = "2023-06-01"
 #: Settings of ours that the API has under the same name.
 _OWN = {"thinking", "top_k", "metadata", "service_tier", "output_config", "context_management", "container"}
 
-#: What an LM says of itself (`workbench.lm.LM`) and does beside `complete`: as the other client.
-_SAID = (
-    *("identity", "concurrency", "price", "embed", "ready", "recall"),
-    *("key_variable", "reads_images", "assumed_free", "reusable", "bound"),
-)
-
 
 @declares()
 def anthropic(model: str, settings: Any) -> AnthropicMessages:
@@ -40,14 +34,9 @@ def anthropic(model: str, settings: Any) -> AnthropicMessages:
 class AnthropicMessages:
     """An LM behind POST {base}/messages. Everything but requests in the words of this API is the other client's."""
 
-    identity: str
-    concurrency: int
-    price: Any
-
     def __init__(self, model: str, settings: Any):
         """Raises SpecError for an address or settings that cannot be used."""
         self._other = plugins().get("lms", "*")(settings.model, settings)
-        vars(self).update({name: getattr(self._other, name) for name in _SAID if hasattr(self._other, name)})
         address = settings.api_base or os.environ.get("ANTHROPIC_BASE_URL") or os.environ.get("ANTHROPIC_API_BASE")
         base = base_url(address or HOSTED, "/messages")
         hosted = base.origin() == URL(HOSTED).origin()
@@ -69,6 +58,11 @@ class AnthropicMessages:
         # Settings with other names are those of chat completions, which the other client puts into words of this API.
         passes = extra.keys() <= _OWN and not settings.omit and not settings.rename
         self._passing = Passing(self._server, {"messages"} if passes else set(), self._price, extra)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_other":  # where it could not be made
+            raise AttributeError(name)
+        return getattr(self._other, name)
 
     @property
     def apis(self) -> set[str]:

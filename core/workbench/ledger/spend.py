@@ -57,11 +57,6 @@ class Settled:
     key: str = ""  # under which it is journalled
     most_usd: float | None = None  # what an answer of all its tokens would have cost; None if that is not known
 
-    def with_most(self, usd: float | None) -> Settled:
-        """The same with another `most_usd`."""
-        cost = (self.attempts, self.usd, self.seconds, self.queued)
-        return Settled(self.response, self.error, self.cached, *cost, self.key, usd)
-
 
 #: The number of the row that is run or scored here (`workbench.study.RowRun`); 0 outside of rows.
 current_row: ContextVar[int] = ContextVar("row", default=0)

@@ -143,7 +143,7 @@ def as_it_is_sent(
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
-    return Native(native.api, body, native.headers, native.inert, convert, native.restored)
+    return replace(native, body=body, convert=convert)
 
 
 def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:
