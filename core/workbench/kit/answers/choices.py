@@ -85,9 +85,10 @@ _SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:o
 #: What joins letters, of which none is chosen: `A and C`, `A, C`.
 _JOINS = r"(?:[ \t]*[,/&+<>\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
 #: Words before a letter that is a choice. Behind others it is a part of a name: `hepatitis B`, `plan B`.
-_NAMES_LETTER = "option|choice|letter|answer"
+_NAMES_LETTER = "option|choice|letter|answer|response|candidate|assistant"
 _BEFORE_LETTER = (
     r"is|be|it|s|say|pick|choose|select|take|with|so|thus|therefore|hence|then|for|that|remains|clearly|definitely|"
+    r"prefer|(?:give|gave|assign|deserve|earn|get)s?(?: \w+){0,2} an?|"
     r"probably|likely|correct|best|but|sondern|ist|lautet|es|est|è|é|jest"
 )
 
@@ -220,13 +221,14 @@ def _marked_mention(word: str) -> re.Pattern[str]:
         rf"\b(?i:{_BEFORE_LETTER})[ \t]+"
     )
     after = (
-        r"[.,:;!?)\]}>$\"'*`_]*[ \t]*$|[.:,](?!\w)|[)\]}>$\"*`\u3001\u3002\uff0c\uff0e]|"
-        rf"[ \t]+(?i:is|would be)[ \t]+(?:the[ \t]+)?(?i:correct|right|best|true|answer)\b|"
+        r"[.,:;!?)\]}>$\"'*`_]*[ \t]*$|[ \t]+[\u2013-][ \t]|[.:,](?!\w)|[)\]}>$\"*`\u3001\u3002\uff0c\uff0e]|"
+        rf"[ \t]+(?i:is|would be)[ \t]+(?:the[ \t]+)?(?i:correct|right|better|best|true|answer)\b|"
         rf"[{SPACELESS}가-힣]|{_JOINS}[A-Z]\b"
     )
+    named = "" if word in "AI" else f"|(?(named){word.lower()}|(?!))"  # `option b`, but not `option a user has`
     return re.compile(
         rf"(?:(?P<named>\b(?i:{_NAMES_LETTER})[ \t]+)|{before})(?:[A-Z]{_JOINS}){{0,8}}"
-        rf"(?P<said>{word})(?![^\W{SPACELESS}가-힣])(?(named)|(?={after}))",
+        rf"(?P<said>{word}{named})(?![^\W{SPACELESS}가-힣])(?(named)|(?={after}))",
         re.MULTILINE,
     )
 

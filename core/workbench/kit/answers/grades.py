@@ -19,6 +19,8 @@ _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
 #: `8/10` in a sentence.
 _BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
+#: A grade that was not given: `to get 10/10`.
+_MISSED = re.compile(r"(?i)\b(?:would|could|might|to (?:get|reach|be|earn|make))\b[^.\n]{0,30}\Z")
 #: What a grade is of, and words for the whole.
 _LABEL = re.compile(r"([^\W\d][^:=\uff1a\n,;.]{0,40})[:=\uff1a]\s*[\"'*_`]*\Z")
 _OF_ALL = re.compile(
@@ -29,7 +31,7 @@ _OF_ALL = re.compile(
 #: `8/10`.
 #: Of several the last one counts: the sentence before it may quote the answer.
 _PLACES = (
-    re.compile(rf"(?im)^{DECORATION}(?:{_WHOLE})[ _](?:{_NAMES})\b{_MARK}"),
+    re.compile(rf"(?im)^{DECORATION}(?:(?:{_WHOLE})[ _](?:{_NAMES})|overall)\b{_MARK}"),
     re.compile(rf"(?im)^{DECORATION}(?:{_NAMES})\b{_MARK}"),
     re.compile(
         rf"(?i)\A\s*({_VALUE})\s*\.?\s*\Z|\[result\]\s*({_VALUE})|<(?:{_NAMES})>\s*({_VALUE})|\[\[({_VALUE})\]\]|"
@@ -54,7 +56,8 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
             return _share(str(found[name]), best, words)
     text = ends_of(text)
     for place in _PLACES:
-        if grades := list(place.finditer(text)):
+        grades = [*place.finditer(text)]
+        if grades := [one for one in grades if not _MISSED.search(text[: one.start()][-60:])] or grades[-1:]:
             if (last := _find_whole(text, grades, best) if place is _BARE else grades[-1]) is None:
                 return None
             return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))

@@ -41,7 +41,7 @@ _NUMBER = re.compile(
     (?P<digits> {_DIGITS} | (?<![\w.])\.\d+ )
     (?: (?P<ten> e | \s?[x\u00d7*\u00b7]\s?10\s?(?:\^|\*\*)\s? | \^ | \*\* )
         [{{(]?(?P<power>[-+]?\d{{1,4}})(?!\w)[}})]? )?
-    (?: \s?/\s?(?P<below>\d+)(?![.,/]?\d) )?
+    (?: \s?/\s?(?P<below>\d+(?:\.\d+)?)(?![.,/]?\d) )?
     (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) | (?(currency)(?P<short>[kmb]) (?!\w)|(?!)) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -64,15 +64,19 @@ _FORMS = [
         (r"\{,\}", ","),
         (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
         (r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}", r"\1/\2"),
-        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+", ""),  # a tolerance
+        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+|\b\d\d(?:\.\d)?\s?%(?=\s(?:CI|confidence|credible)\b)", ""),  # a tolerance
         (r"(?<=\S)\s*(?:\u2248|\\approx\b|~=)\s*", " = "),
         (rf"(?i:{_MONTH}\s{_DAY},?\s\d{{4}}|{_DAY}\s(?:of\s)?{_MONTH},?\s\d{{4}})", "1-2-3"),  # a date
     )
 ]
 #: Thousands with spaces, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
-#: Three numbers and more, of which none is chosen.
-_LIST = re.compile(r"(?<![\w.,$-])\d+(?:\.\d+)?(?:,\s(?:and\s)?\d+(?:\.\d+)?(?![.,]?\d)){2,}(?!\w|\s?=)")
+#: Three numbers and more, also of things, of which none is chosen.
+_N, _THING = r"\d+(?:\.\d+)?", r"\s[^\W\d]+"
+_LIST = re.compile(
+    rf"(?<![\w.,$-])(?:{_N}(?:,\s(?:and\s)?{_N}(?![.,]?\d)){{2,}}|"
+    rf"{_N}{_THING}(?:,\s{_N}{_THING})+,?\s(?:and\s)?{_N}{_THING})(?!\w|\s?=)"
+)
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
@@ -83,7 +87,8 @@ _NUMBERED = re.compile(r"^(?:1[.)]\s(?=.*\d)|\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
     rf"(?i)\s*(?:(?:}}|\\text\s*\{{)\s*)*%?\s*(?:(?P<or>(?:,\s)?(?:{_OR})|(?:,|;|\band\b)(?=\s*[^\W\d]\s*=))|"
-    rf"\b(?:to|bis|à|a|до|and|und|et|y)\b|\.\.\.|x(?!\s*[^\W\d])|[至到~\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|"
+    rf"\b(?:to|bis|à|a|до|and|und|et|y|(?:divided|multiplied) by)\b|%\sof\b|\.\.\.|"
+    rf"[<\u2264]=?\s*[^\W\d]\s*[<\u2264]=?|x(?!\s*[^\W\d])|[至到~\u301c\uff5e\u2013\u2026+*\u00d7\u00f7{{/-]|"
     r"(?:小?[时時]間?|std|h(?:rs?|ours?)?|min(?:utes?)?|(?:day|week|month|year|lb|pound|degree)s?|f(?:oo|ee)?t|['\u2032\u00b0])"
     r"\.?,?\s*(?:and|und|et|y)?)[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
@@ -95,6 +100,11 @@ _PART_OF = re.compile(
 )
 _HAS_PART = re.compile(rf"(?i)\s?(?:\\sqrt|\u221a|\\?pi\b|\u03c0|(?:{_OR})\s*[^\W\d]\s*=)")
 _DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s+[$\u20ac]?$|n[\u2019']t\s+[$\u20ac]?$")
+#: That there is no answer.
+_NONE = re.compile(
+    r"(?i)\b(?:none of the|not enough (?:information|data)|(?:cannot|can[\u2019']t|impossible to) (?:be )?"
+    r"(?:determine|answer|compute|calculate|know|say|tell)d?)\b"
+)
 #: What follows a number that is a paragraph by itself, or the answer by itself at the beginning of one: a unit, and
 #: what explains it. `42 apples, which took 3 steps.`
 _ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]++){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
@@ -148,7 +158,7 @@ def _finished(found: re.Match[str], value: float) -> float:
         is_ten = found["ten"] not in ("^", "**")
         value = float(f"{value}e{found['power']}") if is_ten else float(value) ** int(found["power"])
     if found["below"]:
-        value = value / int(found["below"]) + int(found["whole"] or 0)
+        value = value / float(found["below"]) + int(found["whole"] or 0)
     return value * (_WORDS | _SHORT).get((found["word"] or found["short"] or "").lower(), 1)
 
 
@@ -175,7 +185,7 @@ def _quantities(text: str) -> list[Number]:
         if _PART_OF.search(before) or _HAS_PART.match(text, one.end):
             one = one._replace(value=math.nan)
         last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
-        if joins := _JOINS.fullmatch(between):
+        if joins := _JOINS.fullmatch("%" * last.percent + between):
             same = joins["or"] and one.value == last.value
             one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
         elif math.isnan(last.value) and _EQUALS.fullmatch(between):
@@ -214,6 +224,8 @@ def _choose(text: str, numbers: list[Number], field: str) -> Number | None:
     for conclusion in find_conclusions(text, field):
         if _quantities(conclusion):
             return _concluded(conclusion)
+    if _NONE.search(text):
+        return None
     reasoned = corrected or _REASONS.search(_BRACKETED.sub(" ", rest))
     if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not reasoned:
         return first

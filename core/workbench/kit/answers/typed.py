@@ -35,7 +35,9 @@ _ITEM = re.compile(
     r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"
     r"[\u2022\u30fb][ \t]*|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$"
 )
-#: What stands between the items of a line; an item, in which quotes and groups of thousands may hold commas.
+#: What stands before each numbered item of one line, and between items without numbers; an item, in which quotes and
+#: groups of thousands may hold commas.
+_INLINE = re.compile(r"(?<=\S)[ \t]+(?=\d{1,2}[.)][ \t]+\S)")
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 _PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
 #: What stands around the items of a line.
@@ -45,7 +47,7 @@ _AROUND = re.compile(
 )
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
-_PAIR = re.compile(rf"{DECORATION}([^:=\n\[{{]++)[:=][ \t*_`]*+(.++)$")
+_PAIR = re.compile(rf"{DECORATION}((?:[^:=\n\[{{\u2192-]|-(?!>))++)(?:[:=]>?|->|\u2192)[ \t*_`]*+(.++)$")
 #: What a call of a type holds, as Python shows objects: `dict(a=1)`; what braces hold.
 _CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
 #: A text that is one fence.
@@ -251,6 +253,8 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
 
 def _items(text: str, inner: Any) -> list[str]:
     """The items of a list in lines, or on one with commas."""
+    if text.startswith("1") and "\n" not in text:
+        text = _INLINE.sub("\n", text)
     if items := _ITEM.findall(text):
         return items
     lines = [line.strip() for line in text.split("\n") if line.strip()]
