@@ -18,6 +18,10 @@ from hypothesis import settings
 settings.register_profile("workbench", deadline=None)
 settings.load_profile("workbench")
 
+# Two workers of pytest share two cores: threads of BLAS and torch would wait for each other longer than they compute.
+# Subprocesses see it, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # The workflows of tests are ours. Subprocesses see it, too; tests of trust unset it.
 os.environ["WORKBENCH_TRUST"] = "/"
 
