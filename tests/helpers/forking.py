@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LIGHT = [
     *("networkx", "pytest", "workbench.cli", "workbench.kit.acting", "workbench.run", "workbench.runtime.join"),
@@ -81,6 +82,12 @@ def start_python(code: str, *words: str, env: Mapping[str, str] | None = None, c
 def start_module(name: str, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Job:
     """As `python -W ignore -m name words`."""
     return start_python(f"import runpy; runpy.run_module({name!r}, None, '__main__', True)", *words, env=env, cwd=cwd)
+
+
+def start_file(path: str, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Job:
+    """As `python -W ignore path words`. path: from the root of the repository."""
+    code = f"import runpy; runpy.run_path({str(ROOT / path)!r}, None, '__main__')"
+    return start_python(code, *words, env=env, cwd=cwd)
 
 
 def run_module(name: str, *words: str, cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:

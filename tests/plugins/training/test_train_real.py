@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.forking import start_python
+from tests.helpers.forking import start_file
 
 ROOT = Path(__file__).parents[3]
 DATA = next((p for p in (ROOT / "shared/data", ROOT.parent / "shared/data") if p.is_dir()), None)
@@ -16,7 +16,7 @@ DATA = next((p for p in (ROOT / "shared/data", ROOT.parent / "shared/data") if p
 
 def run(*command: str) -> str:
     file, *words = command
-    job = start_python(f"import runpy; runpy.run_path({str(ROOT / file)!r}, None, '__main__')", *words)
+    job = start_file(file, *words)
     out, err = job.communicate(280)
     assert job.returncode == 0, err[-2000:]
     return out
