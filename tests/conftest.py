@@ -38,6 +38,13 @@ TIERS = {
 }
 
 
+#: Files with the longest tests. They begin, so that no worker waits at the end while another one is at work on them.
+LONG = (
+    *("plugins/optuna/test_shared_study.py", "plugins/route/test_router.py", "plugins/training/test_train_real.py"),
+    "study/test_targets.py",
+)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A tier that `-m` excludes is not imported either: torch's tests take seconds to collect in each worker."""
     expression = config.option.markexpr
@@ -64,3 +71,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for start, tier in TIERS.items():
             if place.startswith(start):
                 item.add_marker(tier)
+    items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONG)
