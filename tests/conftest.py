@@ -18,6 +18,10 @@ from hypothesis import settings
 settings.register_profile("workbench", deadline=None)
 settings.load_profile("workbench")
 
+# Two workers of pytest share two cores: threads of BLAS and torch would wait for each other longer than they compute.
+# Subprocesses see it, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # The workflows of tests are ours. Subprocesses see it, too; tests of trust unset it.
 os.environ["WORKBENCH_TRUST"] = "/"
 
@@ -32,6 +36,13 @@ TIERS = {
     "plugins/sandbox/test_wasm.py": "wasm",
     "plugins/sandbox/test_wasm_guest.py": "wasm",
 }
+
+
+#: Files with the longest tests. They begin, so that no worker waits at the end while another one is at work on them.
+LONG = (
+    *("plugins/optuna/test_shared_study.py", "plugins/route/test_router.py", "plugins/training/test_train_real.py"),
+    "study/test_targets.py",
+)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -60,3 +71,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for start, tier in TIERS.items():
             if place.startswith(start):
                 item.add_marker(tier)
+    items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONG)

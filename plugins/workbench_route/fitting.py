@@ -100,6 +100,7 @@ def _fit_together(
 ) -> dict[str, tuple[Predictor, list[float]]]:
     """By head, the predictor and its predictions of unseen rows. The heads share the kind of model and calibration."""
     check_library()
+    from sklearn import config_context
     from threadpoolctl import threadpool_limits
 
     known = list(groups) if groups is not None else list(range(len(rows)))
@@ -107,7 +108,9 @@ def _fit_together(
     varied = {name: labels for name, labels in wanted.items() if max(labels) - min(labels) >= 1e-9}
     if len(set(known)) < LEAST_ROWS or not varied:
         return found
-    with threadpool_limits(1):  # sums in another order are other numbers, and a replay has to see the same
+    # Sums in another order are other numbers, and a replay has to see the same. Else a third of the time would go into
+    # looks at the same settings and rows for each of hundreds of trees.
+    with threadpool_limits(1), config_context(skip_parameter_validation=True, assume_finite=True):
         return found | _fit_varied(rows, varied, size, seed, calibration, known)
 
 

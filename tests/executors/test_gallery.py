@@ -12,7 +12,7 @@ import pytest
 from tests.executors.test_rows import comparable
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Speaker
-from tests.helpers.process_executor import Processes
+from tests.helpers.process_executor import Forked
 from tests.helpers.scripted import SeeingScript
 
 from workbench.ledger import Ledger
@@ -36,7 +36,7 @@ def run(workflow: Workflow, rows: list[dict[str, Any]], script: SeeingScript, da
         runtime = Runtime(ledger, spec, roles, script)
         if there:
             setup = WorkerSetup(workflow.base, spec, roles, PolicySpec(), 300.0, SandboxChoice())
-            runtime.elsewhere = Crew(Processes(workers=1), runtime, setup)
+            runtime.elsewhere = Crew(Forked(workers=1), runtime, setup)
         program = Program(workflow, runtime)
         found = [unordered(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]
         await runtime.aclose()

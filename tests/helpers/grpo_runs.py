@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.forking import Job
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench_training.rollouts.token_rows import Row
@@ -175,7 +175,7 @@ def calls_in(folder: Path) -> int:
         return 0
 
 
-def kill_after(calls: int, job: subprocess.Popen[bytes], folder: Path, *, seconds: float) -> None:
+def kill_after(calls: int, job: Job, folder: Path, *, seconds: float) -> None:
     """Send SIGKILL as soon as the given number of policy calls is journalled, or fail after a timeout in seconds."""
     deadline = time.monotonic() + seconds
     while calls_in(folder) < calls and job.poll() is None:

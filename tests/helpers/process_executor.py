@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import PrivateAttr
 
+from tests.helpers.forking import start_module
 from workbench.runtime import Channel, Executor, Sockets, WorkerSetup
 from workbench.spec import VARIABLE_NAMES, Powers
 
@@ -20,7 +21,7 @@ class Processes(Executor):
     powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     seconds: ClassVar[float] = 60.0
     _sockets: Sockets = PrivateAttr()
-    _processes: dict[int, subprocess.Popen[bytes]] = PrivateAttr()
+    _processes: dict[int, Any] = PrivateAttr()
 
     async def open(self, setup: WorkerSetup) -> None:
         self._sockets, self._processes = Sockets("127.0.0.1", setup), {}
@@ -28,10 +29,12 @@ class Processes(Executor):
     def command(self, number: int) -> list[str]:
         return self._sockets.command(number)
 
-    async def start(self, number: int) -> Channel:
+    def launch(self, number: int) -> Any:
         environment = {**os.environ, **self._sockets.environment}
-        process = subprocess.Popen(self.command(number), env=environment, stdin=subprocess.DEVNULL)
-        self._processes[number] = process
+        return subprocess.Popen(self.command(number), env=environment, stdin=subprocess.DEVNULL)
+
+    async def start(self, number: int) -> Channel:
+        process = self._processes[number] = self.launch(number)
 
         def end() -> None:
             process.kill()
@@ -46,6 +49,16 @@ class Processes(Executor):
 
     async def aclose(self) -> None:
         self._sockets.close()
+
+
+class Forked(Processes):
+    """Workers that begin at once, with their imports done."""
+
+    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
+
+    def launch(self, number: int) -> Any:
+        _, _, module, *given = self._sockets.command(number)
+        return start_module(module, *given, env=self._sockets.environment)
 
 
 class Clockwise(Processes):

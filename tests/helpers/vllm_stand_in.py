@@ -35,13 +35,12 @@ class Server:
     """
 
     def __init__(self, base: str, *, sleeps: bool = True, gpus: int = 1):
-        from peft import PeftModel
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.tokenizer = AutoTokenizer.from_pretrained(base)
         self.base, self.sleeps, self.gpus = base, sleeps, gpus
         self.model = AutoModelForCausalLM.from_pretrained(base).eval()
-        self.load = lambda place: PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), place).eval()
+        self.load = self._load_adapter
         self.adapters: dict[str, Any] = {}
         self.asked: list[dict[str, Any]] = []
         self.routes: list[str] = []
@@ -55,6 +54,12 @@ class Server:
         self.awake = PARTS
         self.drawing = self.most_drawing = 0
         self.pace: Callable[[], Any] = lambda: asyncio.sleep(0)  # between two tokens
+
+    def _load_adapter(self, place: str) -> Any:
+        from peft import PeftModel  # takes a second to import, in each program of a test
+        from transformers import AutoModelForCausalLM
+
+        return PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(self.base), place).eval()
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else {}

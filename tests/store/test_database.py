@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.forking import start_python
 from tests.helpers.stored import EVENT, kinds
 
 from workbench.errors import StoreError
@@ -175,10 +177,7 @@ def tables_take(folder: Path) -> int:
 
 @pytest.mark.fault("full-disk")
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "room", [55_000, *(pytest.param(40_000 + 24_000 * n, marks=pytest.mark.slow) for n in range(9))]
-)
-def test_a_run_on_a_full_disk_stops_and_goes_on_later(room: int, tmp_path: Path) -> None:
+def test_a_run_on_a_full_disk_stops_and_goes_on_later(tmp_path: Path, subtests: pytest.Subtests) -> None:
     write_task(tmp_path, budget={"calls": 150})
     spec = json.loads((tmp_path / "workflow.yaml").read_text())
     spec["optimize"] = [{"random": {"trials": 5}}]
@@ -187,19 +186,27 @@ def test_a_run_on_a_full_disk_stops_and_goes_on_later(room: int, tmp_path: Path)
     whole = optimize(
         tmp_path / "workflow.yaml", database=tmp_path / "whole.db", pool=SimulatedPool(SimulatedLM()), options=out
     )
-    size = str(tables_take(tmp_path / "empty") + room)
-    done = subprocess.run([sys.executable, "-c", LIMITED, size], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    sent, words = done.stdout.split(" ", 1)
-    assert "cannot write" in words and "free some space on that disk, then continue with workbench resume" in words
-    lm = SimulatedLM()
-    out = Options(out=str(tmp_path / "again.yaml"))
-    report = resume("last", database=tmp_path / "run.db", pool=SimulatedPool(lm), options=out)
-    assert report.winner == whole.winner and report.best["test"] == whole.best["test"]
-    assert report.status == whole.status == "finished"
-    in_flight = 4
-    assert whole.spent["calls"] <= int(sent) + lm.requests <= whole.spent["calls"] + in_flight
-    assert 10 < int(sent) < whole.spent["calls"], "the disk was full in the middle of the run"
+    tables = tables_take(tmp_path / "empty")
+    for room in (55_000, *range(40_000, 256_000, 24_000)):
+        with subtests.test(room=room):
+            folder = tmp_path / str(room)
+            folder.mkdir()
+            for file in (tmp_path / "workflow.yaml", *tmp_path.glob("*.jsonl")):
+                shutil.copy(file, folder)
+            job = start_python(LIMITED, str(tables + room), cwd=folder)
+            told, wrong = job.communicate(100)
+            assert job.returncode == 2, wrong
+            sent, words = told.split(" ", 1)
+            assert "cannot write" in words
+            assert "free some space on that disk, then continue with workbench resume" in words
+            lm = SimulatedLM()
+            out = Options(out=str(folder / "again.yaml"))
+            report = resume("last", database=folder / "run.db", pool=SimulatedPool(lm), options=out)
+            assert report.winner == whole.winner and report.best["test"] == whole.best["test"]
+            assert report.status == whole.status == "finished"
+            in_flight = 4
+            assert whole.spent["calls"] <= int(sent) + lm.requests <= whole.spent["calls"] + in_flight
+            assert 10 < int(sent) < whole.spent["calls"], "the disk was full in the middle of the run"
 
 
 # Texts

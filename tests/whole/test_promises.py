@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.helpers.killed_runs import OPTIMIZE, command, start
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "promises"))
 
@@ -20,6 +21,13 @@ from simulated_server import FAULTS, SimulatedServer
 
 from workbench.errors import StoreError
 from workbench.store import RunLock, Store
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kill_resume, "start", start)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +54,7 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
     while done < 20:
         folder, before, runs = tmp_path / str(runs), server.requests, runs + 1
         kill_resume.prepare(folder, server.base)
-        kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=3.0)
+        kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=1.5)
         kill_resume.check(folder, server, before, kills, whole)
         done += kills
 
@@ -72,7 +80,7 @@ def test_a_kill_at_a_named_step_changes_nothing(
     kill_resume.prepare(tmp_path, server.base)
     before, kills = server.requests, 0
     for _ in range(2):  # once in the first run, once while resuming
-        process = kill_resume.start(tmp_path, kill_resume.begun(tmp_path), step)
+        process = start(tmp_path, kill_resume.begun(tmp_path), step)
         process.communicate(timeout=120)
         kills += process.returncode == -signal.SIGKILL
     assert kills, "the step was never reached"
@@ -82,16 +90,15 @@ def test_a_kill_at_a_named_step_changes_nothing(
 @pytest.mark.fault("signals")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("moment", range(10))
+@pytest.mark.parametrize("moment", range(5))
 def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
     moment: int, name: str, server: SimulatedServer, whole: dict, tmp_path: Path
 ) -> None:
     kill_resume.prepare(tmp_path, server.base)
-    command = [*kill_resume.CLI, "optimize", "workflow.yaml", "--db", "run.db", "--out", "out.yaml"]
-    process = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = command(tmp_path, *OPTIMIZE)
     while not kill_resume.begun(tmp_path):
         time.sleep(0.05)
-    time.sleep(0.05 * moment)
+    time.sleep(0.1 * moment)
     process.send_signal(getattr(signal, name))
     out, err = process.communicate(timeout=10)
     if process.returncode == 0:

@@ -43,9 +43,13 @@ class Plan:
     drawn: int = 0
 
     @cached_property
+    def counted(self) -> MemoryCount:
+        return self.count(apart=False)
+
+    @property
     def most(self) -> int:
         """The most bytes that the policies take together."""
-        return self.count(apart=False).most
+        return self.counted.most
 
     def count(self, apart: bool = True) -> MemoryCount:
         """Bytes of all policies together. Adapters on one model share its other weights."""
@@ -62,10 +66,18 @@ class Plan:
                 found.append(count_critic(shape, counted.weights, rows=max(1, self.tokens // row), tokens=row))
         return sum(found[1:], found[0])
 
-    @cached_property
+    @property
     def resting(self) -> int:
         """The bytes that stay while a server draws."""
-        return self.count(apart=False).resting
+        return self.counted.resting
+
+    @cached_property
+    def sizes(self) -> list[Plan]:
+        """This plan, and with passes of a half of its tokens, a quarter, ..., down to `SMALLEST`."""
+        found: list[Plan] = [self]
+        while found[-1].tokens // 2 >= SMALLEST:
+            found.append(replace(self, tokens=found[-1].tokens // 2))
+        return found
 
     def room(self, memory: int) -> int:
         """Bytes left for an update on a device with so many bytes."""
@@ -80,12 +92,9 @@ class Plan:
 
     def fitting_tokens(self, memory: int) -> int:
         """The tokens of a pass that fit: those of the plan, or a half, a quarter, ...; 0 where `SMALLEST` do not."""
-        sizes = [self.tokens]
-        while sizes[-1] // 2 >= SMALLEST:
-            sizes.append(sizes[-1] // 2)
-        if not replace(self, tokens=sizes[-1]).fits(memory):
+        if not self.sizes[-1].fits(memory):
             return 0
-        return next(size for size in sizes if replace(self, tokens=size).fits(memory))
+        return next(plan.tokens for plan in self.sizes if plan.fits(memory))
 
 
 def check_memory(plan: Plan, memory: int) -> str:
@@ -93,7 +102,7 @@ def check_memory(plan: Plan, memory: int) -> str:
     settings that make it suffice."""
     tokens = plan.fitting_tokens(memory)
     if tokens and (plan.free_tokens or tokens == plan.tokens):
-        return _described(replace(plan, tokens=tokens), memory)
+        return _described(next(size for size in plan.sizes if size.tokens == tokens), memory)
     found = _described(plan, memory)
     raise SpecError(f"training does not fit in the memory of the GPU: {found}", hint=_hint(plan, memory))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 import yaml
 from tests.helpers.counting_agent import COUNTER, GOOD, WRONG, call_tools, count, count_and_propose
 from tests.helpers.external_agents import CLIENT
+from tests.helpers.forking import start_file
 from tests.helpers.scripted import Script
 from tests.plugins.external.test_runs import recorded_keys
 from tests.plugins.forge.test_forge import write
@@ -247,9 +247,7 @@ def test_killed_and_resumed_it_pays_no_call_twice_and_finds_the_same(tmp_path: P
     kill_at = 75
 
     def run_to(folder: Path, last: int, again: bool = False) -> int:
-        asked = [sys.executable, str(ROOT / "tests/helpers/counting_agent.py"), str(folder), str(last), str(again)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(asked, cwd=ROOT, env=env, capture_output=True, timeout=120, check=False).returncode
+        return start_file("tests/helpers/counting_agent.py", str(folder), str(last), str(again)).wait(120)
 
     planted(tmp_path / "whole")
     planted(tmp_path / "cut")

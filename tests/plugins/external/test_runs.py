@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.external_agents import CLIENT, SORTER, SYSTEM, write_agent
+from tests.helpers.forking import start_file
 
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
@@ -115,8 +114,7 @@ def recorded_keys(database: Path) -> set[str]:
 
 def run_to(folder: Path, kill_at: int | None, *, again: bool = False) -> int:
     """Run or resume in a process that is killed at the end of its `kill_at`-th answer. Returns its exit code."""
-    asked = [sys.executable, str(ROOT / "tests/helpers/external_run.py"), str(folder), str(kill_at or 0), str(again)]
-    return subprocess.run(asked, cwd=ROOT, capture_output=True, timeout=120, check=False).returncode
+    return start_file("tests/helpers/external_run.py", str(folder), str(kill_at or 0), str(again)).wait(120)
 
 
 #: Its prompt holds a number that differs each time, which no other run of it repeats.

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ pytest.importorskip("transformers")
 
 from pydantic import ValidationError  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
+from tests.helpers.forking import Job  # noqa: E402
 from tests.helpers.grpo_runs import calls_in, run, write  # noqa: E402
 from tests.helpers.processes import end, start_two  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
@@ -314,7 +314,7 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     common: dict[str, Any] = {"lm": lm, "nodes": nodes, "rows": (8, 3, 3)}
     spread = {**grpo, "learning": {**grpo["learning"], "fsdp": True}}
 
-    def begin(name: str, *command: str) -> list[subprocess.Popen[str]]:
+    def begin(name: str, *command: str) -> list[Job]:
         where = ("--db", str(tmp_path / name / "run.db"), "--out", str(tmp_path / name / "optimized.yaml"))
         return start_two("-m", "workbench", *command, *where, "--json")
 

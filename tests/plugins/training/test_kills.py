@@ -7,12 +7,11 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.forking import Job, start_python
 from tests.helpers.grpo_runs import SMALL, WORKFLOWS, assert_equal_candidates, candidates, kill_after, needs_torch, run
 
 from workbench.proof import Report
@@ -40,9 +39,9 @@ ARCHER = [
 ]
 
 
-def start(folder: Path, again: bool, optimizers: Any) -> subprocess.Popen[bytes]:
+def start(folder: Path, again: bool, optimizers: Any) -> Job:
     code = KILLED.format(root=str(WORKFLOWS.parent), folder=str(folder), again=again, optimizers=optimizers)
-    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
+    return start_python(code)
 
 
 @pytest.mark.parametrize("optimizers", [None, ARCHER], ids=["grpo", "archer"])
@@ -137,8 +136,7 @@ def test_killed_in_any_phase_of_training_and_resumed_it_ends_with_the_same_weigh
     phase: str, after: int, whole: tuple[Path, Report], tmp_path: Path
 ) -> None:
     code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase=phase, after=after)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
-    assert done.returncode == -signal.SIGKILL
+    assert start_python(code).wait(200) == -signal.SIGKILL
     report = run(tmp_path, again=True)
     assert candidates(tmp_path) == candidates(whole[0])
     assert report.as_dict()["best"]["test"] == whole[1].as_dict()["best"]["test"]
@@ -161,8 +159,7 @@ def test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint(
     """Those of the first two steps are deleted from the journal; the checkpoint after two steps is all that is needed,
     and the run ends when the first one did, though its budget is as tight."""
     code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
-    assert done.returncode == -signal.SIGKILL
+    assert start_python(code).wait(200) == -signal.SIGKILL
     with sqlite3.connect(tmp_path / "run.db") as db:
         gone = db.execute("delete from calls where lm like 'policy:%@0' or lm like 'policy:%@1'").rowcount
     assert gone == 2 * 16
@@ -185,8 +182,7 @@ def test_weights_that_lost_are_deleted_and_not_needed_to_resume(whole: tuple[Pat
     keep = [{"grpo": {**CONSTRAINED[0]["grpo"], "schedule": {**SMALL["schedule"], "keep": 1}}}]
     code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
     code = code.replace("optimizers=CONSTRAINED", f"optimizers={keep!r}")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
-    assert done.returncode == -signal.SIGKILL
+    assert start_python(code).wait(200) == -signal.SIGKILL
     (first,) = (tmp_path / "run-weights").glob("[0-9a-f]" * 16)
     shutil.rmtree(first)
     report = run(tmp_path, again=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.helpers.forking import start_python  # noqa: E402
 from tests.helpers.grpo_worlds import bandit, sevens  # noqa: E402
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
 
@@ -197,7 +196,7 @@ made.step(some_rows(), ADVANTAGES, 0)
 from safetensors.torch import save_file
 save_file(made.policy.snapshot(), f"{{out}}/{{rank}}.safetensors")
 """
-    jobs = [subprocess.Popen([sys.executable, "-c", code, str(rank), base, str(tmp_path)]) for rank in (0, 1)]
+    jobs = [start_python(code, str(rank), base, str(tmp_path)) for rank in (0, 1)]
     assert [job.wait(timeout=200) for job in jobs] == [0, 0]
     from safetensors.torch import load_file
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from safetensors.torch import load_file  # noqa: E402
+from tests.helpers.forking import start_python  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training import test_learner  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
@@ -177,7 +176,7 @@ exhausted = Exhausted(made, 9 if rank else 10**9, pytest.MonkeyPatch(), backward
 save_file(gradients(made), f"{{out}}/{{rank}}.safetensors")
 assert exhausted.failed == 0 if rank == 0 else exhausted.failed > 1
 """
-    jobs = [subprocess.Popen([sys.executable, "-c", code, str(rank), base, str(tmp_path)]) for rank in (0, 1)]
+    jobs = [start_python(code, str(rank), base, str(tmp_path)) for rank in (0, 1)]
     assert [job.wait(timeout=200) for job in jobs] == [0, 0]
     plain = gradients(learner(base))
     for rank in (0, 1):

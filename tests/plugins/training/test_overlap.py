@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from pydantic import ValidationError  # noqa: E402
+from tests.helpers.forking import start_module, start_python  # noqa: E402
 from tests.helpers.grpo_runs import assert_equal_candidates, candidates, kill_after, run  # noqa: E402
 from tests.helpers.grpo_worlds import CopyingEngine, TextSource, bandit, sevens  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
@@ -188,8 +187,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "tests.helpers.vllm_stand_in", str(base), "--port", str(port)]
-    job = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    job = start_module("tests.helpers.vllm_stand_in", str(base), "--port", str(port))
     try:
         deadline = time.monotonic() + WAIT
         while socket.socket().connect_ex(("127.0.0.1", port)):
@@ -214,8 +212,7 @@ def test_killed_while_a_step_is_drawn_ahead_and_resumed_it_ends_with_the_same_we
     killed, again = tmp_path / "killed", False
     for calls in (20, 40, 70, 90):
         code = AHEAD.format(root=str(ROOT), folder=str(killed), url=server, again=again)
-        job = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
-        kill_after(calls, job, killed, seconds=100)
+        kill_after(calls, start_python(code), killed, seconds=100)
         again = True
     report = run_ahead(killed, server, again=True)
     assert report.status == "finished", report.error

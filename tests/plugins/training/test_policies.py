@@ -16,6 +16,7 @@ from pydantic import ValidationError
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "contrib" / "bench" / "training"))
 
+from tests.helpers.forking import start_python  # noqa: E402
 from tests.helpers.grpo_runs import assert_equal_weights, kill_after, needs_torch, run  # noqa: E402
 
 from workbench_training.grpo import GRPO  # noqa: E402
@@ -166,8 +167,7 @@ def test_two_policies_that_were_killed_end_with_the_same_weights(tmp_path: Path)
     killed, again = tmp_path / "killed", False
     for calls in (5, 40):  # 16 to a step: within the first and the last
         code = KILLED.format(root=str(ROOT), folder=str(killed), again=again)
-        job = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
-        kill_after(calls, job, killed, seconds=300)
+        kill_after(calls, start_python(code), killed, seconds=300)
         again = True
     run(killed, again=True, **common)
     found = [trained(folder) for folder in (killed, tmp_path / "whole")]

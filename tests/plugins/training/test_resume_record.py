@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import WORKFLOWS, candidates, needs_torch, run
 
 from workbench.proof import Report
@@ -259,7 +258,7 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
     steps.clear()
     folder = tmp_path / "killed"
     code = CODE.format(root=str(WORKFLOWS.parent), folder=str(folder))
-    job = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
+    job = start_python(code)
     deadline = time.monotonic() + 200
     while not list(folder.glob("run-weights/run-*/epochs/step-000003")) and job.poll() is None:
         assert time.monotonic() < deadline

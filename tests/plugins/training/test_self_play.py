@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import assert_equal_candidates, kill_after, needs_torch, run
 
 from workbench import SpecError
@@ -248,15 +249,11 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
         "from pathlib import Path; from tests.helpers.grpo_runs import run\n"
         "run(Path({folder!r}), again={again}, lm={lm!r}, **{more!r})"
     )
-    import subprocess
-    import sys
-
     killed, again = tmp_path / "killed", False
     total = whole.as_dict()["spent"]["calls"]
     for calls in (total // 5, total // 2, total * 3 // 4):
         text = code.format(root=str(Path(__file__).parents[3]), folder=str(killed), again=again, lm=lm, more=more)
-        process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", text], stderr=subprocess.DEVNULL)
-        kill_after(calls, process, killed, seconds=100)
+        kill_after(calls, start_python(text), killed, seconds=100)
         again = True
     report = run(killed, again=True)
     assert_equal_candidates(killed, tmp_path / "whole")

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.forking import start_file
 
 ROOT = Path(__file__).parents[3]
 DATA = next((p for p in (ROOT / "shared/data", ROOT.parent / "shared/data") if p.is_dir()), None)
 
 
 def run(*command: str) -> str:
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    file, *words = command
+    job = start_file(file, *words)
+    out, err = job.communicate(280)
+    assert job.returncode == 0, err[-2000:]
+    return out
 
 
 @pytest.mark.skipif(DATA is None, reason="the shared data are not here")
@@ -72,8 +74,6 @@ def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
     """With a GPU's number of rollouts, short answers and no GPU: so no memory, and next to nothing of its peak."""
     pytest.importorskip("trl")
     told = run(
-        "-W",
-        "ignore",
         "contrib/bench/training/trl_speed.py",
         "--case",
         "llama",
@@ -90,19 +90,19 @@ def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
 
 
 def test_memory_is_counted_and_an_update_is_made_to_measure_it() -> None:
-    found = json.loads(run("-W", "ignore", "contrib/bench/training/memory.py", "--toy"))
+    found = json.loads(run("contrib/bench/training/memory.py", "--toy"))
     assert found["measured"] == {"learned": True} and found["counted"]["most"] > found["counted"]["resting"] > 0
 
 
 def test_what_a_gpu_computes_is_compared_with_the_cpu() -> None:
     """Here the CPU with itself: nothing is captured, and bfloat16 is off."""
-    told = run("-W", "ignore", "contrib/bench/training/gpu_check.py", "--device", "cpu").splitlines()
+    told = run("contrib/bench/training/gpu_check.py", "--device", "cpu").splitlines()
     assert len(told) == 28 and all(line.startswith("ok ") for line in told)
 
 
 def test_the_speed_of_drawing_is_measured_here_and_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    server, here = map(json.loads, run("-W", "ignore", "contrib/bench/training/draw_speed.py", "--toy").splitlines())
+    server, here = map(json.loads, run("contrib/bench/training/draw_speed.py", "--toy").splitlines())
     assert (server["where"], server["transfer"], here["where"]) == ("server", "reload", "process")
     assert min(server["tokens_per_second"], here["tokens_per_second"], server["start"], *server["sync"]) > 0
     assert len(server["sync"]) == len(server["sleep"]) == 2

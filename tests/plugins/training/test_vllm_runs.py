@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import sqlite3
@@ -18,6 +17,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from tests.helpers.forking import start_python
 from tests.helpers.gloo_group import join_over_gloo
 from tests.helpers.grpo_runs import write
 from tests.helpers.processes import end, free_port, start_two
@@ -272,10 +272,7 @@ async def main():
     os.kill(os.getpid(), 9)
 asyncio.run(main())
 """  # noqa: E501
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=200
-    )
-    assert done.returncode == -9
+    assert start_python(code, env={"PYTHONPATH": str(ROOT)}).wait(200) == -9
     for _ in range(100):
         if not running(tmp_path):
             return

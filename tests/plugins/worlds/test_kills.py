@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.executors import test_gallery as in_workers
+from tests.helpers.killed_runs import start
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool
 from tests.helpers.planted_world import __file__ as WORLDS
 from tests.helpers.scripted import Script
@@ -68,7 +69,8 @@ def prepare(folder: Path, base: str, rows: int = 12, lamps: int = 8) -> None:
 
 @pytest.mark.slow
 @pytest.mark.fault("killed")
-def test_kills_in_the_middle_of_episodes_change_nothing(tmp_path: Path) -> None:
+def test_kills_in_the_middle_of_episodes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill_resume, "start", start)
     with SimulatedServer(latency=0.02) as server:
         server.lm = Looker()  # pyright: ignore[reportAttributeAccessIssue]
         prepare(tmp_path / "whole", server.base)
@@ -78,7 +80,7 @@ def test_kills_in_the_middle_of_episodes_change_nothing(tmp_path: Path) -> None:
         while done < 20:
             folder, before, runs = tmp_path / str(runs), server.requests, runs + 1
             prepare(folder, server.base)
-            kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=4.0)
+            kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=2.5)
             kill_resume.check(folder, server, before, kills, whole)
             done += kills
 
