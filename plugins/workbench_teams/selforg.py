@@ -3,8 +3,8 @@
 Source: SelfOrg (arXiv 2510.00685): contributions are approximate Shapley values of the similarity to the group; edges
 lead from higher to lower contribution between similar answers, so the graph has no cycle; answers propagate in its
 order, and the graph is rebuilt each round; no judge, no training. Departures: similarity is the cosine of word counts
-instead of embeddings, which need a model, and it has no threshold; neighbours and rounds are ours, since the part of the paper that
-could be read does not give them.
+instead of embeddings, which need a model, and there is no threshold; neighbours and rounds are ours, since the part of
+the paper that could be read does not give them.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from tests.helpers.memory_worlds import (
 )
 
 from workbench.lm import Request
+from workbench_memory import optimizer as memory
 from workbench_memory.entry_log import Bank
 from workbench_memory.leave_one_out import Answer, Group, find_suspect, fisher_less, group_entries
 
@@ -42,11 +43,12 @@ def test_poison_is_set_aside_and_triggered_inputs_are_right_again(
         rows = poisoned_rows(seed)
         fresh = [row for row in poisoned_rows(1000 + seed)["test"] if TRIGGER in row["text"]]
         for p, found in accuracy.items():
+            monkeypatch.setattr(memory, "QUARANTINE", p)
             report = run_world(
                 tmp_path / f"{p}{seed}",
                 rows,
                 World(attacked),
-                {"memory": {"k": 4, "quarantine": p, "kinds": ["examples"]}},
+                {"memory": {"k": 4, "kinds": ["examples"]}},
                 nodes=nodes,
                 calls=1200,
                 seed=seed,
