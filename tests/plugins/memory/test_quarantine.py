@@ -70,7 +70,7 @@ def test_what_is_quarantined_stays_in_the_file_with_its_evidence_and_is_never_sh
     lm = World(attacked)
     report = run_world(tmp_path, rows, lm, {"memory": {"k": 4, "kinds": ["examples"]}}, nodes=RECALL, calls=1200)
     aside = [e for e in store(report) if e["quarantined"]]
-    assert aside and all("p=" in e["evidence"] and e["source"].startswith("train:") for e in aside)
+    assert aside and all("p=" in e["quarantined"] and e["source"].startswith("train:") for e in aside)
     lm.seen.clear()
     node: Any = report.winner.enabled_nodes["look"]
     for row in rows["test"]:
