@@ -69,6 +69,10 @@ class Entry:
 
 #: Archived agents are drawn with p ~ exp(score / temperature). Ours: the paper shows the whole archive.
 SELECTION_TEMPERATURE = 0.1
+#: Archived agents that the proposer is shown, and characters of the results of the best of them.
+SHOWN, CHARS = 3, 3000
+#: Attempts to repair a failing agent, and generations that replace a lost one.
+ATTEMPTS = 3
 
 
 class Adas(Optimizer):
@@ -80,12 +84,6 @@ class Adas(Optimizer):
     rounds: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
     rows: int = Field(24, ge=1, le=10_000, description="training rows on which each agent is scored")
     seeds: bool = Field(True, description="start with the seven agents of the paper")
-    show: int = Field(3, ge=0, le=64, description="archived agents shown to the proposer, sampled by score")
-    attempts: int = Field(
-        3, ge=1, le=10, description="attempts to repair a failing agent, and generations that replace a lost one"
-    )
-    calls: int = Field(8, ge=1, le=64, description="prompts that an agent may yield for one example")
-    chars: int = Field(3000, ge=0, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -108,7 +106,7 @@ class Adas(Optimizer):
             archive.append(Entry(title, thought, source, candidate, await study.evaluate(candidate, rows)))
         ask = Proposer(study, temperature=self.temperature, max_tokens=1500)
         number = lost = 0
-        while number < self.rounds and lost < self.attempts * max(1, self.rounds):
+        while number < self.rounds and lost < ATTEMPTS * max(1, self.rounds):
             entry, paid = await self._generation(study, ask, name, node, archive, rows, number + lost)
             if not paid:
                 break
@@ -138,14 +136,13 @@ class Adas(Optimizer):
         """The workflow with the node as a program. Raises SpecError for invalid code."""
         check_source(source)
         old: dict[str, Any] = workflow.nodes[name]
-        of_agent = ("tools", "env", "nodes") if old["kind"] in ("agent", "program") else ()
+        of_agent = ("tools", "env", "nodes", "calls") if old["kind"] in ("agent", "program") else ()
         kept = {k: old[k] for k in ("needs", "optional", "lm", *of_agent) if k in old}
         tree = {
             "kind": "program",
             "signature": old.get("signature") or old.get("states"),
             "source": source,
             "instructions": str(getattr(node.config, "instructions", "")),
-            "calls": self.calls,
             **kept,
         }
         return workflow.patched(Patch({f"nodes.{name}": tree}, note=f"agent: {title}"[:200]))
@@ -156,7 +153,7 @@ class Adas(Optimizer):
         tools = [*made.tools.values(), *(found.tool for found in made.node_tools.values())]
         await know_tools(tools)
         told = _TOOLS + "\n".join(map(describe_tool, tools)) + "\n" if tools else ""
-        return _CONTRACT.replace("CALLS", str(self.calls)).replace("TOOLS", told)
+        return _CONTRACT.replace("CALLS", str(made.config.calls)).replace("TOOLS", told)
 
     async def _generation(
         self, study: Study, ask: Proposer, name: str, node: NodeKind, archive: list[Entry], rows: Any, number: int
@@ -170,7 +167,7 @@ class Adas(Optimizer):
         if text is not None:
             messages += [{"role": "assistant", "content": text}, {"role": "user", "content": _REVIEW + _ANSWER}]
             text = await ask.ask(messages, replica=number * 100 + 1) or text
-        for attempt in range(self.attempts):
+        for attempt in range(ATTEMPTS):
             if text is None:
                 return None, True
             title, thought, source = read_agent(text)
@@ -193,7 +190,7 @@ class Adas(Optimizer):
                     if found.score > 0.01:
                         return Entry(title, thought, source, candidate, found), True
                     wrong = f"all its answers are wrong:\n{show_results(found.results, 600)}"
-            if attempt < self.attempts - 1:
+            if attempt < ATTEMPTS - 1:
                 messages += [
                     {"role": "assistant", "content": text},
                     {"role": "user", "content": f"{wrong}\nMend the agent. {_ANSWER}"},
@@ -213,16 +210,14 @@ class Adas(Optimizer):
                     for e in chosen
                 )
             )
-            if self.chars:
-                shown = show_results(best.evaluation.results, self.chars)
-                parts.append(f"How the agent '{best.name}' did:\n{shown}")
+            parts.append(f"How the agent '{best.name}' did:\n{show_results(best.evaluation.results, CHARS)}")
         parts.append(f"Write a new agent that does better. {_ANSWER}")
         return "\n\n".join(parts)
 
     def _drawn(self, study: Study, archive: list[Entry]) -> list[Entry]:
-        """Up to `show` distinct members, drawn without replacement with p ~ exp(score / temperature)."""
+        """Up to SHOWN distinct members, drawn without replacement with p ~ exp(score / temperature)."""
         left, chosen = list(archive), list[Entry]()
-        while left and len(chosen) < self.show:
+        while left and len(chosen) < SHOWN:
             top = max(e.evaluation.score for e in left)
             weights = [math.exp((e.evaluation.score - top) / SELECTION_TEMPERATURE) for e in left]
             entry = study.rng.choices(left, weights)[0]

@@ -8,20 +8,20 @@ critic's call, and when the critic finds no fault, so that a right answer is not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from workbench.base.concurrency import gather_answered
-from workbench.errors import Defect, DefectKind, FailureKind, LMError, NodeError, SpecError
+from workbench.errors import FailureKind, LMError, NodeError, SpecError
 from workbench.kit.acting import child_node, instructed_tree, with_new_inputs
 from workbench.kit.answers import read_score
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
 from workbench.spec import NODE, TOOL_ADDRESSES, Found, Written
-from workbench.workflow import NodeConfig, NodeKind, Surroundings
+from workbench.workflow import NodeConfig, NodeKind
 
 _CRITIC = (
     "Review the answer to a task. Name each fault and what would mend it. If the answer is right, reply with the "
@@ -42,7 +42,6 @@ class ReflectConfig(NodeConfig):
         description="python:module.function or a node that gives `score` "
         "in [0, 1] and maybe `feedback`; none: the last answer counts",
     )
-    content: float = Field(1.0, ge=0, le=1, description="score at which it stops improving")
     critic: str = Field(_CRITIC, description="instructions of the critic; empty: the verifier's feedback alone")
     improve: str = Field(_IMPROVE, description="added to the node's instructions where it improves an answer")
 
@@ -103,15 +102,6 @@ class Reflect(NodeKind):
             raw = {"tool": raw, "output": "score"}
         return child_node("verifier", raw, self.base, ("verifier",)) if raw is not None else None
 
-    def defects(self, around: Surroundings) -> Iterable[Defect]:
-        if self.verifier is not None and self.config.rounds and self.config.content == 0:
-            yield Defect(
-                DefectKind.UNREACHABLE,
-                "no answer is ever improved: with content: 0 every score is good enough",
-                "Write e.g. content: 1, or rounds: 0.",
-                ("content",),
-            )
-
     def children(self) -> Mapping[str, NodeKind]:
         inside = {"of": self.node}
         if self.verifier is not None and isinstance(self.config.verifier, dict):
@@ -137,7 +127,7 @@ class Reflect(NodeKind):
         best, score, feedback = await self._round(self.node, inputs, ctx, 0)
         scores, failed = [score], list[str]()
         for number in range(1, self.config.rounds + 1):
-            if score is not None and score >= self.config.content:
+            if score is not None and score >= 1.0:
                 break
             try:
                 criticism = await self._criticism(inputs, best, score, feedback, ctx, number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -54,7 +54,6 @@ class TreeConfig(BodyConfig):
     branching: int = Field(3, ge=1, le=32, description="children drawn of a state; equal ones count once")
     depth: int = Field(4, ge=1, le=50, description="most runs from the first state to a last one")
     width: int = Field(2, ge=1, le=100, description="beam: number of states kept of a level")
-    exploration: float = Field(0.5, ge=0, le=100, description="mcts: weight of the bound in UCT")
 
     @model_validator(mode="after")
     def _of_states(self) -> TreeConfig:
@@ -152,8 +151,7 @@ class Tree(CarryingBody):
             async def known(node: Node[State]) -> float | None:
                 return node.reward
 
-            bound = partial(uct, exploration=c.exploration)
-            return await grow(root, expand, known, lambda top: select(top, bound), goal=goal, depth=c.depth)
+            return await grow(root, expand, known, lambda top: select(top, uct), goal=goal, depth=c.depth)
         return await explore(root, expand, order=c.order, goal=goal, width=c.width, depth=c.depth)
 
     async def _children(

@@ -108,8 +108,8 @@ class Converter:
         if node.images:
             raise refuse(where, f"the image '{node.images[0]}'")
         optional: dict[str, Any] = {"samples": config.samples, "retrieve": config.retrieve}
-        optional |= {"show_values": config.show_values, "fallback": config.fallback, "form": config.adapter}
-        defaults = {"samples": 1, "retrieve": 0, "show_values": True, "fallback": True, "form": "plain"}
+        optional |= {"show_values": config.show_values, "form": config.adapter}
+        defaults = {"samples": 1, "retrieve": 0, "show_values": True, "form": "plain"}
         settings = self._settings(node, node.settings)
         text = config.instructions or default_instructions(node.asked)
         made = call(
@@ -188,7 +188,6 @@ class Converter:
             rounds=config.rounds,
             samples=config.samples,
             verifier=self.convert(check, f"{where}.verifier") if check is not None else None,
-            content=config.content,
             critic=config.critic,
             outputs=list(node.outputs),
             **self._own_lm(node.node, where),

@@ -147,8 +147,8 @@ class ModuleRun:
         """Answer a request of DSPy's."""
         messages, settings = read_request(request)
         self.calls += 1
-        if self.calls > self.node.config.max_calls:
-            raise NodeError("steps", f"more than max_calls: {self.node.config.max_calls} calls of the language model")
+        if self.calls > self.node.config.calls:
+            raise NodeError("steps", f"more than calls: {self.node.config.calls} calls of the language model")
         # The replica of a predictor's call is that of its node.
         replica = self.draw([messages, settings]) if ctx is self.ctx else 0
         answer = await ctx.complete(messages, lm=self.node.lm, replica=replica, **settings)

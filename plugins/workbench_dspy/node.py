@@ -48,7 +48,7 @@ class DSPyConfig(NodeConfig):
     adapter: Literal["chat", "json", "xml", "plain"] = Field(
         "chat", description="one of DSPy's adapters, or the short prompt of `predict`"
     )
-    max_calls: int = Field(8, ge=1, le=1000, description="maximum number of model calls per example")
+    calls: int = Field(8, ge=1, le=1000, description="maximum number of model calls per example")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
@@ -173,7 +173,7 @@ class DSPyModule(SignatureNode):
 
     @property
     def max_calls(self) -> int:
-        return self.config.max_calls
+        return self.config.calls
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         from workbench_dspy.module_run import ModuleRun

@@ -8,15 +8,15 @@ import random
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from workbench import LMError, NodeError, Optimizer, Study, Workflow
 from workbench.workflow import learnable_addresses
 
-ProposerAdapter = Literal["plain", "chat", "json", "xml"]
-_ADAPTER = "adapter of the proposer's prompts: one of DSPy's, or plain, which suits small models"
+_DEMOS = "maximum number of demos from the workflow's own successes"
+_LABELED = "maximum number of demos with those from labels, which an agent's calls of tools are not in"
 
 
 class _DSPyOptimizer(Optimizer):
@@ -71,15 +71,9 @@ class _DSPyOptimizer(Optimizer):
 
     def _adapter(self) -> Any:
         """DSPy's adapter while it works. It is named, since versions of DSPy differ in their own choice."""
-        from workbench_dspy.proposals import proposal_adapter
+        from workbench.kit.dspy_seam.programs import ADAPTERS
 
-        return proposal_adapter(getattr(self, "proposer_adapter", "chat"))
-
-
-class _ProposingOptimizer(_DSPyOptimizer):
-    """An optimizer that asks for instructions."""
-
-    proposer_adapter: ProposerAdapter = Field("chat", description=_ADAPTER)
+        return ADAPTERS["chat"]()
 
 
 def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
@@ -125,15 +119,15 @@ class DSPyBootstrap(_DSPyOptimizer):
     candidates: int = Field(
         4, ge=0, le=64, description="number of samples of demos to compare on val; 0: a single one, without search"
     )
-    max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
-    max_labeled_demos: int = Field(8, ge=0, le=64, description="demos from labels")
+    max_demos: int = Field(4, ge=0, le=64, description=_DEMOS)
+    max_labeled_demos: int = Field(8, ge=0, le=64, description=_LABELED)
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import BootstrapFewShot, BootstrapFewShotWithRandomSearch
 
         settings: dict[str, Any] = {
             "metric": metric,
-            "max_bootstrapped_demos": self.max_bootstrapped_demos,
+            "max_bootstrapped_demos": self.max_demos,
             "max_labeled_demos": self.max_labeled_demos,
             "max_errors": 10**9,
         }
@@ -146,7 +140,7 @@ class DSPyBootstrap(_DSPyOptimizer):
         return optimizer.compile(program, trainset=train, valset=val)
 
 
-class DSPyMIPRO(_ProposingOptimizer):
+class DSPyMIPRO(_DSPyOptimizer):
     """DSPy's MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695): proposed instructions and bootstrapped demos, by TPE."""
 
     powers = {}
@@ -154,8 +148,8 @@ class DSPyMIPRO(_ProposingOptimizer):
     candidates: int = Field(4, ge=1, le=64, description="instructions and sets of demos to choose from")
     trials: int = Field(8, ge=1, le=1000, description="combinations that are tried")
     batch: int = Field(20, ge=1, description="rows of val for one trial")
-    max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
-    max_labeled_demos: int = Field(4, ge=0, le=64, description="demos from labels")
+    max_demos: int = Field(4, ge=0, le=64, description=_DEMOS)
+    max_labeled_demos: int = Field(4, ge=0, le=64, description=_LABELED)
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import MIPROv2
@@ -166,7 +160,7 @@ class DSPyMIPRO(_ProposingOptimizer):
             auto=None,
             seed=seed,
             num_candidates=self.candidates,
-            max_bootstrapped_demos=self.max_bootstrapped_demos,
+            max_bootstrapped_demos=self.max_demos,
             max_labeled_demos=self.max_labeled_demos,
             num_threads=bridge.study.concurrency,
             max_errors=10**9,
@@ -183,7 +177,7 @@ class DSPyMIPRO(_ProposingOptimizer):
         )
 
 
-class DSPyCOPRO(_ProposingOptimizer):
+class DSPyCOPRO(_DSPyOptimizer):
     """DSPy's COPRO: rounds of proposed instructions, each round shown the best ones so far."""
 
     powers = {}
@@ -207,7 +201,7 @@ class DSPyCOPRO(_ProposingOptimizer):
         )
 
 
-class DSPySIMBA(_ProposingOptimizer):
+class DSPySIMBA(_DSPyOptimizer):
     """DSPy's SIMBA: minibatches, several trajectories each, rules and demos from those whose scores differ most."""
 
     powers = {}
@@ -215,7 +209,7 @@ class DSPySIMBA(_ProposingOptimizer):
     batch: int = Field(16, ge=1, description="rows of train for one step")
     candidates: int = Field(3, ge=1, le=64, description="new candidates a step")
     steps: int = Field(4, ge=1, le=1000, description="steps")
-    max_demos: int = Field(4, ge=0, le=64, description="demos at most")
+    max_demos: int = Field(4, ge=0, le=64, description="maximum number of demos")
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import SIMBA
@@ -232,14 +226,13 @@ class DSPySIMBA(_ProposingOptimizer):
         return optimizer.compile(program, trainset=train, seed=seed)
 
 
-class DSPyGEPA(_ProposingOptimizer):
+class DSPyGEPA(_DSPyOptimizer):
     """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
 
     powers = {}
     reads_feedback = True
 
-    proposer_adapter: ProposerAdapter = Field("plain", description=f"{_ADAPTER}; DSPy's own choice is json")
-    metric_calls: int = Field(300, ge=1, description="scored runs of the workflow; the budget may end it before")
+    rounds: int = Field(3, ge=1, description="scored runs of the workflow, in passes over train and val")
     batch: int = Field(3, ge=1, le=64, description="rows that one reflection looks at")
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
@@ -249,7 +242,7 @@ class DSPyGEPA(_ProposingOptimizer):
 
         optimizer = GEPA(
             metric=metric,
-            max_metric_calls=self.metric_calls,
+            max_full_evals=self.rounds,
             seed=seed,
             reflection_minibatch_size=self.batch,
             reflection_lm=bridge.lm("proposer"),
@@ -258,3 +251,9 @@ class DSPyGEPA(_ProposingOptimizer):
             warn_on_score_mismatch=False,
         )
         return optimizer.compile(program, trainset=train, valset=val)
+
+    def _adapter(self) -> Any:
+        """The plain one: DSPy's own proposer takes JSON alone, which small models cannot write."""
+        from workbench_dspy.proposals import ProposalAdapter
+
+        return ProposalAdapter()

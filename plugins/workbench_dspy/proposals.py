@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.dspy_seam.programs import ADAPTERS
 from workbench.kit.prompting import read_prompt
 from workbench_dspy.exported.predictor import PlainAdapter, read_signature
 
@@ -22,8 +21,3 @@ class ProposalAdapter(PlainAdapter):
         if found is None:
             raise NodeError("cut" if cut else "unparsed", f"no instruction: {text[:200]!r}")
         return {texts[0]: found}
-
-
-def proposal_adapter(name: str) -> Any:
-    """The adapter of a name in files: plain, or one of DSPy's."""
-    return ProposalAdapter() if name == "plain" else ADAPTERS[name]()

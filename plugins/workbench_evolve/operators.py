@@ -19,6 +19,9 @@ from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import Particle, diff_texts
 
+#: Characters of results in a prompt.
+CHARS = 6000
+
 Child = tuple[dict[str, Any], str] | None
 
 
@@ -32,7 +35,6 @@ class Breeder:
     study: Study
     space: Space
     proposer: Proposer
-    shown: int
     guided: bool = False
 
     @property
@@ -71,7 +73,7 @@ class Breeder:
 
     async def revise(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         address, text = await self._text_of(parent)
-        evidence = show_results(parent.screened.results, self.shown)
+        evidence = show_results(parent.screened.results, CHARS)
         request = rewrite_request(
             node_at(parent.workflow, address),
             text,
@@ -88,7 +90,7 @@ class Breeder:
             return None
         shown = "\n\n".join(
             f"Instruction {letter}, score {one.fitness:.2f}:\n{wrap_in_tags(text_at(one.workflow, address))}"
-            f"{_course(one, rival, self.shown // 4)}"
+            f"{_course(one, rival, CHARS // 4)}"
             for letter, one, rival in (("A", parent, other), ("B", other, parent))
         )
         task = (
@@ -111,7 +113,7 @@ class Breeder:
             node_at(parent.workflow, address),
             text,
             advice=advice,
-            evidence=show_results(parent.screened.results, self.shown // 2),
+            evidence=show_results(parent.screened.results, CHARS // 2),
             tried=[(text_at(m.workflow, address), m.fitness) for m in others],
         )
         made = await self.proposer.prompt(request, replica)
@@ -129,7 +131,7 @@ class Breeder:
             node_at(here.workflow, address),
             text,
             advice=particle.advice(address, best),
-            evidence=show_results(here.screened.results, self.shown // 2),
+            evidence=show_results(here.screened.results, CHARS // 2),
         )
         made = await self.proposer.prompt(request, replica)
         if made is None or particle.has_failed(diff_texts(address, text, made)):

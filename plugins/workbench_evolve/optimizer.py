@@ -68,7 +68,6 @@ class Evolve(Optimizer):
         description="training rows that compare a child with its parent; fewer if few calls remain",
     )
     proposals: bool = Field(True, description="let the proposer write instructions; false: search only the space")
-    chars: int = Field(6000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.9, ge=0, le=2, description="of the proposer")
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
@@ -78,7 +77,7 @@ class Evolve(Optimizer):
         rows = _screening_rows(study, self.batch)
         if not rows or not study.affords(study.best, rows):
             return study.best
-        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.chars, self.guided)
+        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.guided)
         ways = list_operators(breeder, self.proposals)
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(POPULATION, [first]) for _ in range(ISLANDS)], Archive(), Credit()

@@ -63,23 +63,17 @@ class ExternalConfig(NodeConfig):
         default_factory=dict,
         description="of a2a: headers of each request; $NAME: from our environment",
     )
-    services: int = Field(
-        4,
-        ge=1,
-        le=64,
-        description="for url or a2a with command: maximum number of processes; both contain {port}, a free port",
-    )
-    processes: int = Field(
-        16,
+    processes: int | None = Field(
+        None,
         ge=1,
         le=4096,
-        description="maximum number of concurrent programs; a training starts hundreds of rows together",
+        description="maximum number of concurrent programs; default: 16, or 4 for url or a2a with command, which then "
+        "contain {port}, a free port",
     )
     start: float = Field(60.0, gt=0, description="of url or a2a with command: seconds until it listens")
     python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
     mcp: str | None = Field(None, description="COMMAND#TOOL: a tool of an MCP server, started for each row")
     stdin: Literal["json", "text", "none"] = Field("json", description="how `command` gets the inputs")
-    input_file: str | None = Field(None, description="also write the inputs, as JSON, to this file of the folder")
     output: str = Field(
         "text",
         description="place of the answer: text (all that is printed), line (the last one), json, "
@@ -87,7 +81,6 @@ class ExternalConfig(NodeConfig):
         "and none is asked",
     )
     folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
-    revision: str | None = Field(None, description="of the Git repository `folder`: checked out for each row")
     state: Literal["fresh", "kept"] | None = Field(
         None,
         description="fresh: nothing outlives a row, a service of ours is started anew for each; kept: it has your home "
@@ -98,7 +91,7 @@ class ExternalConfig(NodeConfig):
         description="additional environment variables; $NAME: from our environment, $OPENAI_BASE_URL: the gateway's",
     )
     timeout: float = Field(300.0, gt=0, description="seconds for a row")
-    max_calls: int | None = Field(
+    calls: int | None = Field(
         None,
         ge=1,
         le=1000,
@@ -150,6 +143,4 @@ class ExternalConfig(NodeConfig):
             raise ValueError("image needs command alone: the program that is started in it for each row")
         if self.image is not None and not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", self.image):
             raise ValueError(f"image '{self.image}' is not a name of an image; write one as docker and podman list it")
-        if self.revision is not None and self.folder is None:
-            raise ValueError("revision needs folder: a Git repository")
         return self

@@ -18,7 +18,7 @@ _SCRIPT = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|sh|rb|pl|php|jar)")
 def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) -> Iterator[Defect]:
     """A program that is not on PATH, scripts that stand neither beside the workflow file nor in the agent's folder, and
     a function that its file does not have. In an image other files are there, which are not looked at."""
-    if config.python is not None and config.revision is None:
+    if config.python is not None:
         yield from _find_missing_function(config.python, base)
     if config.command is None or config.image is not None:
         return
@@ -31,8 +31,8 @@ def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) 
             ("command", 0),
         )
     for place, word in enumerate(config.command[1:], 1):
-        places = [base, *([folder] if folder is not None and config.revision is None else [])]
-        if config.revision is None and _SCRIPT.fullmatch(word) and not any((one / word).is_file() for one in places):
+        places = [base, *([folder] if folder is not None else [])]
+        if _SCRIPT.fullmatch(word) and not any((one / word).is_file() for one in places):
             yield Defect(
                 DefectKind.MISSING_SERVER,
                 f"there is no file {base / word}",

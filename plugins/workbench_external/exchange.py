@@ -120,7 +120,7 @@ def find_program_folders(config: ExternalConfig, base: Path, folder: Path | None
 def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None) -> list[Path]:
     """The folders in which the source of an agent may stand: its own, that of its program, and those that its command
     names. None for a service that runs already."""
-    found = [folder] if folder is not None and config.revision is None else []
+    found = [folder] if folder is not None else []
     named = [Path(os.path.abspath(base / word)) for word in config.command or () if word[:1] not in ("-", "")]
     if config.image is None:
         found += [*find_program_folders(config, base, folder), *(path for path in named if path.is_dir())]
@@ -155,14 +155,12 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
     if kind not in ("text", "line", "json", "file") or (plain and colon) or (kind == "file" and not place):
         hint = "Write text, line, json, json:PATH, file:NAME or cards."
         raise SpecError(f"output '{config.output}' names no place of an answer", hint=hint, path=("output",))
-    for key, name in (("output", place if kind == "file" else ""), ("input_file", config.input_file or "")):
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            hint = "Write a path inside it: each row has its own."
-            raise SpecError(f"the file '{name}' leads out of the row's working directory", hint=hint, path=(key,))
-    if config.addresses and (kind == "file" or config.input_file is not None):
-        hint = "Remove input_file, and write output: text, line, json or json:PATH."
-        key = "output" if kind == "file" else "input_file"
-        raise SpecError("a service gets its inputs and gives its answer by HTTP, in no file", hint=hint, path=(key,))
+    if kind == "file" and (Path(place).is_absolute() or ".." in Path(place).parts):
+        hint = "Write a path inside it: each row has its own."
+        raise SpecError(f"the file '{place}' leads out of the row's working directory", hint=hint, path=("output",))
+    if config.addresses and kind == "file":
+        hint = "Write output: text, line, json or json:PATH."
+        raise SpecError("a service gives its answer by HTTP, in no file", hint=hint, path=("output",))
     if plain and len(signature.outputs) > 1:
         hint = "Write output: json, and let the agent print an object with them."
         raise SpecError("an answer of several outputs cannot be plain text", hint=hint, path=("output",))

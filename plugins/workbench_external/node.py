@@ -42,7 +42,6 @@ from workbench_external.exchange import (
     find_source_folders,
     given_texts,
     in_row,
-    inputs_as_json,
     read_answer,
     write_inputs,
 )
@@ -59,9 +58,8 @@ from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
 from workbench_external.sources.folder import Sources
 from workbench_external.started import PORT, Turns, check_service, key_of, start_service
-from workbench_external.workspace import write_file
 
-#: Calls of models in a row where the file sets no `max_calls`.
+#: Calls of models in a row where the file sets no `calls`.
 MOST_CALLS = 16
 #: Failures of a row that are the agent's own.
 _OWN = ("exit:", "crash:", "start:", "deadline:", "empty:", "output:", "unparsed:")
@@ -99,7 +97,7 @@ class External(SignatureNode):
     learnable = {
         "instructions": "text",
         "demos": "demos",
-        "max_calls": "int",
+        "calls": "int",
         "temperature": "float",
         "lm": "lm",
         "functions": "functions",
@@ -142,7 +140,7 @@ class External(SignatureNode):
 
     @property
     def max_calls(self) -> int:
-        return 0 if self.config.is_stranger else self.config.max_calls or MOST_CALLS
+        return 0 if self.config.is_stranger else self.config.calls or MOST_CALLS
 
     @property
     def tools(self) -> Collection[str]:
@@ -195,9 +193,9 @@ class External(SignatureNode):
         found["slots"], left_out = cut_slots(slots, self.sources, self.config.vendor)
         self._tell_left_out(left_out)
         ended = [spans for spans in runs if spans and all(span.error is None for span in spans)]
-        if self.config.max_calls is None and ended:
+        if self.config.calls is None and ended:
             most = max(sum(len(span.calls) for span in spans) for spans in ended)
-            found["max_calls"] = min(MOST_CALLS, max(2 * most, most + 2)) if most <= MOST_CALLS // 2 else MOST_CALLS
+            found["calls"] = min(MOST_CALLS, max(2 * most, most + 2)) if most <= MOST_CALLS // 2 else MOST_CALLS
         return found
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
@@ -216,7 +214,7 @@ class External(SignatureNode):
         """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
         ctx.span.agent = self.name
         if not self.config.addresses:
-            async with hub.place_of(ctx.node, self.config.processes):
+            async with hub.place_of(ctx.node, self.config.processes or 16):
                 return await self._run_in_place(inputs, ctx, hub)
         return await self._run_in_place(inputs, ctx, hub)
 
@@ -257,11 +255,9 @@ class External(SignatureNode):
             async with self._service(session, hub) as (url,):
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return await asyncio.to_thread(read_answer, self.config, self.signature, printed)
-        async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
+        async with hub.workspaces.fresh(self.folder) as place:
             env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
-            if self.config.input_file is not None:
-                write_file(place, self.config.input_file, inputs_as_json(inputs))
             run = run_program
             if self.config.image is not None:
                 assert isinstance(session, RowSession)
@@ -316,7 +312,7 @@ class External(SignatureNode):
             yield list(c.addresses)
             return
         name = session.ctx.node if isinstance(session, RowSession) else self.name
-        services = hub.services_of(name, c.services if PORT in c.addresses[0] else 1, anew=c.state == "fresh")
+        services = hub.services_of(name, c.processes or 4 if PORT in c.addresses[0] else 1, anew=c.state == "fresh")
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
         async with services.lease(key_of(c, self._files), session, starting) as service:
             if isinstance(session, RowSession):

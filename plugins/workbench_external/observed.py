@@ -121,5 +121,5 @@ def with_slots(before: Workflow, observed: Workflow, left_out: Sequence[Shown]) 
             continue
         slots = {n: s for n, s in (shown[node].config.slots or {}).items() if (node, n) not in gone}
         written = {n: s.model_dump(by_alias=True, exclude_defaults=True) for n, s in slots.items()}
-        changed |= {f"nodes.{node}.slots": written, f"nodes.{node}.max_calls": shown[node].config.max_calls}
+        changed |= {f"nodes.{node}.slots": written, f"nodes.{node}.calls": shown[node].config.calls}
     return before.patched(Patch(changed)) if changed else before

@@ -152,7 +152,7 @@ class RowSession:
         """Count calls of models before they are made. Raises Refused, and ends the row, where they are too many."""
         self.asked += calls
         if self.asked > self.max_calls:
-            self._end(NodeError("steps", f"the agent asked for more than max_calls: {self.max_calls}"))
+            self._end(NodeError("steps", f"the agent asked for more than calls: {self.max_calls}"))
             raise Refused(429, "budget", f"This task has {self.max_calls} calls of models. Do not try again.")
 
     def _check_open(self) -> None:

@@ -219,7 +219,7 @@ async def start_service(
         if await _listens(url):  # rows would go there
             told = "stop it, or leave out `command` if it is the agent"
             raise NodeError("start", f"another program listens at {url}: {told}")
-        place = await stack.enter_async_context(workspaces.fresh(folder, config.revision))
+        place = await stack.enter_async_context(workspaces.fresh(folder))
         missed = await asyncio.to_thread(replace_files, place, files)
         errors = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         program = running(
@@ -243,7 +243,7 @@ async def start_service(
 def key_of(config: ExternalConfig, files: Sequence[tuple[str, Slot]]) -> str:
     """Return the identity of a started service: rows of another workflow may have other settings, and a candidate other
     files."""
-    settings = [config.command, config.addresses, config.env, config.folder, config.revision]
+    settings = [config.command, config.addresses, config.env, config.folder]
     return digest([settings, [[name, slot.text] for name, slot in files]])
 
 

@@ -164,8 +164,6 @@ class Trial:
             raise NotTried("the agent is a service that runs already, which cannot be started from a changed source")
         if c.image is not None:
             raise NotTried("the agent runs in an image, which has its own source")
-        if c.revision is not None:
-            raise NotTried("the agent runs at a revision of its repository, which no change of a file reaches")
         if not _lies_in(node, self.folder):
             own = " and ".join(str(place) for place in node.sources.folders)
             raise NotTried(f"the agent is not started from {self.folder}" + (f", but from {own}" if own else ""))

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -28,16 +27,14 @@ class Workspaces:
         self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
     @asynccontextmanager
-    async def fresh(self, folder: Path | None, revision: str | None = None) -> AsyncGenerator[Path]:
+    async def fresh(self, folder: Path | None) -> AsyncGenerator[Path]:
         """A working directory that goes at the end, in a home that goes with it (`home_variables`).
 
-        Args:
-            folder: whose files it gets; None: it is empty.
-            revision: of the Git repository that the folder is; it is then a clone of it.
+        folder: whose files it gets; None: it is empty.
         """
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
-            await asyncio.to_thread(_fill, made, folder, revision)
+            await asyncio.to_thread(_fill, made, folder)
             yield made / "work"
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
@@ -46,13 +43,11 @@ class Workspaces:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _fill(place: Path, folder: Path | None, revision: str | None) -> None:
+def _fill(place: Path, folder: Path | None) -> None:
     made = place / "work"
     for one in (made, place / "tmp"):
         one.mkdir(mode=0o700)
-    if folder is not None and revision is not None:
-        _clone(folder, revision, made)
-    elif folder is not None:
+    if folder is not None:
         try:
             shutil.copytree(folder, made, symlinks=True, ignore=_left_out, dirs_exist_ok=True)
         except OSError as error:  # of several faults the first is told
@@ -82,18 +77,6 @@ def write_file(folder: Path, name: str, content: bytes) -> None:
         raise SpecError(f"the file '{name}' leads out of the folder", hint="Write a path inside it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-
-
-def _clone(repository: Path, revision: str, made: Path) -> None:
-    for command in (
-        ["git", "clone", "--quiet", "--shared", "--no-checkout", str(repository), str(made)],
-        ["git", "-C", str(made), "checkout", "--quiet", "--detach", revision],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SpecError(
-                f"{repository} cannot be checked out at {revision}: {done.stderr.strip()[-300:]}", path=("revision",)
-            )
 
 
 def _remove_abandoned() -> None:

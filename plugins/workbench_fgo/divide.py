@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
-from workbench.study import Result
 from workbench.task import Example
 
 
@@ -34,10 +33,3 @@ def split_by_group(
             parts.append(part := [])
         part.extend(piece)
     return parts
-
-
-def classify_failure(result: Result) -> str:
-    """Classify the failure of a result: its recorded kind or written feedback, and what was answered; "" if right."""
-    if (result.score or 0.0) >= 1.0:
-        return ""
-    return f"{result.failure or result.feedback or 'wrong'} {sorted(map(str, result.prediction.values()))}"

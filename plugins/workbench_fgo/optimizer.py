@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
@@ -19,11 +19,15 @@ from workbench.kit.prompting import Proposer
 from workbench.spec import OPTIMIZER
 from workbench.study import make_optimizer
 from workbench.task import Example
-from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
+from workbench_fgo.divide import split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows
 
 #: Workflows that one merge takes, and rows on which it is compared with them. Ours: the paper gives neither.
 FAN_IN, GUARD_ROWS = 2, 16
+#: Share of the remaining budget for all parts together; the rest is for merges.
+SHARE = 0.6
+#: Attempts at a merge that is not worse than its inputs.
+ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,10 @@ class Fgo(Optimizer):
         {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"
     )
     size: int = Field(12, ge=1, description="maximum number of train rows per part")
-    divide: Literal["random", "type", "failures"] = Field(
-        "random", description="how: at random, by the field named in `by`, or by how the start fails on a row"
-    )
-    by: str | None = Field(None, description="for `divide: type`: the data field with the type")
-    attempts: int = Field(2, ge=1, le=10, description="attempts at a merge that is not worse than its inputs")
+    by: str | None = Field(None, description="data field by whose values rows are divided; default: at random")
     rounds: int = Field(
         3, ge=1, le=100, description="divisions of the training rows, each starting from the best, while calls are left"
     )
-    share: float = Field(0.6, gt=0, le=1, description="share of the remaining budget for all parts together")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer when it merges")
 
     @field_validator("optimizer")
@@ -65,12 +64,6 @@ class Fgo(Optimizer):
         make_optimizer(value)
         return value
 
-    @model_validator(mode="after")
-    def _divisible(self) -> Fgo:
-        if self.divide == "type" and not self.by:
-            raise ValueError("`divide: type` needs `by`, the data field with the type")
-        return self
-
     def reads_search(self) -> bool:
         return make_optimizer(self.optimizer).reads_search()
 
@@ -78,11 +71,11 @@ class Fgo(Optimizer):
         return make_optimizer(self.optimizer).lacking(workflow)
 
     async def ready(self, study: Study) -> None:
-        if self.divide == "type" and study.train and not any(self.by in row for row in study.train):
+        if self.by is not None and study.train and not any(self.by in row for row in study.train):
             raise SpecError(
                 f"no training row has the field '{self.by}'",
                 path=("by",),
-                hint=suggest(str(self.by), study.train[0].fields),
+                hint=suggest(self.by, study.train[0].fields),
             )
         await make_optimizer(self.optimizer).ready(study)
 
@@ -101,8 +94,8 @@ class Fgo(Optimizer):
     async def _round(self, study: Study, start: Workflow) -> Workflow | None:
         """Divide, optimize, merge; None if the budget is too small for a single part."""
         modules: list[Module] = []
-        parts = await self._parts(study, start)
-        share = self.share / len(parts)
+        parts = self._parts(study)
+        share = SHARE / len(parts)
         for number, rows in enumerate(parts):
             left = 1 - number * share  # of what was there at first, if all before used theirs up
             name = f"part {number + 1}"
@@ -123,17 +116,10 @@ class Fgo(Optimizer):
             modules = [await self._merge(study, start, group) for group in groups]
         return modules[0].workflow if modules else None
 
-    async def _parts(self, study: Study, start: Workflow) -> list[list[Example]]:
-        rows = study.train
-        if self.divide == "random":
-            return split_at_random(rows, self.size, study.rng)
-        if self.divide == "type":
-            by = self.by or ""
-            return split_by_group(rows, self.size, study.rng, lambda row: row.get(by, ""))
-        if not study.affords(start, rows):
-            return split_at_random(rows, self.size, study.rng)
-        found = {r.example.id: classify_failure(r) for r in (await study.evaluate(start, rows)).results}
-        return split_by_group(rows, self.size, study.rng, lambda row: found[row.id])
+    def _parts(self, study: Study) -> list[list[Example]]:
+        if (by := self.by) is None:
+            return split_at_random(study.train, self.size, study.rng)
+        return split_by_group(study.train, self.size, study.rng, lambda row: row.get(by, ""))
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
         """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
@@ -158,7 +144,7 @@ class Fgo(Optimizer):
         scored = [((await study.evaluate(w, guard)).score, w) for w in distinct]
         scored.sort(key=lambda s: s[0], reverse=True)
         score, best = scored[0]
-        for number in range(self.attempts):
+        for number in range(ATTEMPTS):
             proposer = Proposer(study, self.temperature)
             made = await merge_workflows(proposer, start, scored, replica=number)
             if made is None or made in distinct or not study.affords(made, guard):

@@ -11,6 +11,9 @@ from workbench import Optimizer, Patch, Study, Workflow
 from workbench.kit.prompting import Proposer, rewrite_request, show_results
 from workbench.workflow import learnable_addresses, node_at, text_at
 
+#: Characters of results in a prompt: so many that `batch` alone decides what is shown.
+CHARS = 100_000
+
 
 class Rewrite(Optimizer):
     """Has a language model (role `proposer`) rewrite the instructions, one node at a time, after seeing its results.
@@ -24,7 +27,6 @@ class Rewrite(Optimizer):
     width: int = Field(2, ge=1, le=32, description="number of instructions per round")
     patience: int = Field(3, ge=1, le=1000, description="rounds without a better workflow before it ends")
     batch: int | None = Field(16, ge=1, description="number of random train rows shown per round; null: all")
-    chars: int = Field(100_000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
@@ -54,7 +56,7 @@ class Rewrite(Optimizer):
         if self.batch is not None and self.batch < len(rows):
             rows = study.rng.sample(rows, self.batch)
         found = await study.evaluate(best, rows, traces=True)
-        evidence = show_results(found.results, self.chars)
+        evidence = show_results(found.results, CHARS)
         prompt = text_at(best, address)
         request = rewrite_request(node_at(best, address), prompt, evidence=evidence)
         seen = {prompt}

@@ -71,7 +71,6 @@ def read_action(
     text: str,
     functions: Sequence[Function],
     most: int,
-    imports: Collection[str] = HARMLESS,
     tools: Collection[str] = (),
 ) -> Action:
     """Read the action in an answer: one JSON object, in a code fence or not. Raises Refused.
@@ -80,7 +79,6 @@ def read_action(
         text: the answer.
         functions: the current functions.
         most: maximum number of functions.
-        imports: modules that a source may import.
         tools: names that are taken.
     """
     body = _json_object(text)
@@ -103,7 +101,7 @@ def read_action(
     if kind == "add" and len(names) >= most:
         raise Refused(f"there are {most} functions already: remove or revise one")
     source = str(body.get("source", ""))
-    check_source(source, name, imports)
+    check_source(source, name)
     parameters = body.get("parameters") or _parameters(source, name)
     _check_parameters(parameters, source, name)
     example = body.get("example")
@@ -128,7 +126,7 @@ def apply_action(action: Action, functions: Sequence[Function]) -> list[Function
     return [f for f in functions if f["name"] != action.name]
 
 
-def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) -> None:
+def check_source(source: str, name: str) -> None:
     """Raise Refused for a source that cannot work. This is quick feedback for the proposer; the security boundary is
     the sandbox."""
     if not source.strip() or len(source) > MAX_SOURCE:
@@ -148,8 +146,8 @@ def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) ->
             else []
         )
         for module in imported:
-            if module.split(".")[0] not in imports:
-                raise Refused(f"'{module}' may not be imported; these may: {', '.join(sorted(imports)) or 'none'}")
+            if module.split(".")[0] not in HARMLESS:
+                raise Refused(f"'{module}' may not be imported; these may: {', '.join(sorted(HARMLESS))}")
 
 
 async def check_example(study: Study, action: Action) -> None:

@@ -26,7 +26,6 @@ from workbench.study import Blame, node_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
-    HARMLESS,
     Action,
     Function,
     Refused,
@@ -40,8 +39,14 @@ from workbench_forge.actions import (
 
 T = TypeVar("T")
 
-#: Most functions of an agent.
-MOST_FUNCTIONS = 8
+#: Most functions of an agent, and most edits of them in a round.
+MOST_FUNCTIONS, EDITS = 8, 3
+#: Answers of the proposer for one edit or program, until one is usable.
+ATTEMPTS = 3
+#: Programs, the best on train, that are evaluated on val.
+FINALISTS = 2
+#: Characters of functions, failed lists and examples in a prompt, and as many of answers that could not be used.
+CHARS = 6000
 
 
 class Forge(Optimizer):
@@ -57,24 +62,9 @@ class Forge(Optimizer):
         "auto", description="functions: of agent nodes; heuristic: programs of code nodes; auto: both, if present"
     )
     steps: int = Field(6, ge=1, le=100, description="for agents: rounds of edits")
-    actions: int = Field(3, ge=1, le=20, description="for agents: maximum edits per round")
     batch: int = Field(12, ge=1, le=256, description="for agents: training examples that judge a round")
     patience: int = Field(3, ge=1, le=100, description="for agents: rounds without success before it ends")
-    attempts: int = Field(
-        3, ge=1, le=10, description="maximum answers of the proposer for one edit, until one is usable"
-    )
     samples: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
-    finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, best on train, to evaluate on val")
-    chars: int = Field(
-        6000,
-        ge=1000,
-        description="characters of functions, failed lists and examples in a prompt, and "
-        "as many of answers that could not be used",
-    )
-    imports: list[str] = Field(
-        list(HARMLESS),
-        description="modules that a function may import; feedback for the proposer, not a security boundary",
-    )
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
@@ -153,15 +143,15 @@ class Forge(Optimizer):
         failures: Sequence[prompts.Failure],
         step: int,
     ) -> list[Function]:
-        """The best functions after up to `actions` edits."""
+        """The best functions after up to EDITS edits."""
         given: list[Function] = best.get(address, [])
         functions = list(given)
         tools = set(getattr(node_at(best, address), "tools", ())) - {f["name"] for f in functions}
-        system = prompts.functions_system(MOST_FUNCTIONS, self.imports)
-        for slot in range(self.actions):
-            task = prompts.functions_task(functions, given, before, failures, slot, self.actions, self.chars)
+        system = prompts.functions_system(MOST_FUNCTIONS)
+        for slot in range(EDITS):
+            task = prompts.functions_task(functions, given, before, failures, slot, EDITS, CHARS)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
-            action = await self._action(study, messages, functions, tools, replica=step * self.actions + slot)
+            action = await self._action(study, messages, functions, tools, replica=step * EDITS + slot)
             if action is None:
                 continue
             if action.kind == "terminate":
@@ -177,10 +167,10 @@ class Forge(Optimizer):
         tools: Collection[str],
         replica: int,
     ) -> Action | None:
-        """A usable edit; None after `attempts` unusable answers."""
+        """A usable edit; None after ATTEMPTS unusable answers."""
 
         async def read(text: str) -> Action:
-            action = read_action(text, functions, MOST_FUNCTIONS, self.imports, tools)
+            action = read_action(text, functions, MOST_FUNCTIONS, tools)
             if action.kind in ("add", "revise"):
                 await check_example(study, action)
             return action
@@ -191,10 +181,10 @@ class Forge(Optimizer):
         self, study: Study, messages: list[dict[str, str]], read: Callable[[str], Awaitable[T]], replica: int
     ) -> T | None:
         """The result of `read` on an answer. If it raises Refused, the proposer gets the reason and is asked again;
-        None after `attempts` answers."""
+        None after ATTEMPTS answers."""
         said: list[tuple[str, str]] = []
-        for _ in range(self.attempts):
-            asked = [*messages, *prompts.refused(said, self.attempts, self.chars)]
+        for _ in range(ATTEMPTS):
+            asked = [*messages, *prompts.refused(said, ATTEMPTS, CHARS)]
             text = await Proposer(study, self.temperature, max_tokens=1500).ask(asked, replica)
             if text is None:
                 return None
@@ -213,7 +203,7 @@ class Forge(Optimizer):
         scored: list[tuple[float, int, Workflow, dict[str, Any] | None]] = []
         seen: set[str] = set()
         for number in range(self.samples):
-            messages = prompts.program(node, study.best, study.train, study.targets, self.chars, self.imports)
+            messages = prompts.program(node, study.best, study.train, study.targets, CHARS)
             source = await self._program(study, messages, node.function, number)
             if source is None or source in seen:
                 continue
@@ -229,7 +219,7 @@ class Forge(Optimizer):
                 break
             found = await study.evaluate(candidate, study.train, traces=True)
             scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
-        for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
+        for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[:FINALISTS]:
             if not study.affords(candidate):
                 return
             if arguments is not None:  # save the program with its own test
@@ -242,7 +232,7 @@ class Forge(Optimizer):
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:
             source = extract_python(text)
-            check_source(source, function, self.imports)
+            check_source(source, function)
             return source
 
         return await self._usable(study, messages, read, replica)

@@ -13,7 +13,7 @@ from workbench import Evaluation, Workflow
 from workbench.base.text import short
 from workbench.kit.prompting import show_results
 from workbench.task import Example
-from workbench_forge.actions import Function
+from workbench_forge.actions import HARMLESS, Function
 
 _SYSTEM = """\
 You improve the tools of an agent: Python functions that it may call while it solves tasks. After seeing how it did,
@@ -27,8 +27,8 @@ Rules: at most {most} functions. A function is general: it solves a kind of step
 its result; it is kept as the function's test."""
 
 
-def functions_system(most: int, imports: Sequence[str]) -> str:
-    return _SYSTEM.format(most=most, imports=", ".join(imports) or "nothing")
+def functions_system(most: int) -> str:
+    return _SYSTEM.format(most=most, imports=", ".join(HARMLESS))
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,6 @@ def program(
     train: Sequence[Example],
     targets: Mapping[str, str],
     shown: int,
-    imports: Sequence[str],
 ) -> list[dict[str, str]]:
     """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where
     labelled."""
@@ -131,7 +130,7 @@ def program(
     task = (
         f"Write the Python function `{node.function}({', '.join(node.inputs)})`. It returns "
         + (f"the value of `{node.outputs[0]}`" if len(node.outputs) == 1 else f"a dict with {', '.join(node.outputs)}")
-        + f" (signature: {node.config.code}). It may import {', '.join(imports) or 'nothing'}; "
+        + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
         "no files, network, processes or threads.\n"
         f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{present}\n```\n"
         "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."

@@ -162,9 +162,8 @@ class Search:
 
     def parent(self, root: Node[State]) -> Node[State] | None:
         """Choose a parent by the policy, among the nodes that can have a new child; None if there is none."""
-        s = self.settings
-        if s.policy == "uct":
-            return select(root, lambda node: uct(node, s.exploration), Widening(2.0, WIDENING))
+        if self.settings.policy == "uct":
+            return select(root, uct, Widening(2.0, WIDENING))
         found = pool(root, SAMPLE)
         weights = softmix([n.reward or 0.0 for n in found], mix=MIX, alpha=ALPHA)
         return draw(found, weights, self.study.rng)
@@ -187,7 +186,7 @@ class Search:
         return proposed
 
     def ranked(self, root: Node[State], proposed: list[Candidate]) -> list[Candidate]:
-        """Candidates sorted by predicted score plus beta times its uncertainty, highest first."""
+        """Candidates sorted by predicted score plus its uncertainty, highest first."""
         states = [n.state for n in root.walk()]
         if self.surrogate is None or len(states) < _LEAST or not proposed:
             return proposed
@@ -196,7 +195,7 @@ class Search:
         )
         means, spreads = self.surrogate.predict([self.features(c) for c in proposed])
         self.counts.ranked |= {c.key: None for c in proposed}
-        bounds = [float(m + self.settings.beta * s) for m, s in zip(means, spreads, strict=True)]
+        bounds = [float(m + s) for m, s in zip(means, spreads, strict=True)]
         return [proposed[i] for i in sorted(range(len(proposed)), key=lambda i: -bounds[i])]
 
     def features(self, candidate: Candidate) -> Features:

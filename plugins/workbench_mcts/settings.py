@@ -18,9 +18,7 @@ class Settings(Optimizer):
 
     rounds: int = Field(40, ge=1, le=10_000, description="maximum evaluations after the initial design")
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
-    exploration: float = Field(0.5, ge=0, le=100, description="uct: weight of the bound")
     surrogate: Kind = Field("gp", description="ranks proposals: gp, trees, random (a control), or none")
-    beta: float = Field(1.0, ge=0, le=10, description="weight of the uncertainty in the ranking")
     initial: int = Field(
         16,
         ge=0,

@@ -116,7 +116,7 @@ class Bank:
             if self.site.recall:
                 self.entries.setdefault(key, _with_defaults(row))
                 if row.get("quarantined"):
-                    self.quarantine[key] = "as given"
+                    self.quarantine[key] = row["quarantined"]
             else:
                 inputs, outputs = self._parts(row)
                 self.add("example", str(row.get("_source", "given")), inputs, outputs, exchange=row.get(EXCHANGE, ()))
@@ -226,7 +226,7 @@ class Bank:
                 return
             for key in found.keys:
                 self.quarantine[key] = found.evidence
-                self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
+                self.entries[key] |= {"quarantined": found.evidence}
 
     def contradicted(self, least: int, p: float) -> list[str]:
         """The newest statements, without the user's own, that made answers to inputs of val worse.

@@ -31,8 +31,7 @@ class Entry(NodeConfig):
     text: str = Field("", description="the lesson or the outcome, as text")
     source: str = Field("user", description="provenance, e.g. train:ROW, trial:2, user")
     utility: float = Field(0.5, ge=0, le=1, description="mean score of the answers that saw it, shrunk to the average")
-    quarantined: bool = Field(False, description="never retrieved, and never shown")
-    evidence: str = Field("", description="why it is quarantined")
+    quarantined: str = Field("", description="why it is never retrieved nor shown; empty: it may be")
 
 
 class RecallConfig(NodeConfig):
@@ -62,7 +61,7 @@ class RecallConfig(NodeConfig):
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
     )
     k: int = Field(4, ge=0, le=64, description="entries or notes retrieved, besides entries without inputs")
-    characters: int = Field(4000, ge=0, description="length of the written field; entries are dropped as a whole")
+    chars: int = Field(4000, ge=0, description="length of the written field; entries are dropped as a whole")
     weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
     seed: int = Field(0, description="of the policy `random`")
 
@@ -86,7 +85,7 @@ class Recall(NodeKind):
     Config = RecallConfig
     primary = "signature"
     powers = {"embedder": MODEL}
-    learnable = {"entries": "memories", "policy": "choice", "k": "int", "characters": "int"}
+    learnable = {"entries": "memories", "policy": "choice", "k": "int", "chars": "int"}
     config: RecallConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -99,7 +98,7 @@ class Recall(NodeKind):
                 path=("signature",),
             )
         if config.from_ is not None:
-            self.learnable = {"policy": "choice", "k": "int", "characters": "int", "links": "int"}
+            self.learnable = {"policy": "choice", "k": "int", "chars": "int", "links": "int"}
         if config.embedder is not None:
             lm_spec(config.embedder)
         elif config.policy == "embedding":
@@ -137,7 +136,7 @@ class Recall(NodeKind):
 
         async def read() -> list[list[str]]:
             chosen = store.follow(await self._nearest_notes(store.notes, query, ctx), c.links)
-            kept, left = list[Note](), c.characters
+            kept, left = list[Note](), c.chars
             for note in chosen:
                 if (size := len(note.id) + len(note.text) + 4) <= left:
                     kept.append(note)
@@ -184,7 +183,7 @@ class Recall(NodeKind):
         own = _situation(values, self.inputs)
         ranked = self._ranked(values) if near is None else sorted(near, key=lambda i: (-near[i], i))
         near_by = [i for i in ranked if self._situations[i] != own][: self.config.k]
-        kept, left = [], self.config.characters
+        kept, left = [], self.config.chars
         for index in [*self._general, *near_by]:
             size = len(self._texts[index]) + 1
             if size <= left:

@@ -32,6 +32,10 @@ POPULATION = 4
 LEAST = 4
 #: Most causal statements.
 INSIGHTS = 8
+#: Corrected p-value below which entries that do harm on val are quarantined and statements weakened.
+QUARANTINE = 0.05
+#: Characters of traces in a prompt of the proposer.
+CHARS = 6000
 MARGIN = 0.1  # utilities within this margin below the average may be chance
 
 
@@ -60,18 +64,10 @@ class Memory(Optimizer):
     trials: int = Field(3, ge=1, le=100, description="trials: passes over train, each followed by stores to try on val")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
     threshold: float = Field(1.0, gt=0, le=1, description="least score of a success")
-    quarantine: float = Field(
-        0.05,
-        ge=0,
-        lt=1,
-        description="corrected p-value below which entries that do harm on val are quarantined and statements "
-        "weakened; 0: never",
-    )
     edited: str = Field("", description="field of train with the user's own version of the answer, for preferences")
     edits: int = Field(
         8, ge=1, le=1000, description="maximum number of edits to learn from; each is a call of the proposer"
     )
-    chars: int = Field(6000, ge=500, description="characters of traces in a prompt of the proposer")
     temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -177,13 +173,12 @@ class _Search:
 
     async def _reflect(self, bank: Bank, trial: Evaluation, number: int) -> None:
         """Rewrite the insights (CLIN). Statements that val contradicts are weakened, then dropped."""
-        s = self.settings
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
-        against = [bank.entries[key]["text"] for key in bank.contradicted(LEAST, s.quarantine)]
+        against = [bank.entries[key]["text"] for key in bank.contradicted(LEAST, QUARANTINE)]
         for statement in against:
             bank.doubts.contradict(statement)
-        text = await self._ask(lessons.insights_messages(trial, earlier, INSIGHTS, s.chars, against))
+        text = await self._ask(lessons.insights_messages(trial, earlier, INSIGHTS, CHARS, against))
         now = [bank.entries[k]["text"] for k in bank.insights if bank.entries[k]["source"] != "user"]
         statements = bank.doubts.settle(lessons.read_insights(text, INSIGHTS) or now)
         if statements != now:
@@ -202,7 +197,7 @@ class _Search:
             if row in self.edits or not edited or draft is None or str(edited) == str(draft):
                 continue
             self.edits.add(row)
-            messages = lessons.preference_messages(context, str(draft), str(edited), s.chars)
+            messages = lessons.preference_messages(context, str(draft), str(edited), CHARS)
             preference = lessons.read_preference(await self._ask(messages))
             if preference:
                 bank.add("preference", f"user:{result.example.id}", context, {}, f"The user prefers: {preference}")
@@ -224,9 +219,9 @@ class _Search:
 
     def _isolate(self) -> bool:
         """Quarantine harmful entries. Returns whether there were any."""
-        s, before = self.settings, sum(len(bank.quarantine) for bank in self.banks)
-        for bank in self.banks if s.quarantine else ():
-            bank.isolate(LEAST, s.quarantine)
+        before = sum(len(bank.quarantine) for bank in self.banks)
+        for bank in self.banks:
+            bank.isolate(LEAST, QUARANTINE)
         return sum(len(bank.quarantine) for bank in self.banks) > before
 
     def _policies(self, bank: Bank) -> list[str]:

@@ -46,16 +46,12 @@ class Optuna(Optimizer):
         description="maximum number of different candidates, the start included; the budget may end the search earlier",
     )
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
-    prune: Literal["wilcoxon", "race", "none"] = Field(
-        "wilcoxon",
-        description="stop losers early: Optuna's WilcoxonPruner, the same test with a bound on the mean (race), or not",
-    )
+    race: bool = Field(True, description="stop candidates early that are clearly worse, by Optuna's WilcoxonPruner")
     patience: int = Field(
         20,
         ge=1,
         description="number of consecutive repeats or unaffordable candidates before it ends",
     )
-    dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
     storage: str | None = Field(
         None,
         min_length=1,
@@ -93,7 +89,7 @@ class Optuna(Optimizer):
         from workbench_optuna.searchers import join_study
 
         assert self.storage is not None
-        own = digest(self.model_dump(exclude={"storage", "study", "dashboard"}))
+        own = digest(self.model_dump(exclude={"storage", "study"}))
         joining = replace(joining, parts={**joining.parts, "optimize": own})
         name = self.study or joining.name
         return await join_study(study, joining, self.storage, name, directions(study.objectives), self.trials)
@@ -122,13 +118,13 @@ class Optuna(Optimizer):
                 raise
             raise StoreError(f"the storage of the study cannot be used: {str(error).splitlines()[0]}") from None
         finally:
-            if self.dashboard and shared is None:
+            if shared is None:
                 _keep(searcher, study, search.evaluated)
         return study.best
 
     def prunes(self, study: Study) -> bool:
         """Return True if Optuna's pruner stops losers."""
-        return len(study.objectives) == 1 and self.prune == "wilcoxon"
+        return len(study.objectives) == 1 and self.race
 
     def _others(self, study: Study) -> SharedStudy | None:
         """The runs that search the same study, on which this one goes on; None if it searches alone."""
@@ -228,9 +224,7 @@ class _Search:
         return await self.shared.begin(asked.workflow)
 
     def _race(self, asked: AskedTrial) -> Race | bool:
-        if len(self.study.objectives) > 1 or self.settings.prune == "none":
-            return False
-        return True if self.settings.prune == "race" else make_race(self.searcher, asked, self.verdicts)
+        return self.settings.prunes(self.study) and make_race(self.searcher, asked, self.verdicts)
 
     def _tell(self, asked: AskedTrial, evaluation: Evaluation) -> None:
         if self.settings.prunes(self.study):

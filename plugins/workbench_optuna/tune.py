@@ -62,7 +62,7 @@ class Tune(Optimizer):
         6, ge=1, le=1000, description="runs of the optimizer; each may use an equal share of what is left"
     )
     sampler: Literal["tpe", "random", "qmc"] = Field("tpe", description="Optuna's sampler")
-    prune: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
+    race: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
 
     @model_validator(mode="after")
     def _made(self) -> Tune:
@@ -124,7 +124,7 @@ class Tune(Optimizer):
             values = {} if number == 0 else {n: suggest_value(trial, n, d) for n, d in self.search.items()}
             made = self._with(values)
             part = study.narrow(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
-            watch = _Watch(part, trial, self.prune and number >= STARTUP)
+            watch = _Watch(part, trial, self.race and number >= STARTUP)
             part.progress.on_evaluation = watch
             await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
             try:

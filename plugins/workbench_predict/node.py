@@ -56,7 +56,6 @@ class PredictConfig(NodeConfig):
     decoding: Decoding = Field(default_factory=Decoding, description="sampling settings")  # type: ignore[arg-type]
     samples: int = Field(1, ge=1, le=64, description="number of sampled answers; the most frequent one wins")
     adapter: Literal["plain", "chat", "json", "xml"] = Field("plain", description="plain, or one of DSPy's adapters")
-    fallback: bool = Field(True, description="if no answer parses, search the text for an allowed value")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
     types: NamedTypes = NAMED_TYPES
 
@@ -194,8 +193,6 @@ class Predict(SignatureNode):
 
             values, read = parse(self.config, self.asked, text, cut)
         if read:
-            if not self.config.fallback:
-                raise NodeError("cut" if cut else "unparsed", f"no clean answer: {text[:200]!r}")
             ctx.note(fallback=ctx.span.notes.get("fallback", 0) + 1)
         if cut:
             ctx.note(cut=ctx.span.notes.get("cut", 0) + 1)

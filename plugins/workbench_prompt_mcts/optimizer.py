@@ -34,6 +34,8 @@ State = Node[Evaluation]
 MIN_DEPTH = 2
 #: What a path backs up of its rewards. The original's is their sum.
 BACKUP: Backup = "max"
+#: Characters of examples in a prompt.
+CHARS = 4000
 
 
 class PromptMCTS(Optimizer):
@@ -48,7 +50,6 @@ class PromptMCTS(Optimizer):
     rounds: int = Field(12, ge=1, le=1000, description="rounds of selecting, expanding, simulating, backing up")
     width: int = Field(2, ge=1, le=16, description="children of a state")
     depth: int = Field(8, ge=1, le=64, description="maximum number of successive rewrites")
-    exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
     batch: int = Field(10, ge=1, le=256, description="number of train rows for the feedback of a child")
     rows: int | None = Field(
         None,
@@ -57,14 +58,6 @@ class PromptMCTS(Optimizer):
         description="training rows on which children are scored; "
         "default: a fiftieth of what the budget pays for, 8 to 48",
     )
-    finalists: int | None = Field(
-        None,
-        ge=1,
-        le=50,
-        description="states evaluated on val, the best on the guide rows; default: what a quarter of the budget"
-        " pays for, 1 to 4",
-    )
-    chars: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -72,25 +65,17 @@ class PromptMCTS(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable_addresses(study.best, "text"))
-        settings = self.sized(study)
+        most = self.rows or int(min(48, max(8, runs_left(study) / 50)))
         rows = study.rng.sample(list(study.train), len(study.train))
-        guide = rows[: min(settings.rows or 0, len(rows) // 2)]
+        guide = rows[: min(most, len(rows) // 2)]
         if addresses and guide and study.affords(study.best, guide):
-            search = _Search(settings, study, addresses, guide, rows[len(guide) :])
+            search = _Search(self, study, addresses, guide, rows[len(guide) :])
             evaluation = await study.evaluate(study.best, guide)
             root = State(evaluation, evaluation.score)
             with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
                 await search.grow(root)
             await search.decide(root)
         return study.best
-
-    def sized(self, study: Study) -> PromptMCTS:
-        """These settings with a number where the budget decides."""
-        sizes = {
-            "rows": self.rows or int(min(48, max(8, runs_left(study) / 50))),
-            "finalists": self.finalists or finalists(study),
-        }
-        return self.model_copy(update=sizes)
 
 
 class _Search:
@@ -104,12 +89,13 @@ class _Search:
     ):
         self.settings, self.study, self.addresses, self.guide, self.lessons = settings, study, addresses, guide, lessons
         self.proposer = Proposer(study, settings.temperature)
+        self.finalists = finalists(study)
         self.seen = {study.best.hash}
         self.made = 0
 
     async def grow(self, root: State) -> None:
         for _ in range(self.settings.rounds):
-            leaf = select(root, lambda node: uct(node, self.settings.exploration))
+            leaf = select(root, uct)
             if leaf is None or not self.affords_child(leaf):
                 return
             back_up((await self.simulated(root, leaf)).path, BACKUP)
@@ -156,10 +142,9 @@ class _Search:
         self.made += 1
         step, prompt = node_at(parent.state.workflow, address), texts[address]
         chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
-        shown = self.settings.chars
-        advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, shown), self.made)
+        advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, CHARS), self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
-        request = rewrite_request(step, prompt, evidence=show_results(chosen, shown), advice=advice or "", tried=tried)
+        request = rewrite_request(step, prompt, evidence=show_results(chosen, CHARS), advice=advice or "", tried=tried)
         text = await self.proposer.prompt(request, self.made)
         if text is None:
             return None
@@ -174,16 +159,16 @@ class _Search:
     def affords_child(self, parent: State) -> bool:
         """Return True if a child can be paid for, and after it the finalists on val; two rows stand for the
         proposer."""
-        final = list(self.study.val) * (self.settings.finalists or 1)
+        final = list(self.study.val) * (self.finalists)
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
         return self.study.affords(parent.state.workflow, rows) and room_for(
-            self.study, len(rows), 2 * (1000 + self.settings.chars // 3)
+            self.study, len(rows), 2 * (1000 + CHARS // 3)
         )
 
     async def decide(self, root: State) -> None:
         """Evaluate the best states on the whole of val, which alone makes a winner."""
         better = [s for s in root.walk() if s is not root and s.state.complete and s.state.score >= root.state.score]
-        for node in sorted(better, key=lambda s: -s.state.score)[: self.settings.finalists]:
+        for node in sorted(better, key=lambda s: -s.state.score)[: self.finalists]:
             if not self.study.affords(node.state.workflow):
                 return
             await self.study.evaluate(node.state.workflow, race=True)

@@ -112,7 +112,7 @@ def cascade_curve(problem: Problem, train: Sequence[Row], test: Sequence[Row], s
     order = sorted(singles, key=lambda c: means[c])
     rewards: dict[Candidate, Reward] = {}
     for candidate in order[:-1]:
-        reward, _ = fit_reward(train, candidate.model, seed, problem.calibration)
+        reward, _ = fit_reward(train, candidate.model, seed)
         if reward is None:
             return []
         rewards[candidate] = reward

@@ -15,14 +15,12 @@ import math
 import random
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError
 from workbench_route.features import Features
-from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Tree, Trees, expit, logit
-
-Calibration = Literal["sigmoid", "isotonic", "none"]
+from workbench_route.predictor import Linear, Predictor, Sigmoid, Tree, Trees, expit, logit
 
 FOLDS = 5
 #: Digits of a learned number: their errors sum up to less than 1e-9 in a prediction.
@@ -49,7 +47,6 @@ def fit_predictor(
     wanted: Sequence[float],
     size: int,
     seed: int,
-    calibration: Calibration = "sigmoid",
     groups: Sequence[int] | None = None,
 ) -> tuple[Predictor, list[float]]:
     """Fit the probability of an outcome.
@@ -59,13 +56,12 @@ def fit_predictor(
         wanted: the outcome of each row, or its probability, in [0, 1].
         size: how many features there are.
         seed: of the folds and of the boosting.
-        calibration: fitted to predictions of rows that the model has not seen.
         groups: rows of one group are in one fold; default: each is its own.
 
     Returns:
         The predictor, and its predictions for these rows, each made by a model that has not seen the row's group.
     """
-    return _fit_together(rows, {"": wanted}, size, seed, calibration, groups)[""]
+    return _fit_together(rows, {"": wanted}, size, seed, groups)[""]
 
 
 def fit_heads(
@@ -73,12 +69,11 @@ def fit_heads(
     wanted: Mapping[str, Sequence[float]],
     size: int,
     seed: int,
-    calibration: Calibration = "sigmoid",
 ) -> dict[str, Predictor]:
     """Fit the probabilities of several outcomes of the same rows.
 
     Args:
-        rows, size, seed, calibration: as for `fit_predictor`.
+        rows, size, seed: as for `fit_predictor`.
         wanted: by head, the outcome of each row.
 
     Returns:
@@ -86,7 +81,7 @@ def fit_heads(
         calibration.
     """
     together = [[*wanted]] if len(rows) <= FEW_ROWS else [[name] for name in wanted]
-    parts = [_fit_together(rows, {n: wanted[n] for n in names}, size, seed, calibration) for names in together]
+    parts = [_fit_together(rows, {n: wanted[n] for n in names}, size, seed) for names in together]
     return {name: predictor for part in parts for name, (predictor, _) in part.items()}
 
 
@@ -95,7 +90,6 @@ def _fit_together(
     wanted: Mapping[str, Sequence[float]],
     size: int,
     seed: int,
-    calibration: Calibration,
     groups: Sequence[int] | None = None,
 ) -> dict[str, tuple[Predictor, list[float]]]:
     """By head, the predictor and its predictions of unseen rows. The heads share the kind of model and calibration."""
@@ -111,7 +105,7 @@ def _fit_together(
     # Sums in another order are other numbers, and a replay has to see the same. Else a third of the time would go into
     # looks at the same settings and rows for each of hundreds of trees.
     with threadpool_limits(1), config_context(skip_parameter_validation=True, assume_finite=True):
-        return found | _fit_varied(rows, varied, size, seed, calibration, known)
+        return found | _fit_varied(rows, varied, size, seed, known)
 
 
 def fit_constant(wanted: Sequence[float]) -> Predictor:
@@ -124,7 +118,6 @@ def _fit_varied(
     wanted: Mapping[str, Sequence[float]],
     size: int,
     seed: int,
-    calibration: Calibration,
     groups: Sequence[int],
 ) -> dict[str, tuple[Predictor, list[float]]]:
     fold_of, matrix = _make_folds(groups, seed), _make_matrix(rows, size)
@@ -137,8 +130,9 @@ def _fit_varied(
     if not kinds:
         return constant
     found = {n: [math.fsum(p) / len(p) for p in zip(*(unseen[n][k] for k in kinds), strict=True)] for n in wanted}
-    how = calibration if len(set(groups)) >= LEAST_CALIBRATED else "none"
-    fitted = _calibrate([p for part in found.values() for p in part], every, how)
+    fitted: Sigmoid | None = Sigmoid()
+    if len(set(groups)) >= LEAST_CALIBRATED:
+        fitted = _calibrate([p for part in found.values() for p in part], every)
     if fitted is None:
         return constant
     return {
@@ -153,7 +147,7 @@ def _fit_varied(
 def recalibrate(unseen: Mapping[str, Sequence[float]], wanted: Sequence[float]) -> dict[str, Sequence[float]]:
     """The predictions of each kind of model after a calibration, which mends what a kind claims too much: a weakly
     regularised model orders a few rows well, and is too sure of each. A kind that ranks them wrongly is a constant."""
-    fitted = {kind: _calibrate(found, wanted, "sigmoid") for kind, found in unseen.items() if kind != "constant"}
+    fitted = {kind: _calibrate(found, wanted) for kind, found in unseen.items() if kind != "constant"}
     known = {k: [f.calibrate(p) for p in unseen[k]] if f is not None else unseen["constant"] for k, f in fitted.items()}
     return {**known, "constant": unseen["constant"]}
 
@@ -286,16 +280,8 @@ def _export_tree(regressor: Any, rate: float) -> Tree:
     )
 
 
-def _calibrate(found: Sequence[float], wanted: Sequence[float], how: Calibration) -> Sigmoid | Isotonic | None:
-    """A calibration of probabilities; None where they say nothing: the higher, the less often it happens."""
-    if how == "none":
-        return Sigmoid()
-    if how == "isotonic":
-        from sklearn.isotonic import IsotonicRegression
-
-        fitted = IsotonicRegression(y_min=0.0, y_max=1.0).fit(found, wanted)
-        x, y = ([round(float(v), DIGITS) for v in part] for part in (fitted.X_thresholds_, fitted.y_thresholds_))
-        return Isotonic(x=x, y=y) if y[-1] > y[0] else None
+def _calibrate(found: Sequence[float], wanted: Sequence[float]) -> Sigmoid | None:
+    """Platt's calibration of probabilities; None where they say nothing: the higher, the less often it happens."""
     import numpy
     from sklearn.linear_model import LogisticRegression
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench_route.features import FeatureSpace
-from workbench_route.fitting import Calibration, fit_constant, fit_heads
+from workbench_route.fitting import fit_constant, fit_heads
 from workbench_route.outcomes import Candidate, Pick, Row, draw_scores, first_answer, match_label
 from workbench_route.predictor import Predictor
 from workbench_route.reward import Reward, fit_reward
 from workbench_route.router import CallCost, Router, Rule
 
-#: Fits the heads: (features, outcomes by head, size, seed, calibration) -> predictors by head.
+#: Fits the heads: (features, outcomes by head, size, seed) -> predictors by head.
 Fit = Callable[..., dict[str, Predictor]]
 
 
@@ -34,7 +34,6 @@ class Problem:
     rule: Rule = "value"
     unit: str = "usd"
     dims: int = 2048
-    calibration: Calibration = "sigmoid"
 
     @property
     def models(self) -> list[str]:
@@ -64,7 +63,7 @@ def learn_router(problem: Problem, rows: Sequence[Row], seed: int, fit: Fit = fi
         vector=len(rows[0].vector),
         mean_cost=max(problem.reference.samples * mean, 1e-12),
         costs=costs,
-        heads=fit(features, wanted, space.size, seed, problem.calibration),
+        heads=fit(features, wanted, space.size, seed),
         rewards={model: reward.predictor for model, reward in rewards.items()},
     )
 
@@ -76,7 +75,7 @@ def _fit_rewards(problem: Problem, rows: Sequence[Row], seed: int) -> tuple[dict
     picks: dict[str, Pick] = dict.fromkeys(problem.models, first_answer)
     for model in problem.models:
         if model in several:
-            reward, picks[model] = fit_reward(rows, model, seed, problem.calibration)
+            reward, picks[model] = fit_reward(rows, model, seed)
             if reward is not None:
                 rewards[model] = reward
     return rewards, picks
@@ -114,7 +113,6 @@ def fit_constants(
     wanted: Mapping[str, Sequence[float]],
     size: int,
     seed: int,
-    calibration: Calibration = "sigmoid",
 ) -> dict[str, Predictor]:
     """In place of `fit_heads`: say the same of every input. What a router gains over this it owes to the text."""
     return {name: fit_constant(labels) for name, labels in wanted.items()}

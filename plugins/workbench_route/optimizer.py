@@ -20,7 +20,7 @@ from workbench.kit.logs import check_model
 from workbench.spec import MODELS, PATH, lm_spec
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
-from workbench_route.fitting import LEAST_ROWS, Calibration, check_library
+from workbench_route.fitting import LEAST_ROWS, check_library
 from workbench_route.gather import (
     Collector,
     Site,
@@ -79,9 +79,6 @@ class LearnRoute(Optimizer):
     recorded: dict[str, str] = Field(
         default_factory=dict,
         description="by node, a file of outcomes in the folder of the workflow, instead of runs on train",
-    )
-    calibration: Calibration = Field(
-        "sigmoid", description="how predictions are calibrated; isotonic needs about a thousand rows"
     )
 
     @field_validator("lms")
@@ -196,7 +193,7 @@ class _Learning:
                 f"{site.name}: too few rows were answered by all candidates: {len(train)} of train, {len(val)} of val"
             )
             return None
-        problem = Problem(candidates, site.node.reference, s.rule, unit=unit, dims=DIMS, calibration=s.calibration)
+        problem = Problem(candidates, site.node.reference, s.rule, unit=unit, dims=DIMS)
         router, table = await asyncio.to_thread(partial(self._fit, problem, train, val, seed))
         point = self._choose(table)
         figures = await asyncio.to_thread(partial(report.compare, problem, table, train, val, point, seed))

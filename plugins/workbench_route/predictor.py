@@ -7,7 +7,6 @@ is data, never an object that is loaded.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -84,34 +83,11 @@ class Sigmoid(Learned):
         return expit(self.slope * logit(probability) + self.bias)
 
 
-class Isotonic(Learned):
-    """A calibration that only rises, linear between points. Beyond the ends it is level."""
-
-    x: list[Real] = Field(min_length=1)
-    y: list[Real]
-
-    @model_validator(mode="after")
-    def _rises(self) -> Isotonic:
-        pairs = list(zip(self.x, self.x[1:], strict=False)) + list(zip(self.y, self.y[1:], strict=False))
-        if len(self.x) != len(self.y) or any(a > b for a, b in pairs):
-            raise ValueError("the points of a calibration must rise")
-        return self
-
-    def calibrate(self, probability: float) -> float:
-        after = bisect_right(self.x, probability)
-        if after == 0:
-            return self.y[0]
-        if after == len(self.x):
-            return self.y[-1]
-        x0, x1, y0, y1 = self.x[after - 1], self.x[after], self.y[after - 1], self.y[after]
-        return y0 + (y1 - y0) * (probability - x0) / (x1 - x0)
-
-
 class Predictor(Learned):
     """A probability for an input: the mean of its models' probabilities, calibrated."""
 
     models: list[Linear | Trees] = Field(min_length=1)
-    calibration: Sigmoid | Isotonic = Sigmoid()
+    calibration: Sigmoid = Sigmoid()
 
     def raw(self, features: Features) -> float:
         """The mean probability before calibration."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench_route.features import Features, FeatureSpace
-from workbench_route.fitting import Calibration, fit_predictor
+from workbench_route.fitting import fit_predictor
 from workbench_route.outcomes import Pick, Row, first_answer, most_frequent
 from workbench_route.predictor import Predictor
 
@@ -46,9 +46,7 @@ class Reward:
         return max(range(len(answers)), key=lambda i: (self.confidence(text, answers, i), -i))
 
 
-def fit_reward(
-    rows: Sequence[Row], model: str, seed: int, calibration: Calibration = "sigmoid"
-) -> tuple[Reward | None, Pick]:
+def fit_reward(rows: Sequence[Row], model: str, seed: int) -> tuple[Reward | None, Pick]:
     """Fit the reward of a model's answers.
 
     Returns:
@@ -67,7 +65,7 @@ def fit_reward(
     answers = [[sample.answer for sample in row.samples[model]] for row in rows]
     features = [answer_features(rows[n].text, answers[n], position) for n, position in places]
     wanted = [rows[n].samples[model][position].score for n, position in places]
-    predictor, unseen = fit_predictor(features, wanted, SPACE.size, seed, calibration, [n for n, _ in places])
+    predictor, unseen = fit_predictor(features, wanted, SPACE.size, seed, [n for n, _ in places])
     if predictor.constant:
         return Reward(predictor), pick_by({})
     known = {(rows[n].id, position): p for (n, position), p in zip(places, unseen, strict=True)}

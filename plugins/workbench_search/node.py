@@ -55,7 +55,7 @@ class SearchConfig(CorpusConfig):
         None, description="the language model that makes the vectors, e.g. openai/text-embedding-3-small or hf:PATH"
     )
     k: int = Field(3, ge=1, le=100, description="maximum number of documents")
-    snippet: int = Field(200, ge=1, le=100_000, description="characters shown of each, where it has most of the query")
+    chars: int = Field(200, ge=1, le=100_000, description="characters shown of each, where it has most of the query")
     chunk: int | None = Field(
         None, ge=20, le=100_000, description="longer documents are cut into pieces of so many characters"
     )
@@ -132,7 +132,7 @@ class SearchNode(CorpusNode):
 
     Config = SearchConfig
     powers = {"corpus": CORPUS, "embedder": MODEL, "rerank": NODE}
-    learnable = {"k": "int", "snippet": "int"}
+    learnable = {"k": "int", "chars": "int"}
     config: SearchConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -196,13 +196,13 @@ class SearchNode(CorpusNode):
         scores = await self._scores(corpus, query, ctx)
         found = [corpus.documents[number] for number in scores]
         if self.reranker is not None and len(found) > 1:
-            shown = [_show(document, query, c.snippet) for document in found]
+            shown = [_show(document, query, c.chars) for document in found]
             found = [found[number] for number in await self.reranker.order(shown, {**inputs, c.query: query}, ctx)]
         found = found[: c.k]
         by_id = {corpus.documents[number].id: score for number, score in scores.items()}
         ids = [document.id for document in found]
         ctx.note(query=query, found=ids)
-        written: dict[str, Any] = {c.output: "\n".join(_show(one, query, c.snippet) for one in found) or NOTHING}
+        written: dict[str, Any] = {c.output: "\n".join(_show(one, query, c.chars) for one in found) or NOTHING}
         if c.ids is not None:
             written[c.ids] = ids
         if c.items is not None:

@@ -29,6 +29,8 @@ _PLAY = """\
 You play a search engine. For a query you write {count} documents of about {words} words each, and nothing else. Each \
 begins on a line of its own with `Doc` and its number, as in `Doc 1: ...`.
 {wanted}"""
+#: Words of a document, about.
+WORDS = 30
 USEFUL = "The documents are useful: they hold what a user with this task looks for."
 NOISY = (
     "The documents are noisy: they are about the words of the query, and nothing in them helps the user with this task."
@@ -39,13 +41,12 @@ _DOCUMENT = re.compile(r"(?im)^\W*doc(?:ument)?\s*\d+\W*[:.]")
 class SimulatedSearchConfig(NodeConfig):
     """Settings of a `simulated_search` node."""
 
-    documents: int = Field(5, ge=1, le=20, description="documents that the engine writes for a query")
+    k: int = Field(5, ge=1, le=20, description="documents that the engine writes for a query")
     lm: str | dict[str, Any] = Field(description="the language model that plays the engine")
     noise: float = Field(0.0, ge=0, le=1, description="probability that the documents of a search are of no use")
     knows: list[str] = Field(
         default_factory=list, description="fields of the row that only the engine sees, e.g. [question, answer]"
     )
-    words: int = Field(30, ge=1, description="words of a document, about")
     seed: int = Field(0, description="another one draws anew which searches are noisy")
     query: str = Field("query", description="the input with the query")
     output: str = Field("documents", description="the output with the documents, as text")
@@ -55,7 +56,7 @@ class SimulatedSearch(NodeKind):
     """A search engine that a language model plays, with useful or noisy documents."""
 
     Config = SimulatedSearchConfig
-    primary = "documents"
+    primary = "k"
     powers = {"lm": MODEL}
     config: SimulatedSearchConfig
 
@@ -81,7 +82,7 @@ class SimulatedSearch(NodeKind):
 
     @property
     def tool_description(self) -> str:
-        return f"Search. Shows up to {self.config.documents} documents."
+        return f"Search. Shows up to {self.config.k} documents."
 
     @cached_property
     def lm(self) -> LMSpec:
@@ -94,14 +95,14 @@ class SimulatedSearch(NodeKind):
         known = [f"{name}: {plain.as_text(inputs[name])}" for name in c.knows]
         told = "\n".join(["The user's task, which the query does not tell:", *known] if known else [])
         messages = [
-            {"role": "system", "content": _PLAY.format(count=c.documents, words=c.words, wanted=wanted)},
+            {"role": "system", "content": _PLAY.format(count=c.k, words=WORDS, wanted=wanted)},
             {"role": "user", "content": f"{told}\nQuery: {query}".strip()},
         ]
         response = await ctx.complete(messages, lm=self.lm, role="engine")
         ctx.note(query=query, noisy=noisy)
         if response.finish in ("refusal", "empty") or not response.text.strip():
             raise NodeError("engine", f"the model that plays the engine wrote no documents ({response.finish})")
-        return {c.output: cut_documents(response.text, c.documents)}
+        return {c.output: cut_documents(response.text, c.k)}
 
 
 def draw_noise(ctx: Context) -> float:

@@ -13,7 +13,7 @@ from workbench.kit.prompting import plain_adapter as plain
 from workbench.kit.prompting import prompt_defects as prompts
 from workbench.spec import Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
-from workbench_state_machine.settings import END, SILENT, StateConfig, StatesConfig, Transition
+from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition
 
 if TYPE_CHECKING:
     import networkx
@@ -84,14 +84,6 @@ def _never(step: Transition, state: StateConfig, written: Collection[Field]) -> 
             "Give it a tool, or another condition.",
             "outcome",
         )
-    if when.contains is not None and when.of == "observation" and silent:
-        if not any(when.contains.lower() in text.lower() for text in SILENT):
-            return (
-                DefectKind.UNREACHABLE,
-                f"the state has no tools and no `run`, and observes no '{when.contains}'",
-                "Write of: action, to look at what the model answered.",
-                "contains",
-            )
     kept = next((f for f in written if f.name == step.keep and f.values), None)
     listed = listed_matches(when.regex) if when.regex is not None and when.of == "action" and silent else None
     if kept is not None and listed is not None and not any(_mentions(text, kept.values) for text in listed):
@@ -134,10 +126,10 @@ def _of_ways(config: StatesConfig, signature: Signature) -> Iterator[Defect]:
             if step.keep is not None and name in turns:
                 kept[step.keep].append(turns[name] + 1)
     needed = min(turns[END], max((min(found, default=turns[END]) for found in kept.values()), default=turns[END]))
-    if config.max_turns < needed:
+    if config.max_steps < needed:
         yield Defect(
             DefectKind.FEW_STEPS,
-            f"max_turns is {config.max_turns}, and the shortest way to an answer takes {needed} turns",
-            f"Write max_turns: {needed + 1} or more.",
-            ("max_turns",),
+            f"max_steps is {config.max_steps}, and the shortest way to an answer takes {needed} turns",
+            f"Write max_steps: {needed + 1} or more.",
+            ("max_steps",),
         )

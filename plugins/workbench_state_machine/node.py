@@ -32,7 +32,7 @@ class States(NodeKind):
     Config = StatesConfig
     primary = "states"
     powers = {"states": each(inside(tools=TOOL_ADDRESSES, run=TOOL_ADDRESSES, lm=MODEL)), "env": VARIABLES, "lm": MODEL}
-    learnable = {"instructions": "text", "max_turns": "int", "lm": "lm"}
+    learnable = {"instructions": "text", "max_steps": "int", "lm": "lm"}
     config: StatesConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -65,7 +65,7 @@ class States(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        return self.config.max_turns * max(state.max_calls for state in self.states.values())
+        return self.config.max_steps * max(state.max_calls for state in self.states.values())
 
     @cached_property
     def _children(self) -> dict[str, NodeKind]:
@@ -101,7 +101,7 @@ class States(NodeKind):
         history: list[dict[str, str]] = [{"role": "user", "content": question}]
         kept: Mapping[str, Any] = {}
         here, path = self.config.start, list[str]()
-        for turn in range(self.config.max_turns):
+        for turn in range(self.config.max_steps):
             path.append(here)
             ctx.note(path=path)
             state = self.states[here]
@@ -116,6 +116,6 @@ class States(NodeKind):
                 {"role": "user", "content": did["observation"]},
             ]
         if all(name in kept for name in self.outputs):
-            ctx.note(stopped=f"max_turns of {self.config.max_turns}")
+            ctx.note(stopped=f"max_steps of {self.config.max_steps}")
             return {name: kept[name] for name in self.outputs}
-        raise NodeError("steps", f"no answer within {self.config.max_turns} turns, in the states {' > '.join(path)}")
+        raise NodeError("steps", f"no answer within {self.config.max_steps} turns, in the states {' > '.join(path)}")

@@ -15,33 +15,30 @@ from workbench.workflow import NodeConfig
 #: The target that ends the machine. It is no state.
 END = "end"
 #: All that an answer is told in a state without tools.
-SILENT = GO_ON, EMPTY, CUT = (
-    "Go on.",
-    "error: the answer was empty",
-    "error: the answer was cut at max_tokens; give a shorter one",
-)
+GO_ON = "Go on."
+EMPTY = "error: the answer was empty"
+CUT = "error: the answer was cut at max_tokens; give a shorter one"
 
-_HINT = "Write error, always, or e.g. {contains: TEXT}, {regex: PATTERN}, {outcome: {FIELD: VALUE}}, {lm: QUESTION}."
+_HINT = "Write error, always, or e.g. {regex: PATTERN}, {outcome: {FIELD: VALUE}}, {lm: QUESTION}."
 
 
 class When(NodeConfig):
-    """A condition: exactly one of error, always, contains, regex, outcome, lm."""
+    """A condition: exactly one of error, always, regex, outcome, lm."""
 
     error: Literal[True] | None = Field(None, description="the last action failed")
     always: Literal[True] | None = Field(None, description="whatever happened")
-    contains: str | None = Field(None, min_length=1, description="a text that occurs in it, in upper or lower case")
     regex: str | None = Field(None, min_length=1, description="a pattern that is found in it, by the rules of Python")
-    of: Literal["observation", "action"] = Field("observation", description="text that contains and regex search")
+    of: Literal["observation", "action"] = Field("observation", description="text that regex searches")
     outcome: dict[str, Any] | None = Field(None, min_length=1, description="fields of the tool's result: value or list")
     lm: str | None = Field(None, min_length=1, description="a question that the model answers with yes or no")
 
     @model_validator(mode="after")
     def _one(self) -> When:
-        given = [n for n in ("error", "always", "contains", "regex", "outcome", "lm") if getattr(self, n) is not None]
+        given = [n for n in ("error", "always", "regex", "outcome", "lm") if getattr(self, n) is not None]
         if len(given) != 1:
-            raise ValueError(f"a condition has exactly one of error, always, contains, regex, outcome, lm. {_HINT}")
-        if "of" in self.model_fields_set and given[0] not in ("contains", "regex"):
-            raise ValueError("'of' belongs to contains and regex")
+            raise ValueError(f"a condition has exactly one of error, always, regex, outcome, lm. {_HINT}")
+        if "of" in self.model_fields_set and given[0] != "regex":
+            raise ValueError("'of' belongs to regex")
         return self
 
     _regex = field_validator("regex")(check_pattern)
@@ -49,8 +46,8 @@ class When(NodeConfig):
     @property
     def words(self) -> str:
         """The condition as an edge of the diagram names it."""
-        if self.contains is not None or self.regex is not None:
-            return f"{self.of} {f'contains {self.contains}' if self.regex is None else f'matches {self.regex}'}"
+        if self.regex is not None:
+            return f"{self.of} matches {self.regex}"
         if self.outcome is not None:
             return ", ".join(f"{k} = {' or '.join(map(str, _listed(v)))}" for k, v in self.outcome.items())
         return self.lm or ("error" if self.error else "otherwise")
@@ -117,7 +114,7 @@ class StatesConfig(NodeConfig):
     states: dict[str, StateConfig] = Field(min_length=1, description="the states by name")
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     start: str = Field(description="the first state")
-    max_turns: int = Field(
+    max_steps: int = Field(
         10, ge=1, le=100, description="maximum number of turns; without an answer by then the example fails"
     )
     instructions: str = Field("", description="what to do; precedes the instructions of every state")
@@ -125,7 +122,7 @@ class StatesConfig(NodeConfig):
         default_factory=dict, description="tool argument: input field; filled in, and hidden from the model"
     )
     env: dict[str, str] = ENV
-    observation_chars: int = Field(2000, ge=10, description="characters of a tool's result that the model sees")
+    chars: int = Field(2000, ge=10, description="characters of a tool's result that the model sees")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
     max_tokens: int = Field(512, ge=1, description="maximum tokens per answer")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")

@@ -210,8 +210,8 @@ class State(NodeKind):
             text = f"result: {split_images(value)[0]}"
         except NodeError as error:
             text, failed = f"error: {error}", True
-        if len(text) > self.machine.observation_chars:
-            text = text[: self.machine.observation_chars - 1] + "…"
+        if len(text) > self.machine.chars:
+            text = text[: self.machine.chars - 1] + "…"
         return Turn(action, text, value, arguments, failed)
 
     async def _next(
@@ -234,8 +234,6 @@ class State(NodeKind):
 
     async def _holds(self, when: When, turn: Turn, said: Sequence[Mapping[str, str]], ctx: Context) -> bool:
         text = turn.action if when.of == "action" else turn.observation
-        if when.contains is not None:
-            return when.contains.lower() in text.lower()
         if when.regex is not None:
             return _found(when.regex, text)
         if when.outcome is not None:

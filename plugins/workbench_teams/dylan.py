@@ -37,7 +37,6 @@ class DylanConfig(TeamConfig):
     rate: bool = Field(
         False, description="members rate what they heard, in a call of their own; else equal answers count"
     )
-    ranker: str = Field(_RANK, description="instructions of the ranker; it is paid for under the role `judge`")
 
 
 class Dylan(TeamNode):
@@ -46,7 +45,7 @@ class Dylan(TeamNode):
     Config = DylanConfig
     primary = "of"
     powers = {"of": NODE}
-    learnable = {"rounds": "int", "keep": "int", "members": "members", "left_out": "members"}
+    learnable = {"rounds": "int", "keep": "int", "members": "members"}
     config: DylanConfig
 
     @property
@@ -92,8 +91,7 @@ class Dylan(TeamNode):
     async def _ranked(self, inputs: Mapping[str, Any], layer: Mapping[str, Answer], ctx: Context) -> list[str]:
         """Rank the answers and return the members that stay."""
         names, keep = list(layer), min(self.config.keep, len(layer))
-        text = self.config.ranker.format(keep=keep) if "{keep}" in self.config.ranker else self.config.ranker
-        said = await self._asked(text, inputs, [self.shown(a) for a in layer.values()], ctx, 32)
+        said = await self._asked(_RANK.format(keep=keep), inputs, [self.shown(a) for a in layer.values()], ctx, 32)
         chosen = list(dict.fromkeys(int(n) - 1 for n in re.findall(r"\d+", said)))
         chosen = [i for i in chosen if 0 <= i < len(names)][:keep]
         if len(chosen) < keep:

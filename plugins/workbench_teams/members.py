@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from workbench.errors import NodeError, SpecError
+from workbench.errors import NodeError
 from workbench.kit.acting import child_node, instructed_tree, with_new_inputs
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
@@ -25,7 +25,6 @@ class TeamConfig(NodeConfig):
 
     of: dict[str, Any] = Field(description="the node that each member runs: one with signature and instructions")
     members: dict[str, str] = Field(min_length=1, description="a member's name: its role, put before the instructions")
-    left_out: list[str] = Field(default_factory=list, description="members that do not take part")
 
     @field_validator("members")
     @classmethod
@@ -42,16 +41,12 @@ class TeamNode(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        if unknown := [m for m in config.left_out if m not in config.members]:
-            raise SpecError(f"there is no member '{unknown[0]}'", path=("left_out",))
-        if not self.active:
-            raise SpecError("all members are left out; keep at least one", path=("left_out",))
         self.first  # report bad settings when the file is read  # noqa: B018
         self.later  # noqa: B018
 
     @cached_property
     def active(self) -> tuple[str, ...]:
-        return tuple(m for m in self.config.members if m not in self.config.left_out)
+        return tuple(self.config.members)
 
     @cached_property
     def of(self) -> NodeKind:
@@ -103,7 +98,7 @@ class TeamNode(NodeKind):
             node, values = self.later[member], {**inputs, OTHERS: "\n".join(f"- {text}" for text in heard)}
         try:
             # Under the address of the members' common node, so that optimizers find its calls.
-            number = replica * len(self.config.members) + self.active.index(member)
+            number = replica * len(self.active) + self.active.index(member)
             return await ctx.run_child(node, "of", {n: values[n] for n in node.inputs}, number, member)
         except NodeError as error:
             if error.kind.infrastructure:  # not the member's fault: the example is excluded

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import WorkbenchError
-from workbench.workflow import learnable_addresses, node_at, setting_at
+from workbench.workflow import learnable_addresses, node_at
 
 
 def _teams(workflow: Workflow) -> dict[str, tuple[str, ...]]:
@@ -105,9 +105,11 @@ class Team(Optimizer):
         node: Any = node_at(workflow, f"{place}.members")
         if "weights" in node.learnable:
             return [self._weighted(place, node, worth, order[:k]) for k in range(1, len(order) + 1)]
-        gone = list(setting_at(workflow, f"{place}.left_out") or ())
         return [
-            Patch({f"{place}.left_out": [*gone, *order[k:]]}, note=f"keeps {', '.join(order[:k])}")
+            Patch(
+                {f"{place}.members": {m: role for m, role in node.config.members.items() if m in order[:k]}},
+                note=f"keeps {', '.join(order[:k])}",
+            )
             for k in range(1, len(order))
         ]
 

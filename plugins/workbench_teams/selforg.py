@@ -3,8 +3,8 @@
 Source: SelfOrg (arXiv 2510.00685): contributions are approximate Shapley values of the similarity to the group; edges
 lead from higher to lower contribution between similar answers, so the graph has no cycle; answers propagate in its
 order, and the graph is rebuilt each round; no judge, no training. Departures: similarity is the cosine of word counts
-instead of embeddings, which need a model; threshold, neighbours and rounds are ours, since the part of the paper that
-could be read does not give them.
+instead of embeddings, which need a model, and there is no threshold; neighbours and rounds are ours, since the part of
+the paper that could be read does not give them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from workbench.runtime import Context
 from workbench.spec import NODE
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
+#: Members that each member hears. The paper's number is unknown to us.
+NEIGHBOURS = 2
+
 Vector = Mapping[str, float]
 
 
@@ -32,8 +35,6 @@ class SelfOrgConfig(TeamConfig):
     rounds: int = Field(
         1, ge=0, le=10, description="rounds in which members hear others; 0: the group answers immediately"
     )
-    neighbours: int = Field(2, ge=1, le=64, description="members that each member hears")
-    threshold: float = Field(0.0, ge=0, le=1, description="answers less similar than this are not heard")
 
 
 class SelfOrg(TeamNode):
@@ -43,13 +44,7 @@ class SelfOrg(TeamNode):
     Config = SelfOrgConfig
     primary = "of"
     powers = {"of": NODE}
-    learnable = {
-        "rounds": "int",
-        "neighbours": "int",
-        "threshold": "float",
-        "members": "members",
-        "left_out": "members",
-    }
+    learnable = {"rounds": "int", "members": "members"}
     config: SelfOrgConfig
 
     @property
@@ -79,7 +74,7 @@ class SelfOrg(TeamNode):
         texts = [self.shown(a) for a in answers.values()]
         vectors = vectorize(texts)
         values = dict(zip(answers, compute_contributions(vectors), strict=True))
-        heard = build_edges(vectors, list(values.values()), texts, self.config.neighbours, self.config.threshold)
+        heard = build_edges(vectors, list(values.values()), texts)
         names = list(answers)
         return values, {names[i]: [names[j] for j in heard[i]] for i in range(len(names))}
 
@@ -144,16 +139,14 @@ def compute_shapley(vectors: Sequence[Vector]) -> list[float]:
     return values
 
 
-def build_edges(
-    vectors: Sequence[Vector], values: Sequence[float], texts: Sequence[str], neighbours: int, threshold: float
-) -> list[list[int]]:
+def build_edges(vectors: Sequence[Vector], values: Sequence[float], texts: Sequence[str]) -> list[list[int]]:
     """For each answer, the indices of the answers that it hears, most similar first: those with a higher contribution
-    (ties: the text that sorts first) and enough similarity. Such a graph has no cycle."""
+    (ties: the text that sorts first). Such a graph has no cycle."""
     rank = sorted(range(len(values)), key=lambda i: (-round(values[i], 9), texts[i], i))
     place = {i: p for p, i in enumerate(rank)}
     heard = []
     for i in range(len(values)):
         near = [(j, cosine(vectors[i], vectors[j])) for j in range(len(values)) if place[j] < place[i]]
-        near = sorted((x for x in near if x[1] >= threshold), key=lambda x: (-round(x[1], 9), place[x[0]]))
-        heard.append([j for j, _ in near[:neighbours]])
+        near.sort(key=lambda x: (-round(x[1], 9), place[x[0]]))
+        heard.append([j for j, _ in near[:NEIGHBOURS]])
     return heard

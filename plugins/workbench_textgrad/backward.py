@@ -82,6 +82,10 @@ def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result
     return seen
 
 
+#: Characters of examples in a prompt.
+CHARS = 4000
+
+
 @dataclass
 class Backward:
     """A backward pass over failed results with traces. scored: names of outputs that the metric reads. spared: nodes
@@ -93,7 +97,6 @@ class Backward:
     replica: int
     scored: frozenset[str] = frozenset()
     tools: bool = True
-    shown: int = 4000
     spared: frozenset[str] = frozenset()
     layers: Mapping[str, Layer] = field(init=False)
 
@@ -103,7 +106,7 @@ class Backward:
     async def loss(self) -> str:
         off = list(switched_off(self.workflow).values())
         nodes = [layer.node for layer in reversed(list(self.layers.values()))]
-        request = prompts.loss(nodes, off, show_results(self.failed, self.shown))
+        request = prompts.loss(nodes, off, show_results(self.failed, CHARS))
         return await self.proposer.ask(request, self.replica) or ""
 
     def last(self, name: str) -> bool:
@@ -140,7 +143,7 @@ class Backward:
         request = prompts.gradient(
             layer.node,
             prompts.settings_of(texts, functions),
-            show_results(seen, self.shown),
+            show_results(seen, CHARS),
             blame,
             asks_inputs=above,
             optional=layer.optional,
@@ -154,4 +157,4 @@ class Backward:
         if path is None:
             return None
         seen = seen_by(path, self.failed, whole=self.last(path.split(".")[0]))
-        return node_at(self.workflow, address), show_results(seen, self.shown)
+        return node_at(self.workflow, address), show_results(seen, CHARS)

@@ -21,13 +21,13 @@ from workbench.kit.prompting import Batches, Proposer, finalists, rewrite_reques
 from workbench.kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench.workflow import learnable_addresses, text_at
 from workbench_textgrad import prompts
-from workbench_textgrad.backward import Backward, layers_of, switched_off
+from workbench_textgrad.backward import CHARS, Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
 
 #: Worst failures of a batch that the loss is written from.
 WRONG = 8
-#: Score above which a batch is a good one.
-ENOUGH = 0.9
+#: Score above which a batch is a good one, and consecutive good batches that end the search.
+ENOUGH, STREAK = 0.9, 3
 
 
 class TextGrad(Optimizer):
@@ -41,20 +41,12 @@ class TextGrad(Optimizer):
 
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
     batch: int = Field(12, ge=1, le=256, description="training rows per step")
-    streak: int = Field(3, ge=1, le=100, description="consecutive batches above 0.9 before it ends")
     patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
     edits: list[str] = Field(
         default_factory=list,
         description="structural edits that the proposer may choose, e.g. insert, remove, refine; none: keep the graph",
     )
-    finalists: int | None = Field(
-        None,
-        ge=1,
-        le=50,
-        description="solutions to evaluate on val; default: as many as a quarter of the budget pays for, 1 to 4",
-    )
-    chars: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
@@ -90,7 +82,7 @@ class _Descent:
         self.current = study.best  # the latest solution, also when the budget ends the search
         self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
         self.batches = Batches(study, settings.batch)
-        self.finalists = settings.finalists or finalists(study)
+        self.finalists = finalists(study)
         self.edited: list[str] = []  # outcomes of edits
 
     async def go(self) -> None:
@@ -109,7 +101,7 @@ class _Descent:
             idle = idle + 1 if old is None or current is old else 0
             good = good + 1 if now.score > ENOUGH else 0
             self.kept.append((current, now.score))
-            if good >= self.settings.streak or idle > self.settings.patience:
+            if good >= STREAK or idle > self.settings.patience:
                 return
             new = await self.stepped(current, now, step)
             old, last = (current if new != current else None), now.score
@@ -119,7 +111,7 @@ class _Descent:
         """Return True if the budget covers `passes` passes over a batch and then the finalists, proposals included."""
         proposals = 1 + 2 * len(learnable_addresses(workflow, "text")) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
-        tokens = proposals * (1000 + self.settings.chars // 3)
+        tokens = proposals * (1000 + CHARS // 3)
         return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
             self.study, len(rows), tokens
         )
@@ -137,7 +129,6 @@ class _Descent:
             step,
             frozenset(self.study.targets),
             settings.tools,
-            settings.chars,
             spared=await self.spared(current, now),
         )
         loss = await backward.loss()

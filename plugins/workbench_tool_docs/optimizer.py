@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -29,6 +29,12 @@ A language model uses a tool, and does not use it well. You may write two things
 Answer with one JSON object and nothing else: {"description": text or null, "wrapper": text or null}"""  # noqa: E501
 
 
+#: Answers of the proposer for one proposal, if the first cannot be used.
+ATTEMPTS = 2
+#: Characters of results and examples in a prompt.
+CHARS = 4000
+
+
 def _places(workflow: Workflow) -> list[str]:
     """The addresses of agents."""
     return [address.rpartition(".")[0] for address in learnable_addresses(workflow, "wrappers")]
@@ -43,18 +49,13 @@ class ToolDocs(Optimizer):
     batch: int = Field(
         12, ge=1, le=256, description="training rows on which a proposal is compared with the current version"
     )
-    write: Literal["both", "descriptions", "wrappers"] = Field("both", description="what may be written")
-    attempts: int = Field(
-        2, ge=1, le=10, description="answers of the proposer for one proposal, if the first cannot be used"
-    )
-    chars: int = Field(4000, ge=500, description="characters of results and examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
         return False
 
     async def ready(self, study: Study) -> None:
-        if self.write != "descriptions" and learnable_addresses(study.workflow, "wrappers"):
+        if learnable_addresses(study.workflow, "wrappers"):
             await study.open_sandbox()
 
     def lacking(self, workflow: Workflow) -> str | None:
@@ -116,7 +117,7 @@ class ToolDocs(Optimizer):
             {"role": "system", "content": _TASK},
             {"role": "user", "content": self._request(best, place, tool, seen, before)},
         ]
-        for attempt in range(self.attempts):
+        for attempt in range(ATTEMPTS):
             text = await ask.ask(messages, replica=replica * 10 + attempt)
             if text is None:
                 return None
@@ -147,9 +148,7 @@ class ToolDocs(Optimizer):
             raise ValueError(f"that is not JSON: {error.msg}") from None
         if not isinstance(body, dict):
             raise ValueError("there is no JSON object in the answer")
-        allowed = {"both": ("description", "wrapper"), "descriptions": ("description",), "wrappers": ("wrapper",)}[
-            self.write
-        ]
+        allowed = ("description", "wrapper")
         found = {k: str(body[k]).strip() for k in allowed if body.get(k) and str(body[k]).strip()}
         if not found:
             raise ValueError(f"write {' or '.join(allowed)}")
@@ -178,6 +177,6 @@ class ToolDocs(Optimizer):
             f"{short(c['arguments'], 200)} gave {short(c['result'], 500)}, seen as {short(c['shown'], 200)}"
             for c in seen
         ]
-        parts.append("Calls and what the model saw:\n" + ("\n".join(lines)[: self.chars // 2] or "it was never called"))
-        parts.append(f"How tasks ended:\n{show_results(before.results, self.chars // 2)}")
+        parts.append("Calls and what the model saw:\n" + ("\n".join(lines)[: CHARS // 2] or "it was never called"))
+        parts.append(f"How tasks ended:\n{show_results(before.results, CHARS // 2)}")
         return "\n\n".join(parts)

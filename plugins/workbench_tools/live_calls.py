@@ -18,8 +18,8 @@ from workbench.errors import NodeError
 from workbench.kit.acting import Tool, read_arguments
 from workbench.runtime import Context
 
-#: The longest pause in seconds.
-LONGEST_PAUSE = 60.0
+#: Seconds before the second attempt, doubled for each further one, and the longest pause.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 
 
 class LiveCalls(BaseModel):
@@ -32,9 +32,6 @@ class LiveCalls(BaseModel):
         description="call once per run for the same arguments; false: for tools with changing results or side effects",
     )
     attempts: int = Field(3, ge=1, le=10, description="attempts at a call that fails; wrong arguments are not retried")
-    pause: float = Field(
-        0.5, ge=0, description="seconds before the second attempt; doubled for each further attempt, up to a minute"
-    )
 
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
         """The tool's result. Raises NodeError("tool") after the last attempt."""
@@ -53,5 +50,5 @@ class LiveCalls(BaseModel):
                 return await tool(arguments, timeout)
             except NodeError:
                 # Jitter spreads rollouts that failed together; no result depends on it.
-                await asyncio.sleep(min(self.pause * 2 ** (failed - 1), LONGEST_PAUSE) * random.uniform(1.0, 1.25))
+                await asyncio.sleep(min(FIRST_PAUSE * 2 ** (failed - 1), LONGEST_PAUSE) * random.uniform(1.0, 1.25))
         return await tool(arguments, timeout)

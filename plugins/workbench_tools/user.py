@@ -27,8 +27,13 @@ You will then be told what the user says."""
 _PLAY = (
     "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you "
     "are asked for, and nothing that you do not know. When you have what you came for, or when it cannot be had, say "
-    "{done}."
+    "DONE."
 )
+
+#: Ends the conversation: the word, not a part of one.
+_DONE = re.compile(r"(?<!\w)DONE(?!\w)")
+#: Most tokens of a message of the user, where the role names no other number.
+MAX_TOKENS = 200
 
 
 class UserConfig(BaseModel):
@@ -38,9 +43,6 @@ class UserConfig(BaseModel):
 
     knows: list[str] = Field(default_factory=list, description="fields of the row that only the user sees")
     instructions: str = Field("", description="the user's character and goal")
-    done: str = Field("DONE", min_length=1, description="the word with which the user ends the conversation")
-    temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature of the user")
-    max_tokens: int = Field(200, ge=1, description="maximum tokens of a message of the user")
 
 
 def extract_user_message(text: str, outputs: Collection[str]) -> str | None:
@@ -54,7 +56,7 @@ class SimulatedUser:
     def __init__(self, config: UserConfig, inputs: Mapping[str, Any], opening: str):
         self.config = config
         known = [f"{name}: {plain.as_text(inputs.get(name, ''))}" for name in config.knows]
-        play = "\n".join([_PLAY.format(done=config.done), config.instructions, *known])
+        play = "\n".join([_PLAY, config.instructions, *known])
         self._messages: list[dict[str, str]] = [{"role": "system", "content": play.replace("\n\n", "\n").strip()}]
         if opening.strip():
             # Templates want turns to alternate, beginning with the other side.
@@ -73,12 +75,9 @@ class SimulatedUser:
                 path=("roles",),
             )
         self._messages.append({"role": "user", "content": said})
-        response = await ctx.complete(
-            self._messages, lm=spec, role="user", temperature=self.config.temperature, max_tokens=self.config.max_tokens
-        )
+        response = await ctx.complete(self._messages, lm=spec, role="user", max_tokens=spec.max_tokens or MAX_TOKENS)
         if response.finish in ("refusal", "empty"):
             raise NodeError("user", f"the model that plays the user gave no text ({response.finish})")
         self._messages.append({"role": "assistant", "content": response.text})
         ctx.note(user=[*ctx.span.notes.get("user", []), {"told": said[:500], "said": response.text[:500]}])
-        done = rf"(?<!\w){re.escape(self.config.done)}(?!\w)"  # the word, not a part of one
-        return re.sub(done, "", response.text).strip(), re.search(done, response.text) is not None
+        return _DONE.sub("", response.text).strip(), _DONE.search(response.text) is not None

@@ -35,7 +35,6 @@ class FitValue(Optimizer):
 
     rounds: int = Field(2, ge=1, le=20, description="passes over train, each with the value learned so far")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
-    words: int = Field(200, ge=1, le=5000, description="words with a weight, the most frequent ones")
 
     def reads_search(self) -> bool:
         return False
@@ -54,7 +53,7 @@ class FitValue(Optimizer):
             if not rows:
                 break
             _collect(await study.evaluate(explorer, rows, traces=True, replica=number), pairs)
-            fits = {n: learned.fit_weights(list(p.items()), most=self.words) for n, p in pairs.items()}
+            fits = {n: learned.fit_weights(list(p.items())) for n, p in pairs.items()}
             weights |= {n: w for n, w in fits.items() if w}
             if not weights:
                 continue

@@ -42,7 +42,7 @@ def _powers(settings: Written) -> Found:
     """The environment has powers of its own."""
     c = settings.value
     yield Part("environment", {key: c[key] for key in ("environment", "settings") if key in c}, settings.at)
-    yield from inside(value=TOOL_ADDRESSES, lm=MODEL, value_lm=MODEL)(settings)
+    yield from inside(value=TOOL_ADDRESSES, lm=MODEL)(settings)
 
 
 class TreeSearch(NodeKind):
@@ -53,7 +53,6 @@ class TreeSearch(NodeKind):
     powers = _powers
     learnable = {
         "instructions": "text",
-        "value_instructions": "text",
         "order": "choice",
         "evaluations": "int",
         "depth": "int",
@@ -91,10 +90,6 @@ class TreeSearch(NodeKind):
     def lm(self) -> LMSpec | None:
         return lm_spec(self.config.lm) if self.config.lm is not None else None
 
-    @cached_property
-    def value_lm(self) -> LMSpec | None:
-        return lm_spec(self.config.value_lm) if self.config.value_lm is not None else self.lm
-
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """{actions: what was done, observation: the last one, score: the environment's own, of where it ended}."""
         ctx.span.agent = self.name
@@ -105,7 +100,7 @@ class TreeSearch(NodeKind):
         path = [await episode.start()]
         walk = _Walk(self, inputs, ctx, episode, path)
         try:
-            for _ in range(c.steps):
+            for _ in range(c.max_steps):
                 if path[-1].done:
                     break
                 path += await (walk.greedy() if c.order == "greedy" else walk.search())
@@ -158,8 +153,7 @@ class _Walk:
         root: Node[Position | None] = Node(self.path[-1], reward=0.5, key=self.path[-1].same)
         limits = {"depth": c.depth, "evaluations": c.evaluations, "goal": lambda node: node.reward == 1.0}
         if c.order == "mcts":
-            bound = partial(uct, exploration=c.exploration)
-            found = await grow(root, self.expand, self.value, lambda top: select(top, bound), **limits)
+            found = await grow(root, self.expand, self.value, lambda top: select(top, uct), **limits)
         else:
             order: Any = c.order
             found = await explore(root, self.expand, self.value, order=order, width=c.width, **limits)
@@ -227,7 +221,7 @@ class _Walk:
         if node.judge is not None:
             return await self.ctx.effect("value", [c.value, list(path[-1].actions)], partial(self._called, path[-1]))
         messages = prompts.value_messages(c, self.inputs, path)
-        verdicts = [prompts.read_verdict(a) for a in await self._asked(messages, node.value_lm, c.judged)]
+        verdicts = [prompts.read_verdict(a) for a in await self._asked(messages, node.lm, c.judged)]
         known = [v for v in verdicts if v is not None]
         self.unreadable += len(verdicts) - len(known)
         return sum(known) / len(known) if known else None

@@ -38,9 +38,8 @@ def value_messages(
     config: TreeSearchConfig, inputs: Mapping[str, Any], path: Sequence[Position]
 ) -> list[dict[str, str]]:
     """Asks for a judgement of the last position."""
-    system = "\n".join([_JUDGE, *([config.value_instructions.strip()] if config.value_instructions else [])])
     user = "\n".join([*_shown(config, inputs), *_told(config, path), "judgement:"])
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    return [{"role": "system", "content": _JUDGE}, {"role": "user", "content": user}]
 
 
 def _shown(config: TreeSearchConfig, inputs: Mapping[str, Any]) -> list[str]:
@@ -54,7 +53,7 @@ def _told(config: TreeSearchConfig, path: Sequence[Position]) -> list[str]:
         if i and position.actions:
             lines.append(f"action: {position.actions[-1]}")
         text = position.observation
-        cut = text if len(text) <= config.observation_chars else f"{text[: config.observation_chars - 1]}…"
+        cut = text if len(text) <= config.chars else f"{text[: config.chars - 1]}…"
         lines.append(f"observation: {cut}")
     return lines
 

@@ -9,6 +9,9 @@ from pydantic import Field, field_validator
 from workbench.spec import PREFIX
 from workbench.workflow import NodeConfig
 
+#: Answers of the judging model that are averaged. Koh et al. take 20, which would be most of the calls.
+JUDGEMENTS = 3
+
 Order = Literal["greedy", "best_first", "bfs", "dfs", "beam", "mcts"]
 
 
@@ -20,9 +23,8 @@ class TreeSearchConfig(NodeConfig):
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the environment")
     show: list[str] = Field(default_factory=list, description="input fields shown to the model")
     instructions: str = Field("", description="what to do, in words")
-    value_instructions: str = Field("", description="description of the task for the judge of states")
     order: Order = Field("best_first", description="choice of the next state; greedy does not look ahead")
-    steps: int = Field(
+    max_steps: int = Field(
         5,
         ge=1,
         le=200,
@@ -35,18 +37,15 @@ class TreeSearchConfig(NodeConfig):
     depth: int = Field(4, ge=1, le=50, description="actions that a search looks ahead")
     evaluations: int = Field(8, ge=1, le=1000, description="maximum number of states per search")
     width: int = Field(2, ge=1, le=100, description="beam: number of states kept per level")
-    exploration: float = Field(0.5, ge=0, le=100, description="mcts: weight of the bound in UCT")
     value: str = Field("lm", description="what judges a state: lm, learned, or python:file.py:function")
-    value_samples: int = Field(3, ge=1, le=200, description="lm: answers that are averaged")
     weights: dict[str, float] = Field(default_factory=dict, description="learned: weights of words, see fit_value")
-    observation_chars: int = Field(1500, ge=20, description="characters of an observation that the model sees")
+    chars: int = Field(1500, ge=20, description="characters of an observation that the model sees")
     history: int = Field(4, ge=0, le=100, description="earlier observations that the model sees, with their actions")
     temperature: float = Field(
         1.0, ge=0, le=2, description="temperature of actions and judgements; at 0 one answer is sampled"
     )
     max_tokens: int = Field(64, ge=1, description="maximum tokens per answer")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
-    value_lm: str | dict[str, Any] | None = Field(None, description="another language model for the judge")
 
     @field_validator("value")
     @classmethod
@@ -63,13 +62,13 @@ class TreeSearchConfig(NodeConfig):
     @property
     def judged(self) -> int:
         """Calls that judging one state takes."""
-        return 0 if self.value != "lm" else 1 if self.temperature == 0 else self.value_samples
+        return 0 if self.value != "lm" else 1 if self.temperature == 0 else JUDGEMENTS
 
     @property
     def max_calls(self) -> int:
         """The most calls of a run. A search expands the state it begins in, and at most each that it looked at."""
         if self.order == "greedy":
-            return self.steps * self.drawn
+            return self.max_steps * self.drawn
         inner = sum(self.branching**i for i in range(1, self.depth))
         looked_at = min(self.evaluations, inner + self.branching**self.depth)
-        return self.steps * ((1 + min(looked_at, inner)) * self.drawn + looked_at * self.judged)
+        return self.max_steps * ((1 + min(looked_at, inner)) * self.drawn + looked_at * self.judged)

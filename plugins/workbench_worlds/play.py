@@ -57,7 +57,7 @@ class Play(NodeKind):
     Config = PlayConfig
     primary = "play"
     powers = _powers
-    learnable = {"steps": "int", "history": "int", "observation_chars": "int", "observations": "choice"}
+    learnable = {"max_steps": "int", "history": "int", "chars": "int", "observations": "choice"}
     config: PlayConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -104,7 +104,7 @@ class Play(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        return self.config.steps * max(node.max_calls for node in self.players.values())
+        return self.config.max_steps * max(node.max_calls for node in self.players.values())
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """{actions: what was done, observation: the last one, or the world's verdict, score: the world's own}.
@@ -132,7 +132,7 @@ class _Course:
     async def run(self) -> dict[str, Any]:
         c = self.node.config
         told = await self.world.reset({name: self.inputs[source] for name, source in c.task.items()})
-        for number in range(c.steps):
+        for number in range(c.max_steps):
             if told["done"]:
                 break
             told = await self._turn(number, told)

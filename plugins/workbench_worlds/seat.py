@@ -67,7 +67,7 @@ class Seat:
             lines = difflib.unified_diff(before.splitlines(), observation.splitlines(), lineterm="", n=0)
             changed = "\n".join(line for line in [*lines][2:] if not line.startswith("@@")) or "(nothing changed)"
             observation = min(observation, changed, key=len)
-        most = self.config.observation_chars
+        most = self.config.chars
         return observation if len(observation) <= most else f"{observation[:most]} ..."
 
     def _history(self) -> str:

@@ -27,9 +27,9 @@ class PlayConfig(NodeConfig):
     players: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="the nodes of several players, by the names that the world has for them"
     )
-    steps: int = Field(20, ge=1, le=MOST_STEPS, description="actions of all players together")
+    max_steps: int = Field(20, ge=1, le=MOST_STEPS, description="actions of all players together")
     history: int = Field(4, ge=0, le=MOST_STEPS, description="earlier turns that a player sees")
-    observation_chars: int = Field(4000, ge=20, description="characters of an observation that a player sees")
+    chars: int = Field(4000, ge=20, description="characters of an observation that a player sees")
     observations: Literal["full", "diff"] = Field(
         "full", description="diff: after a player's first one, only the lines that changed"
     )

@@ -40,7 +40,6 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
     "a folder that is a program": ({"command": ["uv", "run", "--project", "tool", "x"]}, "tool/deep.py"),
     "mcp": ({"mcp": "python s1.sh#t"}, "s1.sh"),
     "variable": ({"command": ["x"], "env": {"BASH_ENV": "s1.sh"}}, "s1.sh"),
-    "revision": ({"command": ["x"], "folder": "ag", "revision": "main"}, "ag/.git/refs/heads/main"),
     "what a link in the folder leads to": ({"command": ["x"], "folder": "ag"}, "../elsewhere.py"),
     "what a linked folder holds": ({"command": ["x"], "folder": "ag"}, "../lib/deep.py"),
 }
@@ -49,11 +48,9 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("form", ["short", "kind"])
 @pytest.mark.parametrize("name", EDITS)
 def test_finding_7_an_edited_agent_is_asked_about_again(folder: Path, name: str, form: str) -> None:
-    (folder / "ag/.git/refs/heads").mkdir(parents=True)
     (folder.parent / "lib").mkdir()
     (folder / "tool").mkdir()
     for place in (
-        "ag/.git/refs/heads/main",
         "../elsewhere.py",
         "../lib/deep.py",
         "tool/pyproject.toml",

@@ -35,7 +35,7 @@ def test_each_registered_thing_declares_what_it_may_do() -> None:
 
 
 #: Settings that stand for the same in each kind that has them.
-SAME = {*"lm value_lm embedder tools tool env functions types command image url mcp folder server".split()}
+SAME = {*"lm embedder tools tool env functions types command image url mcp folder server".split()}
 
 
 def test_a_setting_that_leads_out_is_declared_by_each_kind_that_has_it() -> None:

@@ -60,7 +60,7 @@ NODES: Mapping[str, dict[str, Any]] = {
         "instructions": "Sort the ticket.",
         "start": "look",
         "states": {
-            "look": {"tools": ["python:mytools.py:look"], "next": [{"when": {"contains": "desk of"}, "to": "say"}]},
+            "look": {"tools": ["python:mytools.py:look"], "next": [{"when": {"regex": "desk of"}, "to": "say"}]},
             "say": {"instructions": "Give the label alone.", "next": {"when": "always", "keep": "label", "to": "end"}},
         },
     },

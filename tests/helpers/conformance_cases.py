@@ -131,7 +131,7 @@ _AGENT = {"agent.py": SORTER}
 NODES: dict[str, Callable[[Path], NodeCase]] = {
     "external": _node(
         "external",
-        {"signature": "text -> label", "command": ["python", "agent.py"], "max_calls": 2},
+        {"signature": "text -> label", "command": ["python", "agent.py"], "calls": 2},
         {"text": "a"},
         _AGENT,
     ),

@@ -40,7 +40,7 @@ print(chat([{{"role": "system", "content": system}}, {{"role": "user", "content"
 
 def write_agent(place: Path, source: str, **settings: Any) -> Path:
     """Write the simulated task with an agent of this source as its node. Returns the path of the workflow file."""
-    path = write_task(place, budget={"calls": settings.pop("calls", 400)}, rows=settings.pop("rows", (12, 16, 24)))
+    path = write_task(place, budget={"calls": settings.pop("budget", 400)}, rows=settings.pop("rows", (12, 16, 24)))
     (place / "agent.py").write_text(source, encoding="utf-8")
     spec = json.loads(path.read_text(encoding="utf-8"))
     spec["nodes"] = {

@@ -156,7 +156,7 @@ def test_an_agent_with_a_notebook_shows_no_gain(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.4, {"random": {"trials": 1}}, calls=900, rows=(8, 10, 40))
     (tmp_path / "agent.py").write_text(NOTEBOOK.format(notes=str(tmp_path.with_name(f"{tmp_path.name}-notes.txt"))))
     spec = json.loads((tmp_path / "workflow.yaml").read_text())
-    spec["nodes"] = {"agent": {"external": "text -> label", "command": [sys.executable, "agent.py"], "max_calls": 2}}
+    spec["nodes"] = {"agent": {"external": "text -> label", "command": [sys.executable, "agent.py"], "calls": 2}}
     spec["search"] = {"nodes.agent.instructions": ["", "Answer well."]}
     (tmp_path / "workflow.yaml").write_text(json.dumps(spec))
     report: Report = optimize(

@@ -135,7 +135,7 @@ def test_only_models_that_are_asked_are_looked_at(tmp_path: Path) -> None:
 
 
 def test_validate_warns_of_what_is_lacking_here_and_refuses_what_is_wrong(tmp_path: Path) -> None:
-    fgo = {"fgo": {"divide": "type", "by": "label"}}
+    fgo = {"fgo": {"by": "label"}}
     path = task_file(tmp_path, roles={"proposer": "openai/gpt-4.1"}, optimize=[fgo])
     found = CliRunner().invoke(cli, ["validate", str(path)])
     assert found.exit_code == 0 and "Warning: a run would fail here: gpt-4.1 needs an API key" in found.output
@@ -177,13 +177,6 @@ def test_friction_22_a_missing_key_is_found_before_a_model_of_the_search_is_trie
     assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
     report = optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
     assert report.status == "failed" and report.spent["calls"] == 0
-
-
-def test_the_model_that_judges_states_is_looked_at_too(tmp_path: Path) -> None:
-    walk = {"tree_search": "web", "show": ["text"], "value_lm": "openai/gpt-fake"}
-    nodes = {"walk": walk, "sort": {"predict": "text, observation -> label"}}
-    (error,) = lacking(task_file(tmp_path, nodes=nodes, optimize=["random"]))
-    assert isinstance(error, LMError) and "OPENAI_API_KEY" in str(error)
 
 
 def test_a_model_of_the_search_that_nobody_serves_is_refused_with_its_place(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ async def _walk(folder: Path, rules: dict, row: dict[str, Any], say, **settings:
         "tree_search": "web",
         "task": {n: n for n in ("pages", "start", "goal")},
         "show": ["question"],
-        "steps": 1,
+        "max_steps": 1,
         "value": "lm",
         "branching": 2,
         "evaluations": 4,
@@ -228,7 +228,7 @@ def test_an_action_is_asked_about_like_a_call(tmp_path: Path) -> None:
         "tree_search": "web",
         "task": {n: n for n in ("pages", "start", "goal")},
         "show": ["question"],
-        "steps": 1,
+        "max_steps": 1,
         "order": "greedy",
         "samples": 1,
     }

@@ -43,7 +43,7 @@ def test_another_spelling_of_a_denied_value_is_denied(subtests: pytest.Subtests)
         (None, ""),
         ("null", None),
         ([1, 2], "[1, 2.0]"),
-        ({"equals": {"a": 1}}, '{"a": "1"}'),
+        ({"one_of": [{"a": 1}]}, '{"a": "1"}'),
         (5, "٥"),
         (5, "⑤"),
         (5, "50e-1"),
@@ -59,11 +59,11 @@ def test_another_spelling_of_a_denied_value_is_denied(subtests: pytest.Subtests)
         ("admin", "ad\u2800min"),
         ({"matches": "https://evil\\.org/.*"}, "https://evil%2eorg/x"),
         ({"matches": "rm .*"}, "rm -rf\0 harmless"),
-        ({"equals": {"k": 1}}, '{"k": 1, "k": 2}'),
-        ({"equals": {"k": 1}}, '{"k": 2, "k": 1}'),
+        ({"one_of": [{"k": 1}]}, '{"k": 1, "k": 2}'),
+        ({"one_of": [{"k": 1}]}, '{"k": 2, "k": 1}'),
         ({"matches": "rm .*"}, "r\u200bm -rf"),
         ({"matches": "rm .*"}, " RM -rf /\n"),
-        ({"equals": {"user": "admin"}}, {"user": "admin", "x": 1}),
+        ({"one_of": [{"user": "admin"}]}, {"user": "admin", "x": 1}),
         ([1], [1, 1]),
         ("admin", "&#97;dmin"),  # these: security 15
         ("admin", "&#x61;dmin"),
@@ -160,7 +160,7 @@ def spellings(value: Any) -> st.SearchStrategy[Any]:
 @given(st.data(), scalars)
 def test_no_spelling_passes_a_deny(data: st.DataObject, wanted: Any) -> None:
     spelled = data.draw(spellings(wanted))
-    assert verdict({"equals": wanted}, spelled) == "deny"
+    assert verdict({"one_of": [wanted]}, spelled) == "deny"
     assert verdict({"one_of": ["zzz", wanted]}, spelled) == "deny"
 
 
@@ -168,7 +168,7 @@ def test_no_spelling_passes_a_deny(data: st.DataObject, wanted: Any) -> None:
 @example(1, True)
 @example(False, 0)
 def test_a_permission_is_never_given_by_another_spelling(wanted: Any, value: Any) -> None:
-    allowed = verdict({"equals": wanted}, value, kind="allow") == "allow"
+    allowed = verdict({"one_of": [wanted]}, value, kind="allow") == "allow"
     assert allowed == (type(wanted) is type(value) and wanted == value)
 
 

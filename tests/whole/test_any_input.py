@@ -131,10 +131,10 @@ def test_a_policy_gives_a_verdict_or_is_no_policy(rules: Any, tool: str, argumen
 @QUICK
 @given(st.dictionaries(st.sampled_from(["x", "y"]), values, max_size=2), values)
 def test_a_rule_more_that_denies_never_allows_more(arguments: dict[str, Any], wanted: Any) -> None:
-    rules = [{"allow": "pay", "when": {"x": {"equals": wanted}}}]
+    rules = [{"allow": "pay", "when": {"x": {"one_of": [wanted]}}}]
     with suppress(ValidationError):
         before = PolicySpec.model_validate({"default": "ask", "rules": rules}).verdict("pay", arguments)[0]
-        stricter = [{"deny": "pay", "when": {"y": {"equals": wanted}}}, *rules]
+        stricter = [{"deny": "pay", "when": {"y": {"one_of": [wanted]}}}, *rules]
         after = PolicySpec.model_validate({"default": "ask", "rules": stricter}).verdict("pay", arguments)[0]
         assert after in (before, "deny")
 

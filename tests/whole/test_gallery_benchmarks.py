@@ -53,7 +53,7 @@ def test_025_an_issue_is_mended_by_what_passes_the_hidden_test(tmp_path: Path) -
     whole = tried("agent_issues", tmp_path)
     assert whole.right == [True] * 8
     assert all("unittest" not in asked(request) for request in whole.script.requests)
-    assert tried("agent_issues", tmp_path, {"nodes.mend.steps": 1}).right == [False] * 8, "nothing was mended"
+    assert tried("agent_issues", tmp_path, {"nodes.mend.max_steps": 1}).right == [False] * 8, "nothing was mended"
 
 
 @confined
@@ -144,7 +144,7 @@ def test_116_who_can_do_each_task_fails_where_they_are_composed_or_told_in_anoth
 #: A setting of each file that its search changes, and a value with which it is wrong.
 POOR: dict[str, tuple[str, Any]] = {
     "agent_issues": ("nodes.mend.history", 0),
-    "ml_experiments": ("nodes.improve.steps", 1),
+    "ml_experiments": ("nodes.improve.max_steps", 1),
     "blade": ("nodes.analyse.max_steps", 1),
     "webnav": ("nodes.find.width", 1),
     "compwob": ("nodes.work.of.instructions", "Do what is asked on the page."),

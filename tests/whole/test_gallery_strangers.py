@@ -72,7 +72,7 @@ def test_052_agentgym_an_agent_acts_in_a_world_behind_the_common_form(tmp_path: 
         "Action: craft 4 stick using 2 plank",
     ]
     assert tried("agentgym", tmp_path, {"nodes.craft.history": 0}).right == [False, False]
-    assert tried("agentgym", tmp_path, {"nodes.craft.steps": 3}).right == [True, False]
+    assert tried("agentgym", tmp_path, {"nodes.craft.max_steps": 3}).right == [True, False]
 
 
 def test_052_what_the_server_calls_an_error_is_no_zero(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ POOR: dict[str, tuple[str, Any]] = {
     "master": ("nodes.solve.evaluations", 2),
     "glee": ("nodes.haggle.history", 0),
     "webpilot": ("nodes.work.nodes.search.order", "greedy"),
-    "stateflow_intercode": ("nodes.work.steps", 1),
+    "stateflow_intercode": ("nodes.work.max_steps", 1),
     "capo": ("nodes.fetch.settings.meetings", "start"),
 }
 

@@ -98,7 +98,7 @@ def machine() -> dict[str, Any]:
         "states": {
             "one": {
                 "next": [
-                    {"when": {"contains": 'a "b" | `c` <d> ; #e'}, "to": "end"},
+                    {"when": {"regex": 'a "b" | `c` <d> ; #e'}, "to": "end"},
                     {"when": "error", "to": "end"},
                     "two",
                 ]
@@ -117,7 +117,7 @@ def test_a_machine_is_drawn_with_its_states_and_conditions(tmp_path: Path) -> No
     assert {labels[i] for i, p in parents.items() if p == "m: states"} == {"start", "one", "two", "end"}
     assert ("start", "one", "") in edges and ("one", "two", "otherwise") in edges and ("two", "end", "") in edges
     words = next(w for a, b, w in edges if (a, b) == ("one", "end"))
-    assert re.sub(r"#(\d+);", lambda m: chr(int(m[1])), words) == 'observation contains a "b" | `c` <d> ; #e / error'
+    assert re.sub(r"#(\d+);", lambda m: chr(int(m[1])), words) == 'observation matches a "b" | `c` <d> ; #e / error'
     assert ("m: states", "example: predict", "label") in edges
 
 

@@ -71,7 +71,7 @@ class Tried:
         rows = [{"text": f"row {n}: a {LABELS[n % 4]}-thing", "label": LABELS[n % 4]} for n in range(12)]
         (self.place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         signature = f"text -> label: Literal[{', '.join(map(repr, LABELS))}]"
-        node: dict[str, Any] = {"external": signature, "command": self.command, "timeout": 120, "max_calls": 16}
+        node: dict[str, Any] = {"external": signature, "command": self.command, "timeout": 120, "calls": 16}
         if len([*(self.place / "plain").iterdir()]) > 1 + (self.installed.modules is not None):
             node["folder"] = "src"  # it reads files beside it
         if caches := [

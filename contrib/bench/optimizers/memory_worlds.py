@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers import memory_worlds as worlds
 from tests.helpers.planted import lower_bound
 
+from workbench_memory import optimizer as memory_optimizer
+
 Rows = dict[str, list[worlds.Row]]
 
 
@@ -141,9 +143,10 @@ def main() -> None:
             ("no quarantine", 0.0, None),
             ("quarantine", 0.05, None),
         ):
+            memory_optimizer.QUARANTINE = p  # no setting: 0 is never
             accuracies(
                 f"triggered inputs, {name}",
-                memory(k=4, quarantine=p, kinds=["examples"]),
+                memory(k=4, kinds=["examples"]),
                 worlds.poisoned_rows,
                 worlds.attacked,
                 nodes,

@@ -271,7 +271,7 @@ def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
     import dspy
 
     from workbench.kit.dspy_seam.programs import instruction_proposer
-    from workbench_dspy.proposals import proposal_adapter
+    from workbench_dspy.proposals import ProposalAdapter
 
     def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
         right = str(getattr(pred, "label", "")).strip() == gold.label
@@ -283,7 +283,7 @@ def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
         num_threads=16,
         seed=seed,
         reflection_lm=lm.copy(temperature=1.0, max_tokens=512),
-        instruction_proposer=instruction_proposer(proposal_adapter("plain")),
+        instruction_proposer=instruction_proposer(ProposalAdapter()),
     )
     try:
         return optimizer.compile(program, trainset=sets[0], valset=sets[1]), ""

@@ -23,7 +23,7 @@ from typing import Any
 MCTS = {"rounds": 1000, "race": False, "patience": 1000, "edits": []}
 RUNS: dict[str, Any] = {
     "random": {"random": {"trials": 1000}},
-    "optuna": {"optuna": {"trials": 1000, "prune": "none", "patience": 1000, "dashboard": False}},
+    "optuna": {"optuna": {"trials": 1000, "race": False, "patience": 1000}},
     "mcts": {"mcts": MCTS},
     "mcts_trees": {"mcts": {**MCTS, "surrogate": "trees"}},
     "mcts_uct": {"mcts": {**MCTS, "policy": "uct"}},

@@ -36,7 +36,7 @@ def prepare(folder: Path, base: str, calls: int = 1000) -> None:
     path = write_task(folder, budget={"calls": calls}, seed=1, rows=(16, 16, 24))
     spec = json.loads(path.read_text())
     spec["lm"] = {"model": "openai/simulated", "api_base": base, "timeout": 2, "concurrency": CONCURRENCY}
-    spec["optimize"] = [{"bootstrap": {"trials": 4}}, {"optuna": {"trials": 6, "dashboard": False}}]
+    spec["optimize"] = [{"bootstrap": {"trials": 4}}, {"optuna": {"trials": 6}}]
     path.write_text(json.dumps(spec))
 
 

@@ -26,7 +26,7 @@ RUNS: dict[str, tuple[str, Any]] = {
     "fgo": ("rules", lambda n: {"rounds": max(1, n // 40), "optimizer": {"rewrite": {"width": 1, "rounds": 8}}}),
     "memory": ("retrieval", lambda n: {"trials": max(1, min(100, n // 4))}),
     "prompt_mcts": ("rules", lambda n: {"rounds": max(1, n // 6)}),
-    "textgrad": ("rules", lambda n: {"steps": n, "patience": 100, "streak": 100}),
+    "textgrad": ("rules", lambda n: {"steps": n, "patience": 100}),
     "forge": ("functions", lambda n: {"steps": min(100, n), "patience": 100}),
 }
 SIZES = (10, 100, 1000)

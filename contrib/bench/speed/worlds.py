@@ -109,7 +109,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "corridor.py").write_text(WORLD)
         ask = {"predict": "observation, name -> action"}
-        play = {"play": "python:corridor.py:Corridor", "task": {"name": "name"}, "of": ask, "steps": args.steps}
+        play = {"play": "python:corridor.py:Corridor", "task": {"name": "name"}, "of": ask, "max_steps": args.steps}
         loop = {"loop": {"predict": "action, name -> action"}, "carry": {"action": "0"}, "rounds": args.steps}
         steps = args.episodes * args.steps
         for what, node in (("calls alone", loop), ("live worlds", play)):

@@ -35,7 +35,7 @@ def write(folder: Path, optimizer: str) -> Path:
             "agent": {
                 "external": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
                 "command": ["python", str(ROOT / "workflows/sorter.py")],
-                "max_calls": 2,
+                "calls": 2,
             }
         },
         "optimize": [{optimizer: {**OPTIMIZERS[optimizer], "device": "cpu"}}],

@@ -88,7 +88,7 @@ def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str
     for name, top in workflow.enabled_nodes.items():
         for node in top.walk():
             inner = "" if node is top else f".{node.name}"
-            for key in ("lm", "value_lm", "embedder"):
+            for key in ("lm", "embedder"):
                 if value := getattr(node.config, key, None):
                     add(f"nodes.{name}{inner}.{key}", lm_spec(value), key == "embedder")
     return list(found.values())

@@ -16,7 +16,7 @@ from workbench.base.type_guards import is_dict
 from workbench.spec import LMSpec, Spec
 
 #: Settings of a node that name a language model.
-LM_KEYS = ("lm", "value_lm", "embedder")
+LM_KEYS = ("lm", "embedder")
 _FOLDER = re.compile(r"(\w+:)((?:\.{1,2}|/).*)", re.DOTALL)
 
 

@@ -26,8 +26,7 @@ Verdict = Literal["allow", "deny", "ask"]
 class Condition(Strict):
     """A condition on an argument. All given parts must hold; a missing argument meets no condition."""
 
-    equals: Any = Field(None, description="this value; `when: {argument: value}` is short for it")
-    one_of: list[Any] | None = Field(None, description="any of these values")
+    one_of: list[Any] | None = Field(None, description="any of these values; `when: {argument: value}` names one")
     matches: str | None = Field(None, description="a regular expression for the whole text")
     min: float | None = Field(None, description="a number not below this")
     max: float | None = Field(None, description="a number not above this")
@@ -36,15 +35,13 @@ class Condition(Strict):
     @model_validator(mode="after")
     def _some(self) -> Condition:
         if not self.model_fields_set:
-            raise ValueError("a condition needs one of equals, one_of, matches, min, max, max_length")
+            raise ValueError("a condition needs one of one_of, matches, min, max, max_length")
         return self
 
     _matches = field_validator("matches")(check_pattern)
 
     def surely_holds(self, value: Any) -> bool:
         """Return True if a value meets the condition beyond doubt: as a rule that allows reads it."""
-        if "equals" in self.model_fields_set and not surely_equal(value, self.equals):
-            return False
         if self.one_of is not None and not any(surely_equal(value, one) for one in self.one_of):
             return False
         if self.matches is not None and not (isinstance(value, str) and _surely_matches(self.matches, value)):
@@ -59,8 +56,6 @@ class Condition(Strict):
         What cannot be decided, such as whether a text is a number of at least 100, counts as met. So the rule cannot be
         evaded with another spelling or a value of another type.
         """
-        if "equals" in self.model_fields_set and not may_equal(value, self.equals):
-            return False
         if self.one_of is not None and not any(may_equal(value, one) for one in self.one_of):
             return False
         texts = plain_texts(value) if isinstance(value, str) else []
@@ -75,12 +70,8 @@ class Condition(Strict):
 
     def impossible(self) -> str | None:
         """Why no value can meet the condition; None where one can, or where that is not certain."""
-        listed = [] if self.one_of is None else [self.one_of]
-        listed += [[self.equals]] if "equals" in self.model_fields_set else []
         if self.min is not None and self.max is not None and self.min > self.max:
             return f"no number is at least {self.min:g} and at most {self.max:g}"
-        if len(listed) == 2 and not any(may_equal(self.equals, value) for value in listed[0]):
-            return "`equals` is none of `one_of`"
         if self.one_of == []:
             return "`one_of` lists nothing"
         if self.matches is None:
@@ -91,9 +82,10 @@ class Condition(Strict):
             return f"nothing matches {self.matches!r}, since {error}"
         if self.max_length is not None and self.max_length < shortest:
             return f"what matches {self.matches!r} is longer than a max_length of {self.max_length}"
-        texts = [value for value in listed[0] if isinstance(value, str)] if listed else []
+        listed = self.one_of or []
+        texts = [value for value in listed if isinstance(value, str)]
         # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
-        words = all(text.isalpha() for text in texts) and len(texts) == len(listed[0]) if texts else False
+        words = all(text.isalpha() for text in texts) and len(texts) == len(listed) > 0
         if words and not any(_may_match(self.matches, text) for text in texts):
             return f"{texts[0]!r} does not match {self.matches!r}"
         return None
@@ -144,7 +136,7 @@ class Rule(Strict):
     @classmethod
     def _plain_values(cls, value: Any) -> Any:
         if is_dict(value):
-            return {k: v if is_dict(v) else {"equals": v} for k, v in value.items()}
+            return {k: v if is_dict(v) else {"one_of": [v]} for k, v in value.items()}
         return value
 
     @model_validator(mode="after")

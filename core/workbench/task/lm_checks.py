@@ -28,7 +28,7 @@ def check_lms(spec: HasLMs) -> None:
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
-    """The same for the models that nodes, and nodes inside them, name under `lm`, `value_lm` and `embedder`.
+    """The same for the models that nodes, and nodes inside them, name under `lm` and `embedder`.
 
     roles: those that the file names; a node that asks another one is refused, too.
     """
@@ -42,7 +42,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
 
 
 def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
-    for key in ("lm", "value_lm", "embedder"):
+    for key in ("lm", "embedder"):
         if value := getattr(node.config, key, None):
             with errors_at(*((key,) if top else ())):
                 check_lm(lm_spec(value), embeds=key == "embedder")

@@ -117,9 +117,8 @@ def called_lms(workflow: Workflow, lm: LMSpec, inside: NodeKind | None = None) -
         if "lm" in type(config).model_fields:
             own = getattr(config, "lm", None)
             yield lm_spec(own) if own else task_lm(lm, workflow)
-        for key in ("value_lm", "embedder"):
-            if own := getattr(config, key, None):
-                yield lm_spec(own)
+        if own := getattr(config, "embedder", None):
+            yield lm_spec(own)
 
 
 def _provider(model: str) -> str:

@@ -199,7 +199,6 @@ class Reflect(dspy.Module):
         rounds: of improvement.
         samples: answers drawn in each round.
         verifier: gives `score` in [0, 1] and maybe `feedback`; None: the last answer counts.
-        content: the score at which it stops.
         critic: instructions of the critic; empty: the verifier's feedback alone.
         lm, settings: of the critic.
     """
@@ -211,7 +210,6 @@ class Reflect(dspy.Module):
         rounds: int,
         samples: int,
         verifier: Any,
-        content: float,
         critic: str,
         outputs: Sequence[str],
         lm: Any = None,
@@ -219,7 +217,7 @@ class Reflect(dspy.Module):
     ):
         super().__init__()
         self.of, self.improve, self.verifier, self.outputs = of, improve, verifier, outputs
-        self.rounds, self.samples, self.content, self.critic = rounds, samples, content, critic
+        self.rounds, self.samples, self.critic = rounds, samples, critic
         self.lm, self.settings = lm, dict(settings or {})
 
     def forward(self, **given: Any) -> dspy.Prediction:
@@ -227,7 +225,7 @@ class Reflect(dspy.Module):
         best, score, feedback = self._round(self.of, given, 0, checks)
         failed: list[str] = []
         for number in range(1, self.rounds + 1):
-            if score is not None and score >= self.content:
+            if score is not None and score >= 1.0:
                 break
             criticism = self._criticism(given, best, score, feedback, number)
             if not criticism:

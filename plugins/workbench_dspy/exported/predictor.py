@@ -103,13 +103,12 @@ class PlainAdapter(dspy.Adapter):
     Args:
         written: the instructions as written; DSPy's signature removes indentation.
         show_values: list the allowed values of typed outputs.
-        fallback: search the text for an allowed value if no answer parses.
         form: plain, or chat, json, xml for the prompt of DSPy's adapter of that name.
     """
 
-    def __init__(self, written: str = "", show_values: bool = True, fallback: bool = True, form: str = "plain"):
+    def __init__(self, written: str = "", show_values: bool = True, form: str = "plain"):
         super().__init__()
-        self.written, self.show_values, self.fallback, self.form = written, show_values, fallback, form
+        self.written, self.show_values, self.form = written, show_values, form
 
     def system(self, declared: Any) -> str:
         text, written = declared.instructions, self.written
@@ -139,17 +138,13 @@ class PlainAdapter(dspy.Adapter):
         """The typed outputs of an answer. cut: whether it ended at max_tokens. Raises NodeError."""
         fields = read_signature(signature)
         if self.form == "plain":
-            values, loose = answers.parse(fields, text, cut)
-        else:
-            try:
-                values, loose = dict(seam.ADAPTERS[self.form]().parse(signature, text)), False
-            except (seam.AdapterParseError, ValueError, TypeError):
-                if cut and not fields.outputs[-1].closed:
-                    raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None
-                values, loose = answers.parse(fields, text, cut)[0], True
-        if loose and not self.fallback:
-            raise NodeError("cut" if cut else "unparsed", f"no clean answer: {text[:200]!r}")
-        return values
+            return answers.parse(fields, text, cut)[0]
+        try:
+            return dict(seam.ADAPTERS[self.form]().parse(signature, text))
+        except (seam.AdapterParseError, ValueError, TypeError):
+            if cut and not fields.outputs[-1].closed:
+                raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None
+            return answers.parse(fields, text, cut)[0]
 
     def __call__(self, lm: Any, lm_kwargs: Any, signature: Any, demos: Any, inputs: Any) -> list[dict[str, Any]]:
         return [self.read(signature, *ask(lm, self.messages(signature, demos, inputs), lm_kwargs))]
@@ -180,7 +175,7 @@ class Predictor(Runs, dspy.Predict):
         instructions: as written.
         samples: answers drawn; the most frequent last output wins.
         retrieve: number of demos shown, the nearest to the input; 0: all.
-        show_values, fallback, form: see `PlainAdapter`.
+        show_values, form: see `PlainAdapter`.
         lm: a language model of its own.
         settings: temperature, max_tokens, top_p, stop.
     """
@@ -194,13 +189,12 @@ class Predictor(Runs, dspy.Predict):
         samples: int = 1,
         retrieve: int = 0,
         show_values: bool = True,
-        fallback: bool = True,
         form: str = "plain",
         lm: Any = None,
         **settings: Any,
     ):
         super().__init__(signature, **settings)
-        self.adapter = PlainAdapter(instructions, show_values, fallback, form)
+        self.adapter = PlainAdapter(instructions, show_values, form)
         self.samples, self.retrieve, self.own_lm = samples, retrieve, lm
 
     def _run(self, given: dict[str, Any]) -> dspy.Prediction:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
 
 #: Settings of nodes that say how many steps they take at most.
-_STEPS = ("max_steps", "max_turns", "steps")
+_STEPS = ("max_steps",)
 LONGEST_CALL = 600.0  # seconds: a call may wait for a place in a batch, or for all of the batch
 
 

@@ -14,7 +14,7 @@ from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
-from workbench_adas.optimizer import read_agent
+from workbench_adas.optimizer import ATTEMPTS, SHOWN, read_agent
 from workbench_adas.seeds import SEEDS
 
 TWO_STEPS = """\
@@ -174,9 +174,9 @@ def test_an_agent_that_is_always_wrong_does_not_enter_the_archive(tmp_path: Path
 
 def test_a_proposer_that_never_writes_code_ends(tmp_path: Path) -> None:
     meta = Meta("I would rather not.")
-    report = run(tmp_path, meta, rounds=2, attempts=2)
-    assert (
-        not source_of(report) and len(meta.asked) == 2 * 2 * 3
+    report = run(tmp_path, meta, rounds=2)
+    assert not source_of(report) and len(meta.asked) == 2 * ATTEMPTS * (
+        2 + ATTEMPTS - 1
     )  # lost generations, each asked, reviewed and asked again
 
 
@@ -184,10 +184,10 @@ def test_a_proposer_that_never_writes_code_ends(tmp_path: Path) -> None:
 def test_a_few_parents_are_shown_however_large_the_archive(tmp_path: Path) -> None:
     agents = [GOOD.replace("carefully", f"way{i}") for i in range(12)]
     meta = Meta(*agents)
-    run(tmp_path, meta, calls=1500, rounds=12, show=2, chars=500, rows=8)
+    run(tmp_path, meta, calls=1500, rounds=12, rows=8)
     shown = [len(re.findall(r"^score: ", asked, re.MULTILINE)) for asked in meta.asked]
-    assert max(shown) == 2 and len(meta.asked) >= 12
-    lengths = [len(asked) for asked, agents in zip(meta.asked, shown, strict=True) if agents == 2]
+    assert max(shown) == SHOWN and len(meta.asked) >= 12
+    lengths = [len(asked) for asked, agents in zip(meta.asked, shown, strict=True) if agents == SHOWN]
     assert max(lengths) < 1.5 * lengths[0]
 
 

@@ -11,6 +11,7 @@ from tests.helpers.scripted import Script
 
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
+from workbench_adas import optimizer as adas_optimizer
 
 LABELS = ("a", "b", "c", "d")
 AGENT = "name: {0}\nthought: t\n```python\ndef agent(task, inputs):\n    return (yield {1})\n```"
@@ -43,7 +44,7 @@ def search(folder: Path, designer: Designer, **settings: Any) -> str:
             for i in range(count)
         ]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {"seeds": False, "rounds": 1, "attempts": 1, "rows": 12, **settings}
+    options = {"seeds": False, "rounds": 1, "rows": 12, **settings}
     file = folder / "workflow.yaml"
     file.write_text(
         json.dumps(
@@ -58,9 +59,11 @@ def search(folder: Path, designer: Designer, **settings: Any) -> str:
             }
         )
     )
-    report = optimize(
-        file, database=folder / "run.db", pool=Script(designer), options=Options(out=str(folder / "o.yaml"))
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(adas_optimizer, "ATTEMPTS", 1)
+        report = optimize(
+            file, database=folder / "run.db", pool=Script(designer), options=Options(out=str(folder / "o.yaml"))
+        )
     assert report.status in ("finished", "budget"), report.error
     return str(report.winner.nodes["sort"].get("source", ""))
 

@@ -96,8 +96,6 @@ def test_the_verifiers_words_alone_will_do(folder: Path) -> None:
 def test_it_ends_when_the_verifier_is_content_and_asks_no_critic(folder: Path) -> None:
     outcome, script = reflect(folder, start_with("oooooo"), rounds=5, verifier=SHARE)
     assert outcome.prediction["answer"] == "oooooo" and len(script.requests) == 1
-    outcome, script = reflect(folder, start_with("oooxxx"), rounds=5, verifier=SHARE, content=0.6)
-    assert outcome.prediction["answer"] == "ooooxx" and len(script.requests) == 3
 
 
 def test_a_critic_that_finds_nothing_ends_it(folder: Path) -> None:

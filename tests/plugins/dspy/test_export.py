@@ -344,7 +344,6 @@ PREDICT: dict[str, Any] = {"predict": "text, note -> label: Literal['a', 'b'], w
         {"reasoning": True},
         {"samples": 3, "decoding": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 77}},
         {"show_values": False, "descriptions": {"text": "the mail", "label": "its kind"}},
-        {"fallback": False},
         {"retrieve": 2},
         {"adapter": "chat"},
         {"adapter": "json"},
@@ -376,7 +375,7 @@ def test_a_cut_answer_fails_in_the_export_as_it_does_here(tmp_path: Path) -> Non
 def test_branches_optional_nodes_refined_fields_and_nested_workflows_flow_as_here(tmp_path: Path) -> None:
     nodes = {
         "kind": {"predict": "text -> kind: Literal['x', 'y', 'z']"},
-        "guess": {"predict": "text -> label: Literal['0', '1']", "optional": True, "fallback": False},
+        "guess": {"predict": "text -> label: Literal['0', '1']", "optional": True},
         "by-kind": {
             "branch": "kind",
             "cases": {"x": {"predict": "text -> label"}, "y": {"predict": "text, kind -> label"}},

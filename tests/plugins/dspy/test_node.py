@@ -242,7 +242,7 @@ def test_the_budget_ends_a_module_that_catches_everything(folder: Path) -> None:
 
 
 def test_a_module_makes_no_more_calls_than_it_may(folder: Path) -> None:
-    node = {"dspy": "python:solver.py:Careless", "max_calls": 3}
+    node = {"dspy": "python:solver.py:Careless", "calls": 3}
     outcome, script = run_node(node, {"question": "q"}, folder, lambda request: "nothing that parses")
     assert len(script.requests) <= 3
     assert outcome.prediction.get("answer") == "gave up"

@@ -33,7 +33,7 @@ def instructions(run: Any) -> set[str]:
 
 def test_a_proposal_that_fails_on_a_few_rows_was_tried(tmp_path: Path) -> None:
     """GEPA scores a proposal on a minibatch first. Where none passes, the proposer's answers were good nevertheless."""
-    gepa = plugins().get("optimizers", "dspy_gepa")(metric_calls=60)
+    gepa = plugins().get("optimizers", "dspy_gepa")(rounds=2)
     run = run_simulated(gepa, tmp_path, lm=SimulatedLM(helps=False), calls=400)
     assert run.report.untried is None and len(run.trees) > 1
     assert "nothing was tried" not in "\n".join(run.report.lines())
@@ -45,25 +45,12 @@ def test_peers_11_gepa_uses_the_sentence_of_a_model_that_cannot_write_json(
 ) -> None:
     if contract == "3.5":
         obey_35(monkeypatch)
-    run = run_simulated(plugins().get("optimizers", "dspy_gepa")(metric_calls=60), tmp_path, lm=Plain(), calls=400)
+    run = run_simulated(plugins().get("optimizers", "dspy_gepa")(rounds=2), tmp_path, lm=Plain(), calls=400)
     assert SENTENCE in instructions(run) and run.report.changes, run.report.lines()
 
 
-def test_peers_11_asked_in_json_the_same_model_gives_nothing(tmp_path: Path) -> None:
-    """DSPy's own choice stays a setting."""
-    gepa = plugins().get("optimizers", "dspy_gepa")(metric_calls=60, proposer_adapter="json")
-    run = run_simulated(gepa, tmp_path, lm=Plain(), calls=400)
-    assert len(run.trees) == 1 and not run.report.changes
-
-
-def test_peers_11_copro_can_be_asked_plainly_too(tmp_path: Path) -> None:
-    copro = plugins().get("optimizers", "dspy_copro")(width=2, depth=1, proposer_adapter="plain")
-    run = run_simulated(copro, tmp_path, lm=Plain(), calls=400)
-    assert SENTENCE in instructions(run)
-
-
 def test_a_proposal_that_cannot_be_read_ends_the_optimizer_and_not_the_run(tmp_path: Path) -> None:
-    copro = plugins().get("optimizers", "dspy_copro")(width=2, depth=1, proposer_adapter="plain")
+    copro = plugins().get("optimizers", "dspy_copro")(width=2, depth=1)
     run = run_simulated(copro, tmp_path, lm=SimulatedLM(), calls=400)
     assert run.report.status == "finished"
 

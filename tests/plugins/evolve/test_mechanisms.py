@@ -54,7 +54,7 @@ def screened(workflow: Workflow) -> Individual:
 def breeder(reader: Reader) -> Breeder:
     no_roles = SimpleNamespace(runtime=SimpleNamespace(roles={}))
     study: Any = SimpleNamespace(workflow=BASE, rng=random.Random(0), lm=lambda role: reader, evaluator=no_roles)
-    return Breeder(study, Space({}), Proposer(study), 6000)
+    return Breeder(study, Space({}), Proposer(study))
 
 
 def test_revising_again_and_again_mends_one_failure_after_the_other() -> None:

@@ -22,7 +22,7 @@ from workbench.testing import optimizers as checks
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_evolve import optimizer as evolve
-from workbench_evolve.operators import Breeder
+from workbench_evolve.operators import CHARS, Breeder
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import REMEMBERED, Particle, diff_texts
 
@@ -56,7 +56,7 @@ def breeder(told: Told | None = None, domains: dict[str, Any] | None = None, see
     no_roles = SimpleNamespace(runtime=SimpleNamespace(roles={}))
     study: Any = SimpleNamespace(workflow=BASE, rng=random.Random(seed), lm=lambda role: told, evaluator=no_roles)
     space = Space({a: DomainSpec.model_validate(d) for a, d in (domains or {}).items()})
-    return Breeder(study, space, Proposer(study), 6000)
+    return Breeder(study, space, Proposer(study))
 
 
 def made(coroutine: Any) -> tuple[dict[str, Any], str]:
@@ -115,7 +115,7 @@ def test_what_recombining_shows_is_capped() -> None:
     made_, many = breeder(told), [i % 2 for i in range(200)]
     one, other = individual(many, instructions="One."), individual([1 - s for s in many], instructions="Two.")
     made(made_.recombine(one, [one, other], 0))
-    assert len(told.asked[0]) < made_.shown + 1500
+    assert len(told.asked[0]) < CHARS + 1500
 
 
 def test_nothing_is_recombined_where_the_pool_has_one_text() -> None:

@@ -153,9 +153,7 @@ def test_cards_are_documents(tmp_path: Path) -> None:
 def test_a_model_is_shown_the_stranger_whose_card_fits(tmp_path: Path) -> None:
     """The tool is found among five by the skills on their cards, which stand in no file."""
     agents = ("poet", "grocer", "carrier", "reckoner", "gardener")
-    nodes = {
-        n: {"external": "message -> reply", "a2a": f"{HERE}/{n}", "command": COMMAND, "max_calls": 1} for n in agents
-    }
+    nodes = {n: {"external": "message -> reply", "a2a": f"{HERE}/{n}", "command": COMMAND, "calls": 1} for n in agents}
     nodes["poet"]["describe"] = "Does nothing."
     file = write(tmp_path, {"solve": {"agent": "question -> answer", "nodes": nodes, "nearest": 1, "max_steps": 3}})
 
@@ -289,7 +287,7 @@ def test_a_file_says_whom_it_asks_and_what_it_sends(tmp_path: Path) -> None:
         ("message -> reply", {"url": "http://h/", "headers": {"A": "b"}}, "headers are those of requests to an agent"),
         ("message -> reply", {"url": "http://h/", "a2a": "http://h/"}, "name one of"),
         ("message -> reply", {"a2a": "http://h/", "command": ["x", "{port}"]}, "{port} is needed in `a2a`"),
-        ("message -> reply", {"a2a": "http://h/", "output": "file:a"}, "a service gets its inputs"),
+        ("message -> reply", {"a2a": "http://h/", "output": "file:a"}, "a service gives its answer"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

@@ -41,7 +41,7 @@ def test_the_slots_of_a_file_are_found_shown_and_written(tmp_path: Path) -> None
     workflow, runs, spent = observe_file(task, path, tmp_path / "run.db", 3, SimulatedPool(SimulatedLM()))
     assert len(runs) == 3 and spent.startswith("3 calls")
     assert workflow.get("nodes.agent.slots.system.match") == SYSTEM.replace("2026-11-23", "{{1}}")
-    assert workflow.get("nodes.agent.max_calls") == 3
+    assert workflow.get("nodes.agent.calls") == 3
 
 
 @pytest.mark.slow

@@ -69,7 +69,6 @@ def is_gone(process: int) -> bool:
         ({"command": ["echo", "<{text}>"], "stdin": "none"}, "<a b>"),
         ({"command": ["sh", "-c", 'printf %s "$NOTE"'], "env": {"NOTE": "n:\n{text}"}}, "n:\na b"),
         ({"command": ["sh", "-c", "ls -a | wc -l"]}, "2"),
-        ({"command": ["cat", "in.json"], "input_file": "in.json"}, '{"text": "a b"}'),
         ({"command": ["sh", "-c", "cat > out.txt"], "output": "file:out.txt", "stdin": "text"}, "a b"),
         ({"command": ["sh", "home/agent.sh", "aside.txt"], "folder": "home"}, "aside.txt copy"),
     ],
@@ -126,9 +125,9 @@ def test_variables_that_the_client_would_obey_reach_the_container_alone(docker: 
         answer(tmp_path, command=["env"], env={"HOME": "a\nMORE=b"})
 
 
-@pytest.mark.parametrize(("timeout", "max_calls", "failure"), [(1.5, 1, "deadline"), (30.0, 1, "steps")])
+@pytest.mark.parametrize(("timeout", "calls", "failure"), [(1.5, 1, "deadline"), (30.0, 1, "steps")])
 def test_the_container_of_a_row_that_is_ended_goes_whole(
-    timeout: float, max_calls: int, failure: str, docker: Path, tmp_path: Path
+    timeout: float, calls: int, failure: str, docker: Path, tmp_path: Path
 ) -> None:
     asks = "for n in '12': chat([{'role': 'user', 'content': n}])\n" if failure == "steps" else ""
     (tmp_path / "agent.py").write_text(
@@ -138,7 +137,7 @@ def test_the_container_of_a_row_that_is_ended_goes_whole(
     )
     with pytest.raises(PredictionError) as caught:
         command = [sys.executable, "agent.py"]
-        answer(tmp_path, command=command, folder=".", timeout=timeout, max_calls=max_calls)
+        answer(tmp_path, command=command, folder=".", timeout=timeout, calls=calls)
     assert caught.value.prediction.failure == failure, str(caught.value)
     processes = (tmp_path / "processes").read_text().split()
     assert len(processes) == 2 and all(is_gone(int(process)) for process in processes)

@@ -190,7 +190,7 @@ def test_9_words_of_a_script_without_spaces_are_a_text(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_9_optimize_says_in_one_line_how_many_texts_it_left_out(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, WITH_A_TOOL_OF_A_FRAMEWORK, rows=(4, 2, 4), calls=200)
+    path = write_agent(tmp_path, WITH_A_TOOL_OF_A_FRAMEWORK, rows=(4, 2, 4), budget=200)
     report = optimize(
         path,
         database=tmp_path / "r.db",

@@ -177,7 +177,7 @@ def test_calls_without_end_end_the_row(tmp_path: Path) -> None:
         return call_tools(("vowels", json.dumps({"text": "a" * len(request.messages)})))
 
     with pytest.raises(PredictionError) as caught:
-        answer(tmp_path, say, max_calls=3)
+        answer(tmp_path, say, calls=3)
     assert caught.value.prediction.failure == "steps"
 
 
@@ -266,7 +266,7 @@ def test_killed_and_resumed_it_pays_no_call_twice_and_finds_the_same(tmp_path: P
 
 def test_the_gateway_runs_functions_in_production(tmp_path: Path) -> None:
     file, script = tmp_path / "out.yaml", Script(count)
-    made = node(tmp_path, functions=[{**VOWELS, "parameters": SCHEMA}], max_calls=2)
+    made = node(tmp_path, functions=[{**VOWELS, "parameters": SCHEMA}], calls=2)
     file.write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"solve": made}}))
     spec, _, workflow = read_workflow(file, [])
 

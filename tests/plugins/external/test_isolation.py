@@ -112,7 +112,7 @@ def test_weights_and_packages_that_the_user_has_are_not_fetched_again_by_each_ro
 
 @pytest.mark.slow
 def test_files_that_an_agent_leaves_beside_its_program_are_noticed_also_when_the_run_is_resumed(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, NOTEBOOK, rows=(4, 4, 4), calls=40)
+    path = write_agent(tmp_path, NOTEBOOK, rows=(4, 4, 4), budget=40)
     told = leftovers_told(improve(path, "random", SimulatedLM()))
     assert len(told) == 1 and "Later rows can read them there" in told[0]
     (tmp_path / "memory.jsonl").unlink()
@@ -122,7 +122,7 @@ def test_files_that_an_agent_leaves_beside_its_program_are_noticed_also_when_the
 
 @pytest.mark.slow
 def test_an_agent_that_runs_from_a_copy_leaves_nothing_beside_its_program(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, NOTEBOOK, rows=(4, 4, 4), calls=40, folder=".")
+    path = write_agent(tmp_path, NOTEBOOK, rows=(4, 4, 4), budget=40, folder=".")
     assert not leftovers_told(improve(path, "random", SimulatedLM()))
     assert not (tmp_path / "memory.jsonl").exists()
 

@@ -65,7 +65,6 @@ def failure(place: Path, **settings: Any) -> tuple[str | None, str]:
         ({"command": ["cat"], "stdin": "text"}, "a b"),
         ({"command": ["echo", "<{text}>", "{other}"], "stdin": "none"}, "<a b> {other}"),
         ({"command": ["sh", "-c", 'printf %s "$NOTE"'], "env": {"NOTE": "n:{text}"}}, "n:a b"),
-        ({"command": ["cat", "in.json"], "input_file": "in.json"}, '{"text": "a b"}'),
         ({"command": ["sh", "-c", "cat > out.txt"], "output": "file:out.txt", "stdin": "text"}, "a b"),
         ({"command": ["sh", "-c", "echo log; echo ' x y '; echo"], "output": "line"}, "x y"),
         ({"command": ["sh", "-c", 'echo log; echo \'{"label": "x"}\''], "output": "json"}, "x"),
@@ -169,23 +168,6 @@ def test_each_row_has_a_copy_of_the_folder_and_files_that_are_slots_are_written_
     assert answer(tmp_path, command=["cat", "AGENTS.md"], folder="home", slots=slots)["label"] == "changed since"
 
 
-def test_a_revision_of_a_repository_is_checked_out(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-C", str(tmp_path / "home"), *words], check=True, capture_output=True)
-
-    (tmp_path / "home").mkdir()
-    git("init", "-q")
-    for text in ("first", "second"):
-        (tmp_path / "home/a.txt").write_text(text)
-        git("add", "a.txt")
-        git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", text)
-    settings: dict[str, Any] = {"command": ["cat", "a.txt"], "folder": "home"}
-    assert answer(tmp_path, **settings, revision="HEAD~1")["label"] == "first"
-    assert answer(tmp_path, **settings)["label"] == "second"
-    with pytest.raises(SpecError, match="cannot be checked out at nowhere"):
-        answer(tmp_path, **settings, revision="nowhere")
-
-
 def test_keys_of_ours_never_reach_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MY_TOKEN"):
         monkeypatch.setenv(name, "sk-secret-of-ours")
@@ -235,8 +217,8 @@ def test_equal_requests_of_a_row_are_different_draws_and_an_agent_that_sets_no_t
 def test_more_calls_than_allowed_end_the_row(tmp_path: Path) -> None:
     source = CLIENT + "while True:\n    chat([{'role': 'user', 'content': 'again'}])"
     lm = RecordingLM()
-    kind, message = failure(tmp_path, lm=lm, source=source, max_calls=3)
-    assert kind == "steps" and "max_calls: 3" in message and len(lm.asked) == 3
+    kind, message = failure(tmp_path, lm=lm, source=source, calls=3)
+    assert kind == "steps" and "calls: 3" in message and len(lm.asked) == 3
 
 
 def test_an_agent_that_does_not_survive_an_outage_failed_for_the_outage(tmp_path: Path) -> None:
@@ -273,11 +255,10 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
         ({"url": "http://x", "mcp": "x#y"}, "not url and mcp"),
         ({"command": ["x"], "output": "xml"}, "names no place of an answer"),
         ({"command": ["x"], "output": "file:../a"}, "'../a' leads out of the row's working directory"),
-        ({"command": ["x"], "input_file": "/tmp/a"}, "'/tmp/a' leads out of the row's working directory"),
+        ({"command": ["x"], "output": "file:/tmp/a"}, "'/tmp/a' leads out of the row's working directory"),
         ({"url": "localhost:8000/ask"}, "'localhost:8000/ask' is not an address of an HTTP service"),
         ({"url": "http://127.0.0.1:{port}/"}, "{port} is needed in `url` and in `command` or `env`"),
         ({"url": "http://[::1/"}, "is not an address of an HTTP service"),
-        ({"command": ["x"], "revision": "HEAD"}, "revision needs folder"),
         ({"command": ["x"], "folder": "nowhere"}, "there is no folder"),
         ({"mcp": "server.py"}, "mcp names no tool"),
         ({"command": ["x"], "slots": {"s": {"in": "nowhere"}}}, "slots.s.in"),

@@ -40,7 +40,7 @@ def written(path: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_prompt_of_an_agent_is_found_and_improved_without_a_change_of_the_agent(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, SORTER, rows=(12, 24, 60), calls=600)
+    path = write_agent(tmp_path, SORTER, rows=(12, 24, 60), budget=600)
     report = improve(path, {"rewrite": {"rounds": 4}}, SimulatedLM())
     slot = written(path)["slots"]["system"]
     assert slot["match"] == SYSTEM.replace("2026-11-23", "{{1}}") and HELPFUL in slot["text"]
@@ -68,7 +68,7 @@ class Reading(SimulatedLM):
 
 @pytest.mark.slow
 def test_the_description_of_an_answers_field_is_found_and_improved(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, STRUCTURED, rows=(12, 24, 60), calls=600, output="json")
+    path = write_agent(tmp_path, STRUCTURED, rows=(12, 24, 60), budget=600, output="json")
     report = improve(path, {"rewrite": {"rounds": 4}}, Reading())
     slots = written(path)["slots"]
     assert [*slots] == ["field_label"] and HELPFUL in slots["field_label"]["text"]
@@ -77,7 +77,7 @@ def test_the_description_of_an_answers_field_is_found_and_improved(tmp_path: Pat
 
 @pytest.mark.slow
 def test_where_prompts_make_no_difference_no_gain_is_shown(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, SORTER, rows=(12, 24, 24), calls=400)
+    path = write_agent(tmp_path, SORTER, rows=(12, 24, 24), budget=400)
     assert not improve(path, {"rewrite": {"rounds": 4}}, SimulatedLM(helps=False)).proved
 
 
@@ -141,7 +141,7 @@ def count_effects(database: Path, kind: str) -> int:
 
 @pytest.mark.slow
 def test_a_spent_budget_ends_the_row_and_the_run(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, RESTLESS, calls=20, rows=(4, 16, 8))
+    path = write_agent(tmp_path, RESTLESS, budget=20, rows=(4, 16, 8))
     lm = SimulatedLM()
     report = improve(path, {"rewrite": {"rounds": 1}}, lm)
     assert report.status == "budget" and 4 < lm.requests <= 20
@@ -163,7 +163,7 @@ SLOTS = {"system": {"in": "system", "match": SYSTEM, "text": SYSTEM}}
     ids=lambda optimizer: next(iter(optimizer)),
 )
 def test_optimizers_of_texts_and_demos_change_what_an_agent_sends(optimizer: dict[str, Any], tmp_path: Path) -> None:
-    path = write_agent(tmp_path, SORTER, rows=(8, 10, 4), calls=150, slots=SLOTS, max_calls=1)
+    path = write_agent(tmp_path, SORTER, rows=(8, 10, 4), budget=150, slots=SLOTS, calls=1)
     if "optuna" in optimizer:
         spec = json.loads(path.read_text(encoding="utf-8"))
         spec["search"] = {

@@ -114,7 +114,7 @@ def test_agents_inside_two_nodes_have_services_of_their_own(tmp_path: Path) -> N
 
 def test_rows_at_once_have_a_service_each_and_their_own_calls(tmp_path: Path) -> None:
     slow = "def work(row):\n    time.sleep(0.3)\n    return chat(row['text'] + ' label:')"
-    with workbench.load(write(tmp_path, slow, services=2), pool=SimulatedPool(EchoLM())) as wf:
+    with workbench.load(write(tmp_path, slow, processes=2), pool=SimulatedPool(EchoLM())) as wf:
         found = list(wf.batch([{"text": f"row {n}"} for n in range(6)], trace=True))
     assert [row["label"] for row in found] == [f"row {n} label:" for n in range(6)]
     for number, row in enumerate(found):
@@ -223,7 +223,6 @@ def test_a_port_where_something_listens_is_not_taken_for_the_service(tmp_path: P
         ({"command": ["serve", "{port}", "{text}"]}, "{text} has no value there"),
         ({"external": "port -> label"}, "cannot be named 'port'"),
         ({"output": "file:x"}, "in no file"),
-        ({"input_file": "x"}, "in no file"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: Any, told: str, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from tests.helpers.planted import PlantedLM, lower_bound, plant
 from workbench import Optimizer, Study, Workflow
 from workbench.kit.prompting import Proposer
 from workbench.store import Store
-from workbench.study import Result, make_optimizer
+from workbench.study import make_optimizer
 from workbench.task import Example
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS, read_rules
 from workbench_fgo import optimizer as fgo_optimizer
-from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
+from workbench_fgo.divide import split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows, unite_rows
 from workbench_fgo.optimizer import Fgo, Module
 
@@ -42,20 +42,11 @@ def test_groups_stay_together_where_they_fit(size: int) -> None:
     assert len(mixed) <= 1
 
 
-def test_what_counts_as_the_same_failure() -> None:
-    def result(score: float, answer: str, failure: str | None = None) -> Result:
-        return Result(ROWS[0], score, failure, prediction={"label": answer})
-
-    assert classify_failure(result(1.0, "x")) == "" != classify_failure(result(0.0, "x"))
-    assert classify_failure(result(0.0, "x")) != classify_failure(result(0.0, "y"))
-    assert classify_failure(result(0.0, "x", "cut")) != classify_failure(result(0.0, "x"))
-
-
 def test_a_union_of_functions_and_of_memories() -> None:
     one, two = {"name": "f", "source": "1"}, {"name": "f", "source": "2"}
     assert unite_rows([[one], [two, {"name": "g"}]], "functions") == [one, {"name": "g"}]
     live = {"inputs": {"x": 1}, "outputs": {"y": 2}, "text": "", "utility": 0.9}
-    assert unite_rows([[live], [{**live, "utility": 0.1, "quarantined": True}]], "memories")[0]["quarantined"]
+    assert unite_rows([[live], [{**live, "utility": 0.1, "quarantined": "by hand"}]], "memories")[0]["quarantined"]
 
 
 def test_a_union_of_demos_keeps_rows_that_share_a_name() -> None:
@@ -82,17 +73,14 @@ def test_beats_random_search_at_equal_calls(world: str) -> None:
     assert lower_bound([f.accuracy - o.accuracy for f, o in zip(found, others, strict=True)]) > 0, (found, others)
 
 
-@pytest.mark.parametrize("divide", [{"divide": "failures"}, {"divide": "type", "by": "topic"}])
-def test_other_ways_to_divide(divide: dict[str, Any]) -> None:
-    found = run_world(WORLDS["rules"], {"fgo": divide}, calls=900, seed=1)
+def test_rows_can_be_divided_by_a_field() -> None:
+    found = run_world(WORLDS["rules"], {"fgo": {"by": "topic"}}, calls=900, seed=1)
     assert found.error is None and found.accuracy > 0.5
 
 
 def test_divide_by_a_field_that_is_not_there_names_those_that_are() -> None:
-    found = run_world(WORLDS["rules"], {"fgo": {"divide": "type", "by": "kind"}}, calls=300, seed=1)
+    found = run_world(WORLDS["rules"], {"fgo": {"by": "kind"}}, calls=300, seed=1)
     assert found.error is not None and "Known: label, text, topic." in found.error
-    with pytest.raises(ValueError, match="needs `by`"):
-        Fgo(divide="type")
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_dividing_finds_what_all_rows_at_once_hide(tmp_path: Path) -> None:
     """Each group by itself shows its word. Undivided, the same optimizer with the same budget learns none."""
     (tmp_path / "parts").mkdir()
     (tmp_path / "whole").mkdir()
-    divided, asked = search(tmp_path / "parts", divide="type", by="group", size=TRAIN // 4)
+    divided, asked = search(tmp_path / "parts", by="group", size=TRAIN // 4)
     prompt = str(divided.winner.get("nodes.sort.instructions"))
     assert all(word in prompt for word in WORDS) and divided.best["test"]["score"] == 1.0
     merges = [set(WORDS) & set(re.findall(r"\w+", text)) for text in asked if "Merge them into one instruction" in text]

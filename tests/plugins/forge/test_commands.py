@@ -185,5 +185,5 @@ def test_a_new_program_does_not_inherit_the_old_ones_test(tmp_path: Path) -> Non
     report, _ = run(tmp_path, nodes, lambda r: RIGHT, {"forge": {"samples": 1}})
     assert report.winner.get("nodes.count.example") not in (None, stale)
     (tmp_path / "none").mkdir()
-    unchanged, _ = run(tmp_path / "none", nodes, lambda r: "no", {"forge": {"samples": 1, "attempts": 1}})
+    unchanged, _ = run(tmp_path / "none", nodes, lambda r: "no", {"forge": {"samples": 1}}, ATTEMPTS=1)
     assert unchanged.winner.get("nodes.count.example") == stale

@@ -54,7 +54,7 @@ def test_lists_that_failed_are_shown_with_the_code_that_differs(tmp_path: Path) 
     ]
     # The agent takes the newest function, so that a list is worth what its last one is.
     swapped = [other, GOOD, *answers[2:]]
-    _, script = run(tmp_path, AGENT, proposing(swapped), {"forge": {"steps": 4, "actions": 2, "batch": 8}})
+    _, script = run(tmp_path, AGENT, proposing(swapped), {"forge": {"steps": 4, "batch": 8}}, EDITS=2)
     last = text_of([r for r in script.requests if proposer_asked(r)][-1])
     now, tried = last.split("Lists that were tried and not kept, and how they differ from the best one:\n")
     assert now.count("### ") == 2 and "sum(c in 'aeiou' for c in text)" in now
@@ -81,7 +81,9 @@ def test_a_prompt_holds_no_more_than_shown(shown: int, tmp_path: Path) -> None:
         tmp_path,
         nodes,
         proposing(answers),
-        {"forge": {"steps": 6, "patience": 6, "actions": 2, "batch": 8, "chars": shown}},
+        {"forge": {"steps": 6, "patience": 6, "batch": 8}},
+        EDITS=2,
+        CHARS=shown,
     )
     asked = [r for r in script.requests if proposer_asked(r)]
     assert len(asked) == 18 and sum(len(r.messages) > 2 for r in asked) == 6
@@ -124,8 +126,8 @@ def test_of_answers_that_could_not_be_used_the_newest_are_kept() -> None:
 def test_it_ends_after_so_many_rounds_without_success(
     answers: list[str], patience: int, rounds: int, tmp_path: Path
 ) -> None:
-    settings = {"steps": 8, "actions": 2, "batch": 8, "patience": patience}
-    _, script = run(tmp_path, AGENT, proposing(answers), {"forge": settings})
+    settings = {"steps": 8, "batch": 8, "patience": patience}
+    _, script = run(tmp_path, AGENT, proposing(answers), {"forge": settings}, EDITS=2)
     assert sum("Edit 1 of at most 2" in text_of(r) for r in script.requests) == rounds
 
 
@@ -152,7 +154,7 @@ def noisy(good: float) -> Any:
     return say
 
 
-NOISY = {"forge": {"steps": 10, "patience": 10, "actions": 1, "batch": 2}}
+NOISY = {"forge": {"steps": 10, "patience": 10, "batch": 2}}
 
 
 @pytest.mark.slow

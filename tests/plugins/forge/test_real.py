@@ -28,6 +28,7 @@ from tests.plugins.sandbox.test_sandbox import _kernel_features
 from workbench.lm import Request
 from workbench.proof import Report
 from workbench.run import Options, optimize
+from workbench_forge import optimizer as forge_optimizer
 from workbench_sandbox.linux import LinuxSandbox
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -74,7 +75,9 @@ def forge(
     say: Callable[[Request], str],
     parameters: dict[str, Any],
     metric: str = "exact_match(answer)",
+    **constants: int,
 ) -> tuple[Report, Script]:
+    """Each proposal is one attempt. constants: others of the optimizer, e.g. EDITS."""
     for name, rows in splits.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     file = folder / "workflow.yaml"
@@ -92,9 +95,11 @@ def forge(
         )
     )
     script = Script(say)
-    report = optimize(
-        file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml"), keep_unproved=True)
-    )
+    options = Options(out=str(folder / "out.yaml"), keep_unproved=True)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in {"ATTEMPTS": 1, **constants}.items():
+            patched.setattr(forge_optimizer, name, value)
+        report = optimize(file, database=folder / "run.db", pool=script, options=options)
     assert report.status == "finished", report.error
     return report, script
 
@@ -133,8 +138,9 @@ def check_programs(
         node,
         splits,
         lambda r: f"```python\n{next(left)}\n```",
-        {"samples": len(pool), "finalists": 3, "attempts": 1},
+        {"samples": len(pool)},
         metric,
+        FINALISTS=3,
     )
     seconds = time.monotonic() - begun
     assert report.winner.get("nodes.solve.source").strip() == right.strip()
@@ -392,8 +398,9 @@ def check_functions(
         {"agent": "question -> answer: float", "instructions": "Solve it.", "max_steps": 3},
         splits,
         reading_agent(plans, pool),
-        {"steps": 3, "actions": 20, "attempts": 1, "batch": 5, "patience": 3},
+        {"steps": 3, "batch": 5, "patience": 3},
         "numeric(answer)",
+        EDITS=20,
     )
     functions = report.winner.get("nodes.solve.functions")
     assert [f["name"] for f in functions] == ["calculate"] and functions[0]["source"].strip() == CALCULATE.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,16 +41,16 @@ def test_uct_takes_the_highest_bound_whatever_is_drawn(
 ) -> None:
     """Soft mixing draws: in twenty draws it takes more than one of them, and the start, too."""
     monkeypatch.setattr(search, "WIDENING", 0.01)
-    settings = {"exploration": exploration}
-    assert {chosen(tree(), s, policy="uct", **settings) for s in range(20)} == {expected}
-    assert len({chosen(tree(), s, policy="softmix", **settings) for s in range(20)}) > 1
+    monkeypatch.setattr(search, "uct", partial(search.uct, exploration=exploration))
+    assert {chosen(tree(), s, policy="uct") for s in range(20)} == {expected}
+    assert len({chosen(tree(), s, policy="softmix") for s in range(20)}) > 1
 
 
 @pytest.mark.parametrize(("widening", "expected"), [(0.01, "once"), (0.5, "start")])
 def test_uct_widens_what_was_visited(widening: float, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten visits leave the start room for 2 x 10 ** 0.5 = 6 children, or for two where it hardly widens."""
     monkeypatch.setattr(search, "WIDENING", widening)
-    assert chosen(tree(), 0, policy="uct", exploration=0.5) == expected
+    assert chosen(tree(), 0, policy="uct") == expected
 
 
 def test_uct_ends_where_all_is_closed() -> None:

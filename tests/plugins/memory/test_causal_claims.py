@@ -9,11 +9,13 @@ from tests.helpers.memory_worlds import RECALL, World, plain_rows, run_world
 from tests.helpers.planted import candidates
 
 from workbench.lm import Request
+from workbench_memory import optimizer as memory
 from workbench_memory.causal_claims import MAYBE, NOTHING, Doubts, read_claim, sign_test_p
 
 
 def test_a_statement_that_is_contradicted_is_weakened_and_then_dropped_though_the_proposer_insists(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The more is said of colours, the worse the answers; the proposer says it each time as if it were sure."""
     told: list[str] = []
@@ -29,11 +31,12 @@ def test_a_statement_that_is_contradicted_is_weakened_and_then_dropped_though_th
     lists: dict[float, list[list[str]]] = {}
     for p in (0.0, 0.05):
         told.clear()
+        monkeypatch.setattr(memory, "QUARANTINE", p)
         run_world(
             tmp_path / str(p),
             plain_rows(0, (40, 40, 20)),
             World(skill, propose),
-            {"memory": {"kinds": ["insights"], "trials": 4, "quarantine": p}},
+            {"memory": {"kinds": ["insights"], "trials": 4}},
             nodes=RECALL,
             calls=1500,
         )

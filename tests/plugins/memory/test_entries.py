@@ -32,7 +32,7 @@ def system(request: Request) -> str:
 
 
 def test_each_row_says_where_it_comes_from_and_what_it_was_worth(tmp_path: Path) -> None:
-    report = run_world(tmp_path, plain_rows(0), World(on_topic), {"memory": {"quarantine": 0}}, nodes=RECALL, calls=900)
+    report = run_world(tmp_path, plain_rows(0), World(on_topic), "memory", nodes=RECALL, calls=900)
     rows = store(report)
     assert len(rows) >= 30 and {e["kind"] for e in rows} == {"example"}
     assert all(e["source"].startswith(("train:", "trial:")) for e in rows)
@@ -102,7 +102,7 @@ def test_an_input_with_a_worked_example_gets_no_case() -> None:
 
 def test_what_the_store_held_before_is_kept(tmp_path: Path) -> None:
     mine = {"inputs": {"text": "my own topic1 word1: a a-thing"}, "outputs": {"label": "a"}, "source": "user"}
-    gone = {"inputs": {"text": "my bad topic1 word1"}, "outputs": {"label": "d"}, "quarantined": True}
+    gone = {"inputs": {"text": "my bad topic1 word1"}, "outputs": {"label": "d"}, "quarantined": "by hand"}
     nodes = {**RECALL, "look": {"recall": "text -> notes", "entries": [mine, gone]}}
     report = run_world(tmp_path, plain_rows(0), World(on_topic), "memory", nodes=nodes, calls=600)
     assert report.changes

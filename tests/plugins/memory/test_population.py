@@ -101,7 +101,7 @@ class Scored:
 
 def test_the_population_keeps_the_best_stores_each_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "POPULATION", 3)
-    found = search(tmp_path, quarantine=0.0)
+    found = search(tmp_path)
     every = keys(found)
     scored = Scored(len, complete=lambda held: len(held) != 9)
     scored.over(found, monkeypatch)
@@ -139,7 +139,7 @@ def test_selecting_whole_stores_finds_what_no_utility_shows(tmp_path: Path, monk
     generations = 25
 
     def run(selects: bool, seed: int) -> list[float]:
-        found = search(tmp_path, nodes, seed, quarantine=0.0, k=8)
+        found = search(tmp_path, nodes, seed, k=8)
         bank, best = found.banks[0], list[float]()
         for i in range(40):
             bank.add("example", f"train:{i}", {"text": f"row {i}"}, {"label": "a"})

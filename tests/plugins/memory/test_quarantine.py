@@ -22,6 +22,7 @@ from tests.helpers.memory_worlds import (
 )
 
 from workbench.lm import Request
+from workbench_memory import optimizer as memory
 from workbench_memory.entry_log import Bank
 from workbench_memory.leave_one_out import Answer, Group, find_suspect, fisher_less, group_entries
 
@@ -42,11 +43,12 @@ def test_poison_is_set_aside_and_triggered_inputs_are_right_again(
         rows = poisoned_rows(seed)
         fresh = [row for row in poisoned_rows(1000 + seed)["test"] if TRIGGER in row["text"]]
         for p, found in accuracy.items():
+            monkeypatch.setattr(memory, "QUARANTINE", p)
             report = run_world(
                 tmp_path / f"{p}{seed}",
                 rows,
                 World(attacked),
-                {"memory": {"k": 4, "quarantine": p, "kinds": ["examples"]}},
+                {"memory": {"k": 4, "kinds": ["examples"]}},
                 nodes=nodes,
                 calls=1200,
                 seed=seed,
@@ -68,7 +70,7 @@ def test_what_is_quarantined_stays_in_the_file_with_its_evidence_and_is_never_sh
     lm = World(attacked)
     report = run_world(tmp_path, rows, lm, {"memory": {"k": 4, "kinds": ["examples"]}}, nodes=RECALL, calls=1200)
     aside = [e for e in store(report) if e["quarantined"]]
-    assert aside and all("p=" in e["evidence"] and e["source"].startswith("train:") for e in aside)
+    assert aside and all("p=" in e["quarantined"] and e["source"].startswith("train:") for e in aside)
     lm.seen.clear()
     node: Any = report.winner.enabled_nodes["look"]
     for row in rows["test"]:

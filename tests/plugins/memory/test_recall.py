@@ -48,7 +48,7 @@ def test_what_shares_no_word_is_not_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["lexical", "utility", "recent", "random", "learned"])
 def test_an_input_never_gets_its_own_answer_and_quarantine_holds(policy: str, tmp_path: Path) -> None:
-    rows = [*entries(*ROWS), *entries("the red bird of evil", quarantined=True)]
+    rows = [*entries(*ROWS), *entries("the red bird of evil", quarantined="by hand")]
     _, shown = recall(rows, "  The RED bird\n sings", tmp_path, policy=policy, k=9, weights={"relevance": 1.0})
     assert 0 not in shown and 4 not in shown and shown
 
@@ -57,7 +57,7 @@ def test_what_holds_for_every_input_comes_first_and_on_top_of_k(tmp_path: Path) 
     rows = [
         *entries(*ROWS),
         {"kind": "insight", "text": "Fish may be red."},
-        {"kind": "insight", "text": "Never.", "quarantined": True},
+        {"kind": "insight", "text": "Never.", "quarantined": "by hand"},
     ]
     text, shown = recall(rows, "a blue fish", tmp_path, k=1)
     assert shown == [4, 1] and text.startswith("- Fish may be red.\nq: the blue fish")
@@ -70,7 +70,7 @@ def test_a_preference_is_shown_without_the_text_it_came_from(tmp_path: Path) -> 
 
 def test_entries_that_do_not_fit_are_left_out_whole(tmp_path: Path) -> None:
     rows = entries("red " + "x " * 200, "red bird")
-    text, shown = recall(rows, "red", tmp_path, characters=60)
+    text, shown = recall(rows, "red", tmp_path, chars=60)
     assert shown == [1] and len(text) <= 60
 
 

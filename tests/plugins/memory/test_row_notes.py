@@ -102,7 +102,7 @@ def test_vectors_find_notes_in_other_words(tmp_path: Path) -> None:
 
 def test_what_is_empty_or_known_is_not_kept_and_a_long_list_is_cut_by_whole_notes(tmp_path: Path) -> None:
     facts = ["one fact", "", "one fact", "another fact", "a third fact"]
-    nodes = {"keep": {"remember": "facts -> note"}, "look": {**LOOK, "characters": 20, "policy": "recent"}}
+    nodes = {"keep": {"remember": "facts -> note"}, "look": {**LOOK, "chars": 20, "policy": "recent"}}
     outcome = run(nodes, [{"facts": facts, "question": "?"}], tmp_path)[0]
     assert outcome.prediction["note"] == ["n1", "n1", "n2", "n3"]
     assert outcome.prediction["known"] == "[n3] a third fact", "the newest that fit"
@@ -180,7 +180,7 @@ def test_the_budget_counts_vectors_of_notes_and_too_many_fail_the_row(tmp_path: 
 
 
 def test_no_optimizer_fills_a_store_that_is_the_rows_own(tmp_path: Path) -> None:
-    for more, stores, numbers in (({"from": "notes"}, 0, {"k", "characters", "links"}), ({}, 1, {"k", "characters"})):
+    for more, stores, numbers in (({"from": "notes"}, 0, {"k", "chars", "links"}), ({}, 1, {"k", "chars"})):
         workflow = make_workflow({"n": {"recall": "question -> known", **more}}, tmp_path)
         assert len(learnable_addresses(workflow, "memories")) == stores
         assert {address.rpartition(".")[2] for address in learnable_addresses(workflow, "int")} == numbers

@@ -43,7 +43,7 @@ def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
     for seed in range(8):
         found = []
         for name in ("random", "optuna"):
-            settings = {"trials": 500, **({"dashboard": False} if name == "optuna" else {})}
+            settings = {"trials": 500}
             report, _ = plant(
                 tmp_path / f"{name}{seed}",
                 skill,
@@ -73,8 +73,8 @@ def test_a_condition_opens_and_closes_a_setting(tmp_path: Path) -> None:
         assert "nodes.sort.retrieve" not in values
 
 
-@pytest.mark.parametrize("prune", ["wilcoxon", "race", "none"])
-def test_losers_are_stopped_early_and_never_win(prune: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("race", [True, False])
+def test_losers_are_stopped_early_and_never_win(race: bool, tmp_path: Path) -> None:
     good = {"Plain.": 0.3, "Best.": 0.95, **{f"Bad {i}.": 0.05 for i in range(12)}}
 
     def planted(request: Request) -> float:
@@ -83,7 +83,7 @@ def test_losers_are_stopped_early_and_never_win(prune: str, tmp_path: Path) -> N
     report, _lm = plant(
         tmp_path,
         planted,
-        {"optuna": {"prune": prune, "trials": 60}},
+        {"optuna": {"race": race, "trials": 60}},
         calls=900,
         search={"nodes.sort.instructions": list(good)},
         rows=(8, 40, 20),
@@ -91,13 +91,13 @@ def test_losers_are_stopped_early_and_never_win(prune: str, tmp_path: Path) -> N
     assert report.winner.get("nodes.sort.instructions") == "Best." and report.gain_shown
     stopped = [e for e in evaluations(tmp_path) if not e["complete"]]
     assert all(e["n"] < 40 and e["score"] < 0.6 for e in stopped)
-    assert len(stopped) >= 5 if prune != "none" else not stopped
+    assert len(stopped) >= 5 if race else not stopped
 
 
 def test_repeats_cost_nothing_and_end_the_search(tmp_path: Path) -> None:
     space = {"nodes.sort.instructions": ["Plain.", "One.", "Two."]}
     report, lm = plant(
-        tmp_path, skill, {"optuna": {"trials": 10_000, "prune": "none", "patience": 20}}, calls=5000, search=space
+        tmp_path, skill, {"optuna": {"trials": 10_000, "race": False, "patience": 20}}, calls=5000, search=space
     )
     tested = 0 if report.winner.get("nodes.sort.instructions") == "Plain." else 80
     assert report.status == "finished" and lm.requests == 3 * 24 + tested
@@ -118,14 +118,14 @@ def test_friction_15_repeats_do_not_count_as_trials(sampler: str, tmp_path: Path
     space = {"nodes.sort.instructions": [*GAINS, "Six.", "Seven."], "nodes.sort.show_values": [False, True]}
     for seed in range(3):
         folder = tmp_path / str(seed)
-        settings = {"trials": 12, "sampler": sampler, "prune": "none", "dashboard": False}
+        settings = {"trials": 12, "sampler": sampler, "race": False}
         report, _ = plant(folder, lambda r: 0.5, {"optuna": settings}, calls=3000, seed=seed, search=space)
         assert len(candidates(folder)) == 12 and told(folder) == [], report.lines()
 
 
 def test_a_space_that_is_used_up_is_told(tmp_path: Path) -> None:
     space = {"nodes.sort.instructions": ["Plain.", "One.", "Two."]}
-    plant(tmp_path, skill, {"optuna": {"trials": 12, "dashboard": False}}, calls=3000, search=space)
+    plant(tmp_path, skill, {"optuna": {"trials": 12}}, calls=3000, search=space)
     (message,) = told(tmp_path)
     assert message.startswith("3 of 12 trials: the last 20 samples") and "exhausted" in message
 
@@ -140,7 +140,7 @@ def test_several_objectives_give_a_pareto_set_and_a_pick(sampler: str, pick: str
     report, _ = plant(
         tmp_path,
         by_demos,
-        {"optuna": {"sampler": sampler, "trials": 16, "dashboard": False}},
+        {"optuna": {"sampler": sampler, "trials": 16}},
         calls=700,
         objectives=["score", "tokens"],
         pick=pick,
@@ -187,7 +187,7 @@ def share_that_meets(folder: Path, seed: int, told: bool) -> float:
         plant(
             folder,
             skill,
-            {"optuna": {"trials": 40, "dashboard": False}},
+            {"optuna": {"trials": 40}},
             calls=2000,
             seed=seed,
             search=SPACE,

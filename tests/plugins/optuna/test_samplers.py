@@ -43,7 +43,7 @@ def test_every_sampler_finds_better_numbers(sampler: str, tmp_path: Path) -> Non
     def bad_start(request: Request) -> float:
         return skill(request) if request.temperature else 0.2
 
-    settings = {"sampler": sampler, "trials": 14, "dashboard": False}
+    settings = {"sampler": sampler, "trials": 14}
     report, lm = plant(tmp_path, bad_start, {"optuna": settings}, calls=700, search=SPACE, rows=(12, 24, 24))
     assert report.status == "finished" and 8 < report.candidates <= 15 and lm.requests <= 700
     assert true_skill(report, bad_start, 0) > 0.7, report.changes
@@ -75,7 +75,7 @@ def test_every_sampler_gives_a_front_of_several_objectives(sampler: str, objecti
     def by_demos(request: Request) -> float:
         return 0.25 + 0.09 * min(len(demos_of(request)), 8)
 
-    settings: dict[str, Any] = {"sampler": sampler, "trials": 12, "dashboard": False}
+    settings: dict[str, Any] = {"sampler": sampler, "trials": 12}
     report, _ = plant(
         tmp_path, by_demos, {"optuna": settings}, calls=600, objectives=objectives, pick="cheapest", rows=(24, 24, 24)
     )
@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
         runs = []
         for turn in range(2):
             folder = tmp_path / f"{sampler}{turn}"
-            settings = {"sampler": sampler, "trials": 6, "dashboard": False}
+            settings = {"sampler": sampler, "trials": 6}
             plant(folder, skill, {"optuna": settings}, calls=200, search=SPACE, rows=(12, 12, 12))
             runs.append([(e["candidate"], e["n"], e["score"]) for e in evaluations(folder)])
         assert runs[0] == runs[1] and len(runs[0]) > 4

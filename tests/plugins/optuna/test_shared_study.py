@@ -71,7 +71,7 @@ def test_three_searchers_keep_one_budget_and_make_one_proof(tmp_path: Path) -> N
 
 
 def test_all_searchers_together_try_as_many_candidates_as_the_file_says(tmp_path: Path) -> None:
-    storage, settings = str(tmp_path / "search.log"), {"trials": 7, "prune": "none"}
+    storage, settings = str(tmp_path / "search.log"), {"trials": 7, "race": False}
     found = search_together(tmp_path, 2, skill, storage, calls=5000, search=SPACE, settings=settings)
     check_together(found, 8 * 24 + 80)
     assert sum(lm.requests for _, lm in found) >= 7 * 24

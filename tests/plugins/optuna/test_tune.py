@@ -80,20 +80,18 @@ def test_it_finds_settings_that_the_optimizer_does_better_with(tmp_path: Path) -
 @pytest.mark.slow
 def test_trials_that_fall_behind_are_stopped_and_what_they_leave_goes_to_others(tmp_path: Path) -> None:
     spent = []
-    for prune in (False, True):
-        folder = tmp_path / str(prune)
+    for race in (False, True):
+        folder = tmp_path / str(race)
         tune = {
             "optimizer": {"climb": {"style": "bold", "weight": 2.0}},
             "trials": 8,
-            "prune": prune,
+            "race": race,
             "search": {"style": ["plain", "odd"], "weight": {"float": [0.0, 3.0]}},
         }
         report, _ = plant(folder, skill, {"tune": tune}, calls=4000)
         found = [line for line in told(folder) if line.startswith("trial")]
         assert len(found) == 8 and "as written" in found[0]
-        assert any("stopped" in line for line in found[3:]) == prune and not any(
-            "stopped" in line for line in found[:3]
-        )
+        assert any("stopped" in line for line in found[3:]) == race and not any("stopped" in line for line in found[:3])
         assert report.as_dict()["best"]["test"]["score"] > 0.6  # the first trial is what was written
         spent.append(report.spent["calls"])
     assert spent[1] < spent[0]
@@ -106,7 +104,7 @@ def test_what_the_last_trial_finds_is_not_lost_where_the_budget_ends_it(
 ) -> None:
     """The optimizer goes on as long as it can: whether its share ends or the run's own budget, its best counts."""
     written = {"style": "bold" if trials == 1 else "plain", "weight": 2.0, "steps": 1000}
-    tune = {"optimizer": {"climb": written}, "search": {"style": ["bold"]}, "trials": trials, "prune": False}
+    tune = {"optimizer": {"climb": written}, "search": {"style": ["bold"]}, "trials": trials, "race": False}
     report, _ = plant(tmp_path, skill, {"tune": tune}, budget=ceiling, calls=100_000)
     assert report.status in ("finished", "budget") and report.as_dict()["best"]["test"]["score"] > 0.8
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,11 +37,13 @@ class Planted(_Search):
         return parent.add(seen, reward, action=name)
 
 
-def expanded(rewards: Mapping[str, float], **settings: Any) -> list[str]:
+def expanded(rewards: Mapping[str, float], *, exploration: float = 0.5, **settings: Any) -> list[str]:
     """The paths of the states that were expanded. Two rewrites in a row at most, so each round ends below its leaf."""
     search = Planted(rewards, width=2, depth=2, **settings)
     start: Any = SimpleNamespace(score=0.3, complete=True)
-    asyncio.run(search.grow(State(start, 0.3, action="")))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prompt_mcts, "uct", partial(prompt_mcts.uct, exploration=exploration))
+        asyncio.run(search.grow(State(start, 0.3, action="")))
     return search.expanded
 
 

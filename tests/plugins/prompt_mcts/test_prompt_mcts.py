@@ -97,9 +97,10 @@ def test_the_planted_words_are_found_one_below_the_other(tmp_path: Path) -> None
     assert not any(str(m["content"]).count("test ") for r in script.requests[:-32] for m in r.messages)
 
 
-def test_an_expansion_costs_what_the_readme_says(tmp_path: Path) -> None:
+def test_an_expansion_costs_what_the_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root 8 + 16, then 2 children at batch 5 + guide 8 + 2 calls; a finalist on val and the proof."""
-    _, script = search(tmp_path, rounds=1, width=2, depth=1, rows=8, batch=5, finalists=1)
+    monkeypatch.setattr(prompt_mcts, "finalists", lambda study: 1)
+    _, script = search(tmp_path, rounds=1, width=2, depth=1, rows=8, batch=5)
     assert said(script, "You improve the instruction") == said(script, "You write the instruction") == 2
     task = len(script.requests) - 4
     assert task <= (16 + 8) + 2 * (5 + 8) + 16 + 2 * 16
@@ -155,7 +156,7 @@ def test_search_never_looks_at_val_and_val_alone_makes_the_winner(tmp_path: Path
 
 @pytest.mark.parametrize(("answer", "proposal", "tokens"), [(31, 1400, 40_000), (600, 31, 120_000)])
 def test_under_a_ceiling_of_tokens_too_the_best_has_its_turn_on_val(
-    answer: int, proposal: int, tokens: int, tmp_path: Path
+    answer: int, proposal: int, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long proposals or long answers: without room kept the search would go on until nothing is left for val."""
 
@@ -163,7 +164,8 @@ def test_under_a_ceiling_of_tokens_too_the_best_has_its_turn_on_val(
         labels = str(request.messages[-1]["content"]).endswith("label:")
         return Response(play(request), "stop", (answer if labels else proposal) - 1, 1, 0.0)
 
-    report, script = search(tmp_path, long, rounds=100, rows=4, finalists=1, concurrency=2, budget={"tokens": tokens})
+    monkeypatch.setattr(prompt_mcts, "finalists", lambda study: 1)
+    report, script = search(tmp_path, long, rounds=100, rows=4, concurrency=2, budget={"tokens": tokens})
     assert said(script, "You improve the instruction") > 4 and report.status == "finished"
     assert report.winner.get("nodes.sort.instructions") != "Label."
 

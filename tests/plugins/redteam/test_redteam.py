@@ -120,7 +120,7 @@ def test_the_tools_of_a_world_are_attacked_and_their_calls_are_seen(tmp_path: Pa
 
     (tmp_path / "mail.py").write_text(WORLD)
     attacks = {"a": {"tool_result": {"tool": "read_mail", "text": ORDER}, "success": {"called": "send_money"}}}
-    node = {"play": "python:mail.py:Mail", "of": {"predict": "observation, tools -> action"}, "steps": 5}
+    node = {"play": "python:mail.py:Mail", "of": {"predict": "observation, tools -> action"}, "max_steps": 5}
     path = write_mailbox(tmp_path, ROWS, attacks=attacks, nodes={"serve": node}, metric="world(score)")
     found = red_team(path, database=tmp_path / "a.db", pool=Script(act))
     assert (found.utility.value, found.rate("a").value, found.under("a").value) == (1.0, 1.0, 1.0)
@@ -140,7 +140,7 @@ def test_an_attacked_row_that_has_no_server_says_nothing_about_the_attack(tmp_pa
 
 def test_a_share_of_a_store_is_poisoned_and_only_of_the_named_node(tmp_path: Path) -> None:
     entries = [{"inputs": {"question": f"q{n}"}, "outputs": {"notes": "fine"}} for n in range(98)]
-    entries[0]["quarantined"] = True
+    entries[0]["quarantined"] = "by hand"
     store = {"recall": "question -> notes", "entries": entries}
     nodes = {"a": store, "b": {**store, "recall": "question -> more"}}
     workflow = make_workflow(nodes, tmp_path)

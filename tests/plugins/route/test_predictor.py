@@ -27,7 +27,7 @@ from workbench_route.fitting import (
     make_model,
     recalibrate,
 )
-from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Tree, Trees, expit
+from workbench_route.predictor import Linear, Predictor, Sigmoid, Tree, Trees, expit
 
 SPACE = FeatureSpace(dims=64)
 
@@ -78,27 +78,10 @@ def test_trees_give_the_librarys_probabilities(fitted: Any) -> None:
     assert len(own.trees) == 80 and max(expected) - min(expected) > 0.2
 
 
-def test_calibrations_are_those_of_the_library() -> None:
-    numpy = pytest.importorskip("numpy")
-    isotonic = pytest.importorskip("sklearn.isotonic")
-    from workbench_route.fitting import _calibrate
-
-    rng = random.Random(1)
-    found = [rng.random() for _ in range(300)]
-    wanted = [float(rng.random() < p * p) for p in found]
-    level = _calibrate(found, wanted, "isotonic")
-    library = isotonic.IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(found, wanted)
-    probes = [i / 97 for i in range(98)]
-    assert isinstance(level, Isotonic)
-    expected = library.predict(numpy.array(probes))
-    assert max(abs(level.calibrate(p) - q) for p, q in zip(probes, expected, strict=True)) < 1e-9
-
-
-@pytest.mark.parametrize("how", ["sigmoid", "isotonic"])
-def test_calibrated_probabilities_happen_as_often_as_they_say(how: Any) -> None:
+def test_calibrated_probabilities_happen_as_often_as_they_say() -> None:
     pytest.importorskip("sklearn")
     made, labels = texts(1, 900)
-    predictor, _ = fit_predictor(features_of(made), labels, SPACE.size, 0, how)
+    predictor, _ = fit_predictor(features_of(made), labels, SPACE.size, 0)
     fresh, outcomes = texts(2, 2000)
     found = [predictor(row) for row in features_of(fresh)]
     for kind, rate in (("easy", 0.85), ("hard", 0.25)):
@@ -267,8 +250,7 @@ def test_without_the_library_the_error_names_the_command(monkeypatch: pytest.Mon
                 {"bias": 0, "trees": [{"feature": [-1], "threshold": [0], "left": [], "right": [0], "value": [0]}]}
             ]
         },
-        {"models": [{"bias": 0.0}], "calibration": {"x": [0.5, 0.1], "y": [0.0, 1.0]}},
-        {"models": [{"bias": 0.0}], "calibration": {"x": [0.5], "y": [0.0, 1.0]}},
+        {"models": [{"bias": 0.0}], "calibration": {"x": [0.1, 0.5], "y": [0.0, 1.0]}},
     ],
 )
 def test_what_is_no_predictor_is_refused(broken: Any) -> None:
@@ -324,8 +306,6 @@ def test_a_tree_a_mean_and_a_calibration_by_hand() -> None:
     assert both({7: 1.0}) == pytest.approx((expit(3.0) + expit(3.0)) / 2) and both({}) == pytest.approx(0.5)
     shifted = Predictor(models=[Linear(bias=1.0)], calibration=Sigmoid(slope=2.0, bias=-3.0))
     assert shifted({}) == pytest.approx(expit(-1.0)) and shifted.raw({}) == pytest.approx(expit(1.0))
-    level = Predictor(models=[Linear(bias=0.0)], calibration=Isotonic(x=[0.25, 0.75], y=[0.0, 0.8]))
-    assert level({}) == pytest.approx(0.4) and level.raw({}) == 0.5
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

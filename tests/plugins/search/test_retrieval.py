@@ -186,7 +186,7 @@ def test_optimizers_may_change_how_it_searches_and_what_its_reranker_is_told(tmp
         workflow = make_workflow({"n": {"search": "field:pages", **node}}, tmp_path)
         return {address.removeprefix("nodes.n.") for address in learnable_addresses(workflow, kind)}
 
-    assert learnable("int") == {"k", "snippet"} and learnable("choice") == set()
+    assert learnable("int") == {"k", "chars"} and learnable("choice") == set()
     assert "candidates" in learnable("int", rerank=rerank) and "rerank.instructions" in learnable("text", rerank=rerank)
     assert learnable("choice", **VECTORS) == {"by"}
 

@@ -58,7 +58,7 @@ ACT = {
     "signature": "question, tables -> sql",
     "arguments": {"db": "db"},
     "start": "act",
-    "max_turns": 12,
+    "max_steps": 12,
     "states": {
         "act": {
             "run": "python:intercode_sql.py:execute",
@@ -167,7 +167,7 @@ def test_recorded_runs_have_their_success_rate_to_the_row_in_the_recorded_enviro
         "signature": "question, tables -> sql",
         "arguments": {"run": "id"},
         "start": "act",
-        "max_turns": 12,
+        "max_steps": 12,
         "states": {"act": state, "error": state},
     }
     _, found, outcomes = replay(node, player, tmp_path, lambda turn, action: f"{turn} {action}")

@@ -45,7 +45,7 @@ def test_the_machine_takes_the_transitions_of_the_paper(state: str, tmp_path: Pa
     for event, target in TABLE[state].items():
         for saying in SAYINGS[event]:
             sayings = [*WAYS[state], saying]
-            node = {**NODE, "max_turns": len(sayings) + 1}
+            node = {**NODE, "max_steps": len(sayings) + 1}
             outcome = play(node, BOOKS[:1], lambda r, _, s=sayings: [*s, "SHOW TABLES"][len(said_before(r))], tmp_path)[
                 0
             ]

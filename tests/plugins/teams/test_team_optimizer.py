@@ -29,13 +29,14 @@ def null(request: Request) -> float:
 
 
 def _plant(folder: Path, skill: Any, optimizer: Any, seed: int, kind: str) -> Any:
-    of, names = {"predict": "text -> label: Literal['a', 'b', 'c', 'd']"}, list(MEMBERS)
+    of = {"predict": "text -> label: Literal['a', 'b', 'c', 'd']"}
     if kind == "ensemble":
         node = {kind: [{**of, "instructions": role} for role in MEMBERS.values()], "samples": 1}
         search = {"nodes.sort.weights": [[mask >> i & 1 for i in range(4)] for mask in range(1, 16)]}
     else:
         node = {kind: of, "members": MEMBERS}
-        search = {"nodes.sort.left_out": [[n for i, n in enumerate(names) if mask >> i & 1] for mask in range(15)]}
+        subsets = [dict(m for i, m in enumerate(MEMBERS.items()) if mask >> i & 1) for mask in range(1, 16)]
+        search = {"nodes.sort.members": subsets}
     report, _ = plant(
         folder,
         skill,
@@ -52,8 +53,8 @@ def _plant(folder: Path, skill: Any, optimizer: Any, seed: int, kind: str) -> An
 def kept(report: Any) -> float:
     """The winner's true accuracy, roughly: the expert's share among the members left."""
     tree = report.winner.nodes["sort"]
-    weights = tree.get("weights") or [1] * 4
-    left = [m for m, weight in zip(MEMBERS, weights, strict=True) if weight and m not in tree.get("left_out", [])]
+    names = tree.get("members", MEMBERS)
+    left = [m for m, weight in zip(names, tree.get("weights") or [1] * len(names), strict=True) if weight]
     return 1 / len(left) if "expert" in left else 0.0
 
 

@@ -16,6 +16,7 @@ from workbench.lm import Request
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_textgrad.backward import layers_of
+from workbench_textgrad.optimizer import STREAK
 from workbench_textgrad.prompts import Gradient, enabled_by, read_gradient, read_tools
 
 # Three nodes: `find` reads the thing, the tool spells it large, `name` labels it. One of the prompts is at fault.
@@ -182,8 +183,8 @@ def test_what_scores_no_less_than_the_last_batch_stays_even_if_the_old_would_do_
 def test_good_batches_end_it_and_steps_without_effect_do(tmp_path: Path) -> None:
     for name in ("good", "idle"):
         (tmp_path / name).mkdir()
-    _, script = run(tmp_path / "good", ONE, versions(lambda v, r: True), streak=2, batch=6)
-    assert not asked(script, REWRITE) and len(script.requests) <= 16 + 2 * 6 + 16
+    _, script = run(tmp_path / "good", ONE, versions(lambda v, r: True), batch=6)
+    assert not asked(script, REWRITE) and len(script.requests) <= 16 + STREAK * 6 + 16
     _, script = run(
         tmp_path / "idle", ONE, lambda r: "a" if text_of(r).endswith("label:") else "step: none", patience=2
     )
@@ -192,7 +193,7 @@ def test_good_batches_end_it_and_steps_without_effect_do(tmp_path: Path) -> None
 
 def test_the_newest_solution_is_tried_on_val_where_the_budget_ends_the_search(tmp_path: Path) -> None:
     """98 calls pay for one step, and not for a second batch before val and test."""
-    report, script = run(tmp_path, ONE, versions(lambda version, row: version > 0), calls=98, batch=12, finalists=1)
+    report, script = run(tmp_path, ONE, versions(lambda version, row: version > 0), calls=98, batch=12)
     assert len(asked(script, REWRITE)) == 1 and not any("train row" in t for t in asked(script, "Version 1.", ""))
     assert report.winner.get("nodes.sort.instructions") == "Version 1." and report.best["test"]["score"] == 1.0
 

@@ -124,11 +124,6 @@ def test_what_is_no_better_on_the_batch_costs_no_row_of_val(tmp_path: Path) -> N
     assert asked and len({row["candidate"] for row in evaluations(tmp_path)}) == 1, "only the baseline was run on val"
 
 
-def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
-    report, asked = run(tmp_path, [proposal(wrapper=GOOD)], write="descriptions", rounds=1)
-    assert "wrappers" not in report.winner.nodes["solve"] and "write description" in asked[1]
-
-
 @pytest.mark.slow
 def test_failures_reach_the_wrapper_and_its_own_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(TOOLS)

@@ -55,7 +55,7 @@ MACHINE = {
     },
     "signature": "question -> answer",
     "start": "go",
-    "max_turns": 4,
+    "max_steps": 4,
 }
 
 

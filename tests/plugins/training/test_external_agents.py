@@ -17,7 +17,7 @@ def train(folder: Path, optimizer: Any, **more: Any) -> tuple[Any, list[tuple[st
     agent = {
         "external": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
         "command": ["python", str(WORKFLOWS / "sorter.py")],
-        "max_calls": 2,
+        "calls": 2,
     }
     path = write(folder, nodes={"agent": agent}, rows=(8, 8, 8), budget={"calls": 600}, **more)
     heard: list[tuple[str, Any]] = []

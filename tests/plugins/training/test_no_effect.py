@@ -55,8 +55,8 @@ def test_a_horizon_that_a_node_cannot_take_is_refused(tmp_path: Path) -> None:
     ("node", "address"),
     [
         ({"agent": "text -> label"}, "nodes.n.max_steps"),
-        (STATES, "nodes.n.max_turns"),
-        ({"tree_search": "web", "show": ["text"]}, "nodes.n.steps"),
+        (STATES, "nodes.n.max_steps"),
+        ({"tree_search": "web", "show": ["text"]}, "nodes.n.max_steps"),
         ({"ensemble": {"agent": "text -> label"}, "samples": 2}, "nodes.n.of.max_steps"),
     ],
 )

@@ -41,10 +41,9 @@ TREE = {
     "show": ["question"],
     "samples": 4,
     "branching": 2,
-    "steps": 3,
+    "max_steps": 3,
     "depth": 3,
     "evaluations": 6,
-    "value_samples": 3,
 }
 
 

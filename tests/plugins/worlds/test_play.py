@@ -206,7 +206,7 @@ class Boxes:
         return 0.0
 """)
     node = {"predict": "brief, tools, observation -> action"}
-    outcome, lm, _ = play(folder, lambda request: "action: wait", play="python:boxes.py:Boxes", of=node, steps=4)
+    outcome, lm, _ = play(folder, lambda request: "action: wait", play="python:boxes.py:Boxes", of=node, max_steps=4)
     assert [("- open(" in str(request.messages[-1])) for request in lm.requests] == [True, True, False, True]
     told = [effect.result for effect in outcome.trace.spans[0].effects]
     assert [sorted({"brief", "tools"} & one.keys()) for one in told[:4]] == [
@@ -250,7 +250,8 @@ def test_players_have_their_own_turns_tools_and_knowledge(folder: Path) -> None:
 
 def test_one_node_may_play_all_sides_and_has_the_tools_of_each_in_turn(folder: Path) -> None:
     turns = iter(["What?", 'call: {"tool": "look", "arguments": {}}', "It is it.", 'call: {"tool": "look"}'])
-    node = {"play": PLAYERS["play"], "task": PLAYERS["task"], "steps": 4, "of": {"predict": "observation -> action"}}
+    of = {"predict": "observation -> action"}
+    node = {"play": PLAYERS["play"], "task": PLAYERS["task"], "max_steps": 4, "of": of}
     outcome = run({"n": node}, {"secret": "seven"}, folder, lambda request: f"action: {next(turns)}")[0]
     assert outcome.prediction["observation"] == "You have no tool 'look'. You have: open."
     assert [span.agent for span in outcome.trace.spans[1:]] == ["asker", "knower", "knower", "asker"]
@@ -260,7 +261,7 @@ def test_a_tool_of_the_other_side_is_not_there(folder: Path) -> None:
     def cheat(request: Request) -> str:
         return talk(request, 'call: {"tool": "look", "arguments": {}}')
 
-    outcome = run({"n": {**PLAYERS, "steps": 3}}, {"secret": "seven", "goal": "g"}, folder, cheat)[0]
+    outcome = run({"n": {**PLAYERS, "max_steps": 3}}, {"secret": "seven", "goal": "g"}, folder, cheat)[0]
     assert outcome.prediction["observation"] == "You have no tool 'look'. You have: open."
     assert outcome.prediction["score"] == 0.0 and outcome.trace.spans[0].notes["ended"] == "steps"
 
@@ -289,7 +290,7 @@ class Long:
     def score(self):
         return 0.0
 """)
-    lm = play(folder, lambda request: "action: on", steps=3, **long)[1]
+    lm = play(folder, lambda request: "action: on", max_steps=3, **long)[1]
     seen = [shown(request, "observation") for request in lm.requests]
     assert "line 39" in seen[0] and "line 39" not in seen[1]
     assert "-line 0: here\n-line 1: wall\n+line 0: wall\n+line 1: here" in seen[1]

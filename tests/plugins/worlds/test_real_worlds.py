@@ -60,7 +60,7 @@ def play_all(world: str, tasks: Sequence[Task], which: str, folder: Path) -> lis
             "task": {name: name for name in fields},
             "settings": given,
             "of": {"predict": "row, observation -> action", "decoding": {"temperature": 1}},  # no answer is taken twice
-            "steps": max(len(task["gold"]) for task in tasks),
+            "max_steps": max(len(task["gold"]) for task in tasks),
         }
         if (WORLDS / f"{world}.txt").exists():
             node["python"] = f"{world}.txt"
@@ -151,7 +151,7 @@ def test_the_red_team_counts_as_agentdojo_itself_does(tmp_path: Path) -> None:
                 "play": "agentdojo",
                 "python": "agentdojo.txt",
                 "task": {name: name for name in ("suite", "user_task", "injection_task", "injections")},
-                "observation_chars": 100_000,
+                "chars": 100_000,
                 "history": 60,
                 "of": {"predict": "injection_task, user_task, history, observation -> action"},
             }

@@ -25,8 +25,6 @@ _OUTSIDE = "reads outside its folder"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 #: Of the files behind a power: so many count, and so many bytes by their content, others by size and time.
 _MOST_FILES, _MOST_BYTES = 20_000, 500_000_000
-#: What tells which commit a revision of a repository is.
-_REVISIONS = ("HEAD", "packed-refs", "refs")
 
 
 @dataclass
@@ -123,8 +121,7 @@ def _leaned_on(power: Power, base: Path) -> dict[str, str]:
 
 
 def _within(top: Path, base: Path) -> Iterator[Path]:
-    """A file, or the files of a folder, links followed: its copied content, and the files that identify its
-    revision."""
+    """A file, or the files of a folder that are copied, links followed."""
     if not top.is_dir():
         yield top
         return
@@ -135,10 +132,7 @@ def _within(top: Path, base: Path) -> Iterator[Path]:
             continue
         seen.add(real)
         for path in _entries(folder):
-            if path.name == ".git":
-                waiting += [path / name for name in _REVISIONS if (path / name).is_dir()]
-                yield from (path / name for name in _REVISIONS if (path / name).is_file())
-            elif path.name in NEVER_COPIED or _is_written_by_runs(path, base):
+            if path.name in NEVER_COPIED or _is_written_by_runs(path, base):
                 continue
             elif path.is_dir():
                 waiting.append(path)

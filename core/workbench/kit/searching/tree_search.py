@@ -292,7 +292,7 @@ async def grow(
     """Monte Carlo tree search. Each turn chooses a node; visits it, or, if it was visited, expands it and visits its
     first new child; and backs the value up along the path. It ends at the goal, at a limit, or with no node to choose.
 
-    choose: returns a node that is not closed, e.g. `lambda root: select(root, lambda n: uct(n, 0.5))`; None ends the
+    choose: returns a node that is not closed, e.g. `lambda root: select(root, uct)`; None ends the
     search. A node whose expansion adds nothing new is closed. The other arguments are those of `explore`.
     """
     course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions)
@@ -312,8 +312,11 @@ async def grow(
     return course.search
 
 
-def uct(node: Node[Any], exploration: float) -> float:
-    """Upper confidence bound of a child, as in PromptAgent: a child without back-ups counts as one with one back-up."""
+def uct(node: Node[Any], exploration: float = 0.5) -> float:
+    """Upper confidence bound of a child, as in PromptAgent: a child without back-ups counts as one with one back-up.
+
+    exploration: the weight of the bound. PromptAgent's is 2.5, for rewards that add up along a path.
+    """
     assert node.parent is not None
     visits, above = len(node.returns), len(node.parent.returns)
     return node.estimate + exploration * math.sqrt(math.log(above + 1) / max(1, visits))
