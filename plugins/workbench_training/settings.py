@@ -26,7 +26,7 @@ BETAS, WEIGHT_DECAY = (0.9, 0.999), 0.0
 #: Gradients are clipped to this norm, as TRL's trainers do.
 MAX_NORM = 1.0
 #: They decide what is learned: a training is continued only with the same ones.
-LEARNING_CONSTANTS = {"betas": list(BETAS), "weight_decay": WEIGHT_DECAY, "max_norm": MAX_NORM, "max_tokens": 256}
+LEARNING_CONSTANTS = {"betas": list(BETAS), "weight_decay": WEIGHT_DECAY, "max_norm": MAX_NORM}
 
 
 class Learning(BaseModel):
@@ -154,6 +154,7 @@ ENTROPY, KL, OFF_POLICY_GAP, OFF_POLICY_KL = (0.01, 8.0), 1.0, 0.05, 0.01
 SCHEDULE_CONSTANTS = {
     "reset_patience": RESET_PATIENCE,
     "reset_kl": RESET_KL,
+    "reset_after": RESET_AFTER,
     "entropy": list(ENTROPY),
     "kl": KL,
     "off_policy_gap": OFF_POLICY_GAP,
