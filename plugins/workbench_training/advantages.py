@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench_training.objective import Constraint, Objective
+from workbench_training.objective import Objective
 from workbench_training.rollouts.token_rows import Row
 
 if TYPE_CHECKING:
@@ -22,8 +22,12 @@ EPS = 1e-6
 #: Added to a multiplier at once for a mean cost one budget too high (Stooke et al., arXiv 2007.03964). Without it the
 #: multiplier overshoots: the small bandit's answers went from 8 tokens past their budget of 4 to 1, without any reward.
 GAIN = 1.0
+#: Change of a multiplier in a step for a mean cost one budget too high. Ours.
+RATE = 0.05
 #: A multiplier never exceeds this, nor its sum with what the gain adds.
 MOST = 5.0
+#: Discount of later step rewards in GiGPO's step term, as in ROLL.
+GAMMA = 0.95
 
 
 def compute_advantages(
@@ -43,8 +47,8 @@ def compute_advantages(
     reward = np.array([_number(row.reward) for row in rows], np.float64)
     found = subtract_baseline(reward, rows, objective)
     if objective.step_weight:
-        found = found + objective.step_weight * compute_step_advantages(rows, objective)
-    weights = _moved(multipliers or {}, rows, objective.constraints, dict.fromkeys(objective.constraints, GAIN))
+        found = found + objective.step_weight * compute_step_advantages(rows)
+    weights = _moved(multipliers or {}, rows, objective.constraints, GAIN)
     for name, weight in weights.items():
         if weight:
             cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
@@ -103,10 +107,10 @@ def _baseline(values: Array, objective: Objective) -> Array | float:
     return (n * mean - values) / (n - 1) if objective.baseline == "leave_one_out" else mean
 
 
-def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
+def compute_step_advantages(rows: Sequence[Row]) -> Array:
     """GiGPO's step term (Feng et al., arXiv 2505.10978, section 4.2): discounted returns of steps that began in the
     same state of the same task, compared with each other. A state seen once gives 0."""
-    returns = compute_step_returns(rows, objective.gamma)
+    returns = compute_step_returns(rows, GAMMA)
     by_state: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if row.anchor is not None and math.isfinite(returns[i]):
@@ -114,9 +118,7 @@ def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     found = np.zeros(len(rows))
     for group in by_state.values():
         if len(group) > 1:
-            below = returns[group] - returns[group].mean()
-            scale = np.std(returns[group], ddof=1) + EPS if objective.step_scale == "std" else 1.0
-            found[group] = below / scale
+            found[group] = returns[group] - returns[group].mean()
     return found
 
 
@@ -187,31 +189,28 @@ def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective
 
 
 def update_multipliers(
-    multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, Constraint]
+    multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, float]
 ) -> dict[str, float]:
     """The multipliers after a step: up where the mean cost of a rollout is above its budget, down to 0 where below."""
-    return _moved(multipliers, rows, constraints, {name: c.rate for name, c in constraints.items()})
+    return _moved(multipliers, rows, constraints, RATE)
 
 
 def _moved(
-    multipliers: Mapping[str, float],
-    rows: Sequence[Row],
-    constraints: Mapping[str, Constraint],
-    factors: Mapping[str, float],
+    multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, float], factor: float
 ) -> dict[str, float]:
-    """The multipliers, each moved by its excess times its factor, within 0 and `MOST`."""
+    """The multipliers, each moved by its excess times the factor, within 0 and `MOST`."""
     return {
-        name: min(max(multipliers.get(name, 0.0) + factors[name] * _excess(name, c, rows), 0.0), MOST)
-        for name, c in constraints.items()
+        name: min(max(multipliers.get(name, 0.0) + factor * _excess(name, budget, rows), 0.0), MOST)
+        for name, budget in constraints.items()
     }
 
 
-def _excess(name: str, constraint: Constraint, rows: Sequence[Row]) -> float:
+def _excess(name: str, budget: float, rows: Sequence[Row]) -> float:
     """The excess of the mean cost of a rollout over its budget, in budgets; 0 where no cost is known."""
     costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
     if not costs:
         return 0.0
-    return (math.fsum(costs.values()) / len(costs) - constraint.budget) / max(abs(constraint.budget), 1e-9)
+    return (math.fsum(costs.values()) / len(costs) - budget) / max(abs(budget), 1e-9)
 
 
 def _number(value: float | None) -> float:

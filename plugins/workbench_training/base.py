@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -21,7 +21,7 @@ from workbench.task import Example
 from workbench_training.extension import RecipeField
 from workbench_training.objective import Critic
 from workbench_training.recipe import Recipe
-from workbench_training.rewards import Guards, RewardTerm, check_targets
+from workbench_training.rewards import GUARDS, Guard, RewardTerm, check_targets
 from workbench_training.rollouts.node_outputs import check_metrics, check_outputs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
 from workbench_training.settings import (
@@ -50,19 +50,17 @@ class TrainingOptimizer(Optimizer):
     rewards: list[RewardTerm] = Field(
         [RewardTerm.model_validate({})], min_length=1, description="reward terms, of which the weighted sum counts"
     )
-    guards: Guards = Field(Guards.model_validate({}), description="answers that earn nothing")
+    guards: list[Guard] = Field(
+        [*GUARDS],
+        description="answers that earn nothing; mask_truncated: those cut at max_tokens are not learned from instead; "
+        "duplicates: the same answers as in an earlier run of the row, also where they are right",
+    )
     learning: Learning = Field(Learning.model_validate({}), description="learning rate, updates, memory")
     lora: Lora | None = Field(None, description="train an adapter instead of all weights")
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
     server: str | ServerSettings = Field(
         "", description="sample on vLLM: the address of a server that runs, or {} to start one"
-    )
-    batching: Literal["auto", "static", "continuous"] = Field(
-        "auto",
-        description="how this process draws without a server; continuous: waiting calls join the running batch, in the "
-        "places of complete answers; static: a batch ends with its longest answer, and what it holds depends less on "
-        "timing; auto: continuous on a GPU",
     )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
@@ -102,8 +100,6 @@ class TrainingOptimizer(Optimizer):
                 f"a server has one set of weights, and {whole[0]} would replace those that the other policies draw "
                 "with: give each policy `lora: {}`"
             )
-        if self.server_settings is not None and "batching" in self.model_fields_set:
-            raise ValueError("batching is how this process draws, and here a server does: remove `batching`")
         return self
 
     def reads_search(self) -> bool:
@@ -178,7 +174,7 @@ class TrainingOptimizer(Optimizer):
         if (memory := gpu_memory(self.device)) is not None:
             drawn = max(role.spec.concurrency or CONCURRENCY for role in roles)
             plan = make_plan(
-                roles, self.server_settings, reference=self.keeps_reference, drawn=drawn, critic=self.critic
+                roles, self.server_settings, reference=self.keeps_reference, drawn=drawn, critic=self.resolved_critic
             )
             self._counted = check_memory(plan, memory)
 
@@ -209,8 +205,7 @@ class TrainingOptimizer(Optimizer):
             **spread,
             "policies": {"__all__": spread},
             "server": True,
-            "batching": True,
-            "schedule": {"samples", "gpu_seconds", "keep"},
+            "schedule": {"keep"},
         }
         found = self.model_dump(mode="json", exclude=without)
         policies = found.get("policies", {}).values()
@@ -228,7 +223,7 @@ class TrainingOptimizer(Optimizer):
         return False
 
     @property
-    def critic(self) -> Critic | None:
+    def resolved_critic(self) -> Critic | None:
         """The settings of the critic of each policy; None where none is trained."""
         return None
 
@@ -354,11 +349,10 @@ class TrainingOptimizer(Optimizer):
         from workbench_training.scale.drawing import SpreadEngine
         from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
-        continuous = None if self.batching == "auto" else self.batching == "continuous"
         if count_devices() > 1:
-            return SpreadEngine(role.policy, -1, role.spec.concurrency, continuous=continuous)
+            return SpreadEngine(role.policy, -1, role.spec.concurrency)
         generator, most = role.policy.generator, role.spec.concurrency or CONCURRENCY
-        return LocalEngine(generator, -1, most, continuous=continuous)
+        return LocalEngine(generator, -1, most)
 
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int

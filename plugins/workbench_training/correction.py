@@ -22,17 +22,20 @@ import torch
 import torch.distributed as dist
 
 from workbench_training.loss import compute_ratio
-from workbench_training.objective import Correction, Objective
+from workbench_training.objective import Objective
 from workbench_training.settings import Learning
 
 Tensor = torch.Tensor
+#: The largest weight of a token, as in TRL's `token_truncate`. Rows are left out whose mean ratio (geometric, over
+#: their tokens) is outside the bounds: the product of a long row leaves any bounds by rounding alone. Ours.
+CAP, LOW, HIGH = 2.0, 0.5, 2.0
 MOST = 50.0  # log-ratios are reported up to this, beyond which their exponentials overflow
 
 
-def find_correction(objective: Objective, learning: Learning) -> Correction | None:
-    """The correction that applies: none where the loss has no policy ratio to correct, and none at another temperature
-    than 1, since samplers report log-probabilities at 1."""
-    return objective.correction if objective.is_corrected and learning.temperature == 1.0 else None
+def is_corrected(objective: Objective, learning: Learning) -> bool:
+    """False where the loss has no policy ratio to correct, and at another temperature than 1, since samplers report
+    log-probabilities at 1."""
+    return objective.is_corrected and learning.temperature == 1.0
 
 
 def compute_log_ratio(before: Tensor, sampled: Tensor, mask: Tensor) -> Tensor:
@@ -41,18 +44,13 @@ def compute_log_ratio(before: Tensor, sampled: Tensor, mask: Tensor) -> Tensor:
     return torch.where(known, before - sampled, torch.zeros_like(before)).detach()
 
 
-def weigh_tokens(log_ratio: Tensor, mask: Tensor, correction: Correction) -> tuple[Tensor, Tensor, Tensor]:
+def weigh_tokens(log_ratio: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The weight of each token (rows, tokens), which ratios were truncated, and which rows (rows,) were left out."""
-    ratio = compute_ratio(log_ratio, mask, correction.weight).expand_as(mask)
-    truncated = torch.zeros_like(mask, dtype=torch.bool)
-    if correction.cap is not None:
-        truncated = (ratio > correction.cap) & (mask > 0)
-        ratio = ratio.clamp(max=correction.cap)
-    whole = compute_ratio(log_ratio, mask, correction.mask)[:, 0]
-    left_out = whole < correction.low
-    if correction.high is not None:
-        left_out = left_out | (whole > correction.high)
-    return torch.where(left_out[:, None], torch.zeros_like(ratio), ratio), truncated, left_out
+    ratio = compute_ratio(log_ratio, mask, "token").expand_as(mask)
+    truncated = (ratio > CAP) & (mask > 0)
+    whole = compute_ratio(log_ratio, mask, "sequence")[:, 0]
+    left_out = (whole < LOW) | (whole > HIGH)
+    return torch.where(left_out[:, None], torch.zeros_like(ratio), ratio.clamp(max=CAP)), truncated, left_out
 
 
 def measure_gap(log_ratios: Any) -> tuple[float, float]:
@@ -70,13 +68,13 @@ class Drift:
     left_out: int = 0  # rows
     rows: int = 0
 
-    def add(self, log_ratio: Tensor, mask: Tensor, fresh: Tensor, correction: Correction | None) -> None:
+    def add(self, log_ratio: Tensor, mask: Tensor, fresh: Tensor, corrected: bool) -> None:
         """Note some rows. fresh: (rows,), those that the current version drew."""
         counted = (mask > 0) & fresh[:, None]
         self.log_ratios.append(log_ratio[counted].double().cpu().numpy())
         self.rows += int(fresh.sum())
-        if correction is not None:
-            _, truncated, left_out = weigh_tokens(log_ratio, mask, correction)
+        if corrected:
+            _, truncated, left_out = weigh_tokens(log_ratio, mask)
             self.truncated += int((truncated & counted).sum())
             self.left_out += int((left_out & fresh).sum())
 

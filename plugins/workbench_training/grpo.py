@@ -6,9 +6,9 @@ Rollouts are runs of the workflow itself, with the nodes, tools and agents that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
@@ -19,24 +19,18 @@ from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.curriculum import CURRICULUM
 from workbench_training.extension import with_recipes
-from workbench_training.no_effect import (
-    check_divisor,
-    find_idle_learning,
-    find_idle_objective,
-    find_idle_schedule,
-    find_limits,
-)
 from workbench_training.objective import Critic, Objective
 from workbench_training.presets import PRESETS, make_objective
-from workbench_training.ramps import Ramp, check_ramps, final_values
+from workbench_training.ramps import check_ramps, final_values
 from workbench_training.rewards import RewardTerm
 from workbench_training.rollouts.study_rollouts import (
     StudyRolloutSource,
-    check_horizons,
+    check_max_steps,
     set_max_steps,
 )
 from workbench_training.settings import (
     SCHEDULE_CONSTANTS,
+    CriticSettings,
     Learning,
     PolicySettings,
     Stage,
@@ -55,9 +49,16 @@ class GRPO(TrainingOptimizer):
     powers = {"server": server_powers}
 
     algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
-    objective: Objective = Field(
-        Objective.model_validate({}),
-        description="changes to the algorithm's objective; the defaults shown are those of `grpo`",
+    beta: float | None = Field(
+        None, ge=0, description="weight of the divergence from the weights at the start; by default the algorithm's"
+    )
+    constraints: dict[str, float] = Field(
+        default_factory=dict,
+        description="mean costs of a rollout that are aimed at, of tokens, calls, tools, latency; by default the "
+        "algorithm's",
+    )
+    critic: CriticSettings = Field(
+        CriticSettings.model_validate({}), description="ppo, poad, archer: what learns the values of states"
     )
     schedule: TrainingSchedule = Field(
         TrainingSchedule.model_validate({}), description="training schedule: steps, rollouts, candidates, alarms"
@@ -68,10 +69,11 @@ class GRPO(TrainingOptimizer):
     stages: list[Stage] = Field(
         default_factory=list, description="rewards, learning rate and max_steps that change at given steps"
     )
-    ramps: list[Ramp] = Field(
-        default_factory=list,
+    ramps: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=dict,
         exclude_if=lambda ramps: not ramps,
-        description="numeric settings of nodes that change from step to step; candidates have those of the file",
+        description="numeric settings of nodes, by address, with their values at the first and the last step, slow at "
+        "first and fast later (ZeroSearch); candidates have those of the file",
     )
 
     @field_validator("algorithm")
@@ -85,20 +87,20 @@ class GRPO(TrainingOptimizer):
     def _fits(self) -> GRPO:
         try:
             objective, schedule = self.resolve_objective(), self.resolve_schedule()
-        except ValidationError as error:  # its paths start within `objective`
+        except ValidationError as error:  # settings of the objective have the same names here
             found = [
-                InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
+                InitErrorDetails(type=e["type"], loc=e["loc"], input=e["input"], ctx=e.get("ctx", {}))
                 for e in error.errors()
             ]
             raise ValidationError.from_exception_data(error.title, found) from None
+        valued = [name for name, preset in PRESETS.items() if "critic" in preset.objective]
+        if self.critic.model_fields_set and self.algorithm not in valued:
+            raise ValueError(f"{self.algorithm} has no critic: take {', '.join(valued)}, or remove `critic`")
         compared = "task" in objective.group and objective.baseline != "none"
         if schedule.rollouts == 1 and compared and not schedule.replay and not objective.step_weight:
             raise ValueError(
                 f"{self.algorithm} compares the rollouts of a row with each other: give schedule.rollouts of 2 or more"
             )
-        scheduled = [ramp.address for ramp in self.ramps]
-        if twice := {a for a in scheduled if scheduled.count(a) > 1}:
-            raise ValueError(f"two ramps have the address {', '.join(sorted(twice))}; remove one")
         starts = [stage.start for stage in self.stages]
         if starts != sorted(set(starts)):
             raise ValueError(f"stages must begin at increasing steps, not at {starts}")
@@ -150,6 +152,12 @@ class GRPO(TrainingOptimizer):
                 "schedule.staleness draws with old weights while they are updated, and this process has them once: "
                 "write `server: {}`, whose GPU memory holds the old ones, or remove staleness"
             )
+        for name in ("evaluate_every", "save_every"):
+            if getattr(self.resolve_schedule(), name) == 1:
+                raise ValueError(
+                    f"schedule.staleness has no effect with `{name}: 1`: each step then begins after a candidate or a "
+                    "checkpoint, with the current weights"
+                )
         if server.sleep:
             raise ValueError(
                 "schedule.staleness draws during updates, when a server with `sleep: true` has no memory: remove either"
@@ -162,14 +170,12 @@ class GRPO(TrainingOptimizer):
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
-        if self.critic is not None:
+        if self.resolved_critic is not None:
             from workbench_training.scale.distributed import check_single_process  # imports torch
 
             check_single_process()
-        self._check_effects(study)
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
-        horizons = [(("schedule", "horizon"), most) for most in self.schedule.horizon]
-        check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
+        check_max_steps(study.workflow, [(place, most) for place, most in stages if most is not None])
         check_ramps(self.ramps, study.workflow)
         schedule = self.resolve_schedule()
         if (
@@ -183,23 +189,6 @@ class GRPO(TrainingOptimizer):
                 hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or remove dynamic_sampling.",
                 path=("schedule", "dynamic_sampling"),
             )
-
-    def _check_effects(self, study: Study) -> None:
-        """Raises SpecError for a setting that does nothing."""
-        objective, schedule, policies = self.resolve_objective(), self.resolve_schedule(), self.resolve_policies()
-        learnings = [policy.learning or self.learning for policy in policies.values()]
-        places = {("learning",): self.learning}
-        places |= {("policies", name, "learning"): p.learning for name, p in self.policies.items() if p.learning}
-        idle = [
-            *find_idle_objective(self.objective.model_fields_set, objective, learnings, schedule),
-            *find_idle_schedule(self.schedule.model_fields_set, schedule),
-            *(found for place, given in places.items() for found in find_idle_learning(place, given, objective)),
-        ]
-        if idle:
-            raise idle[0].error()
-        longest = dict(find_limits(study.workflow.nodes, "nodes"))
-        for place, given in places.items():
-            check_divisor(place, given, objective, longest)
 
     def _tell_idle(self, study: Study) -> None:
         """Log what the algorithm's own defaults cannot do in this run."""
@@ -229,10 +218,9 @@ class GRPO(TrainingOptimizer):
         rows = min(schedule.tasks, len(train))
         rows += schedule.dynamic_sampling * min(schedule.tasks, len(train) - rows)  # others in their place
         runs = schedule.steps * rows * schedule.rollouts
-        runs = min(runs, schedule.samples or runs)
         run = max(
             workflow.patched({**set_max_steps(workflow, n), **end}).max_calls
-            for n in (*longest, *schedule.horizon, None)
+            for n in (*longest, None)
             for end in final_values(self.ramps, workflow)
         )
         return self._calls(workflow, val, runs, runs * run, -(-schedule.steps // schedule.evaluate_every))
@@ -241,7 +229,9 @@ class GRPO(TrainingOptimizer):
         """Also the algorithm's own settings of `learning`: they change what later rollouts are drawn with. The
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
-        found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+        found = {**super().identify(), "objective": self._changes()}
+        for name in ("beta", "constraints", "critic"):
+            del found[name]
         found["course"] = schedule = found.pop("schedule") | SCHEDULE_CONSTANTS  # its first name
         schedule["curriculum"] = CURRICULUM if schedule["curriculum"] else None
         if "ramps" in found:
@@ -288,11 +278,19 @@ class GRPO(TrainingOptimizer):
         return self.resolve_objective().beta > 0
 
     @property
-    def critic(self) -> Critic | None:
+    def resolved_critic(self) -> Critic | None:
         return self.resolve_objective().critic
 
     def resolve_objective(self) -> Objective:
-        return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
+        return make_objective(self.algorithm, self._changes())
+
+    def _changes(self) -> dict[str, Any]:
+        """Changes of the algorithm's objective in the file."""
+        changes = {
+            name: getattr(self, name) for name in ("beta", "constraints") if getattr(self, name) not in (None, {})
+        }
+        given = self.critic.model_dump(exclude_unset=True)
+        return {**changes, "critic": given} if given else changes
 
     def resolve_schedule(self) -> TrainingSchedule:
         """The schedule, with the algorithm's settings as defaults."""
@@ -308,7 +306,9 @@ class GRPO(TrainingOptimizer):
         from workbench_training.trainer import Trainer
 
         self._tell_idle(study)
-        objective, roles = self.resolve_objective(), source.roles
+        longest = max(find_limits(study.workflow.nodes), default=Objective().max_tokens)
+        objective = self.resolve_objective().model_copy(update={"max_tokens": longest})
+        roles = source.roles
         # Step-level credit and what a turn earned need a row for each step.
         source.merge = not objective.step_weight and objective.critic is None
         source.observed = bool(objective.step_weight)
@@ -347,3 +347,13 @@ class GRPO(TrainingOptimizer):
         finally:
             for learner in learners.values():
                 learner.close()
+
+
+def find_limits(tree: Any) -> Iterator[int]:
+    """The `max_tokens` of all nodes."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if key == "max_tokens" and isinstance(value, int):
+                yield value
+            elif key not in ("demos", "user"):
+                yield from find_limits(value)

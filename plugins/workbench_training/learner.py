@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 
 from workbench_training.advantages import compute_token_advantages
-from workbench_training.correction import Drift, compute_log_ratio, find_correction, gather_drift, weigh_tokens
+from workbench_training.correction import Drift, compute_log_ratio, gather_drift, is_corrected, weigh_tokens
 from workbench_training.model.micro_batches import CudaMeter, MicroTokens, split_rows
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.model.split_pass import SplitPass
 from workbench_training.objective import Objective
 from workbench_training.rollouts.token_rows import Batch, Row, collate
-from workbench_training.settings import BETAS, WEIGHT_DECAY, Learning
+from workbench_training.settings import BETAS, MAX_NORM, WEIGHT_DECAY, Learning
 from workbench_training.step_loss import StepLoss, Terms
 
 
@@ -52,7 +52,7 @@ class Learner:
         self.rate = learning.rate or (1e-5 if policy.lora else 1e-6)
         self.reference: Weights | None = policy.snapshot() if objective.beta else None
         self.skipped = 0
-        self.correction = find_correction(objective, learning)
+        self.corrected = is_corrected(objective, learning)
         meter = CudaMeter(policy.device) if policy.device.type == "cuda" else None
         self.micro = MicroTokens(learning, meter, fixed=policy.sharded, hint=self._memory_hint())
         self.renew()
@@ -161,7 +161,7 @@ class Learner:
         drift.merge(apart)
         if most:  # otherwise no process has gradients, and the step changes nothing
             total = self._share_gradients(total)
-        norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
+        norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), MAX_NORM)
         if most and self.policy.sharded:
             norm = norm.full_tensor()  # type: ignore[attr-defined]
         if math.isfinite(total) and torch.isfinite(norm):
@@ -179,7 +179,7 @@ class Learner:
         single update)."""
         total, figures, drift = 0.0, defaultdict[str, list[float]](list), Drift()
         tokens = float(step.batch.mask[chosen].sum())
-        of_rows = StepLoss(self.objective, step.rows, chosen, tokens=tokens, max_tokens=self.learning.max_tokens)
+        of_rows = StepLoss(self.objective, step.rows, chosen, tokens=tokens)
         mine = self._micro_batches(step.rows, chosen, step.spread)
         for number, indices in enumerate(mine):
             part = step.batch.part(indices)
@@ -210,14 +210,14 @@ class Learner:
 
     def _weigh(self, before: torch.Tensor, part: Batch) -> torch.Tensor | None:
         """The weights that correct the sampling of a micro-batch; exactly 1 for rows of an older version."""
-        if self.correction is None:
+        if not self.corrected:
             return None
-        return weigh_tokens(compute_log_ratio(before, part.sampled, part.mask), part.mask, self.correction)[0]
+        return weigh_tokens(compute_log_ratio(before, part.sampled, part.mask), part.mask)[0]
 
     def _note_drift(self, drift: Drift, before: torch.Tensor, part: Batch, fresh: torch.Tensor) -> None:
         if self.learning.temperature == 1.0:  # otherwise the sampler's log-probabilities are of another distribution
             log_ratio = compute_log_ratio(before, part.sampled, part.mask)
-            drift.add(log_ratio, part.mask, fresh, self.correction)
+            drift.add(log_ratio, part.mask, fresh, self.corrected)
 
     def _pass(self, part: Batch) -> tuple[torch.Tensor, torch.Tensor, SplitPass | None]:
         """(log-probabilities, entropies, what takes the gradient on from the former if the pass was split)."""

@@ -28,7 +28,6 @@ def policy_loss(
     weight: Tensor | None = None,
     rows: int | None = None,
     tokens: float | None = None,
-    max_tokens: int | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """The loss of a micro-batch, and figures about it. Raises ValueError without a `ref` that the objective needs.
 
@@ -40,7 +39,6 @@ def policy_loss(
         ref: logp of the reference (rows, tokens); needed where beta > 0.
         weight: (rows, tokens), multiplies the policy term (importance correction of sampling).
         rows, tokens: counts of the whole step; by default those of this micro-batch.
-        max_tokens: for the aggregate `constant`; by default the width.
     """
     old = logp.detach() if old is None else old
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
@@ -64,10 +62,8 @@ def policy_loss(
         total = (loss.sum(-1) / mask.sum(-1).clamp(min=1.0)).sum() / max(rows, 1)
     elif objective.aggregate == "token":
         total = loss.sum() / max(tokens, 1.0)
-    elif objective.aggregate == "constant":
-        total = loss.sum() / max(rows * (max_tokens or logp.shape[1]), 1)
     else:
-        total = loss.sum() / mask.sum().clamp(min=1.0)
+        total = loss.sum() / max(rows * objective.max_tokens, 1)
     return total, figures
 
 
@@ -99,8 +95,6 @@ def _surrogate(ratio: Tensor, logp: Tensor, advantage: Tensor, objective: Object
     if objective.surrogate == "pairs":
         raise ValueError("pairs need whole groups: use a loss over pairs")
     clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high)
-    if objective.delta is not None:
-        ratio = ratio.clamp(max=objective.delta)
     return -torch.min(ratio * advantage, clipped * advantage)
 
 

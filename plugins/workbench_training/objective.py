@@ -15,38 +15,8 @@ from workbench_training.extension import CriticKind, PairLoss, papers
 #: What a rollout costs, as constraints name it: tokens drawn, calls, tool calls, seconds of waiting for the model.
 COSTS = ("tokens", "calls", "tools", "latency")
 
-Key = Literal["task", "agent", "turn", "anchor"]
-
 #: What has one probability ratio: a token, a row by the geometric mean of its tokens', a row by their product.
 RatioOf = Literal["token", "sequence", "trajectory"]
-
-
-class Constraint(BaseModel):
-    """A cost that should stay below a ceiling, by a Lagrange multiplier."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    budget: float = Field(description="mean cost of a rollout that is aimed at")
-    rate: float = Field(0.05, gt=0, description="change of the multiplier for a mean cost one budget too high")
-
-
-class Correction(BaseModel):
-    """Importance weights trainer / sampler, for what the sampler drew with other probabilities than the trainer's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    weight: RatioOf = Field(
-        "token",
-        description="the ratio that a token is weighted by: its own, the geometric mean of its row's, or their product",
-    )
-    cap: float | None = Field(2.0, ge=1, description="largest weight; null: none")
-    mask: Literal["sequence", "trajectory"] = Field(
-        "sequence",
-        description="the ratio by which rows are left out: the geometric mean of a row's tokens', or their"
-        " product, which grows apart with the length",
-    )
-    low: float = Field(0.5, ge=0, le=1, description="rows with a lower ratio are left out; 0: none")
-    high: float | None = Field(2.0, ge=1, description="rows with a higher ratio are left out; null: none")
 
 
 class Critic(BaseModel):
@@ -54,29 +24,14 @@ class Critic(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    of: str = Field(
-        "token",
-        description="token: a value before each token, advantages by GAE; turn: values before and after each turn of "
-        "the policy, learned by temporal differences, whose difference all tokens of the turn receive (ArCHer)",
-    )
-    gamma: float = Field(1.0, gt=0, le=1, description="discount from a turn to the next")
-    model: str | None = Field(
-        None,
-        description="folder or hub id of a model of its own, which is trained; by default only heads are, over the "
-        "states that the policy has with the weights that training began with",
-    )
-    widths: tuple[int, ...] = Field((1024, 512), description="sizes of the hidden layers of a head")
-    rate: float = Field(5e-5, gt=0, description="learning rate of the critic")
-    epochs: int = Field(1, ge=1, description="passes over the rows of a step, or over the turns of the last steps")
-    minibatches: int = Field(4, ge=1, description="updates in one pass")
-    warmup: int = Field(0, ge=0, description="steps at the start that train the critic alone")
-
-    @field_validator("of")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in (kinds := critic_kinds()):
-            raise ValueError(f"there is no critic of '{value}'. {suggest(value, kinds)}")
-        return value
+    of: str = "token"  #: `token`: a value before each token, advantages by GAE; or a paper's kind
+    gamma: float = 1.0  #: discount from a turn to the next
+    model: str | None = None  #: a model of its own, which is trained; None: heads over the first policy's states
+    widths: tuple[int, ...] = (1024, 512)  #: of a head's hidden layers, as POAD's authors have them
+    rate: float = 5e-5
+    epochs: int = 1  #: passes over the rows of a step, or over the turns of the last steps
+    minibatches: int = 4  #: updates in one pass
+    warmup: int = 0  #: steps at the start that train the critic alone
 
 
 #: A critic of tokens has one value: that of the state before each token.
@@ -98,78 +53,53 @@ def pair_losses() -> dict[str, PairLoss]:
 
 
 class Objective(BaseModel):
-    """Settings of advantages and loss."""
+    """Advantages and loss of a training. A file names an algorithm (`presets.py`), and may change a few."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # Advantages
-    group: tuple[Key, ...] = Field(
-        ("task",), description="rows that agree in these are compared; none: the whole batch"
-    )
-    count: Literal["rollout", "row"] = Field(
-        "rollout", description="a rollout of several rows has one vote in its group's mean and deviation, or one a row"
-    )
-    baseline: Literal["mean", "leave_one_out", "none"] = Field(
-        "mean", description="baseline that is subtracted from a reward"
-    )
-    scale: Literal["std", "batch_std", "batch_centred_std", "none"] = Field(
-        "std",
-        description="what a centred reward is divided by: the deviation of its group, of all rewards of the batch, or "
-        "of all centred rewards of the batch",
-    )
-    step_weight: float = Field(0.0, ge=0, description="weight of the step term of GiGPO")
-    step_scale: Literal["std", "none"] = Field("none", description="deviation that the step term is divided by")
-    gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
-    constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
-    critic: Critic | None = Field(None, description="values of states in place of comparisons; null: none")
+    group: tuple[Literal["task", "agent"], ...] = (
+        "task",
+    )  #: rows that agree in these are compared; none: the whole batch
+    #: In its group's mean and deviation a rollout of several rows has one vote, or one a row.
+    count: Literal["rollout", "row"] = "rollout"
+    baseline: Literal["mean", "leave_one_out", "none"] = "mean"  #: subtracted from a reward
+    #: What a centred reward is divided by: the deviation of its group, of all rewards, or of all centred rewards.
+    scale: Literal["std", "batch_std", "batch_centred_std", "none"] = "std"
+    step_weight: float = 0.0  #: of the step term of GiGPO
+    constraints: dict[str, float] = Field(default_factory=dict)  #: budgets of costs, by their names
+    critic: Critic | None = None  #: values of states in place of comparisons
     # Loss
-    surrogate: Literal["clip", "cispo", "likelihood", "pairs"] = Field("clip", description="form of the policy term")
-    ratio: RatioOf = Field(
-        "token", description="probability ratio of a token, the geometric mean of a row's, or their product"
-    )
-    clip_low: float = Field(0.2, ge=0, description="ratios below 1 - clip_low give no gradient to push them lower")
-    clip_high: float = Field(0.2, ge=0, description="ratios above 1 + clip_high likewise; for cispo the cap itself")
-    delta: float | None = Field(None, gt=1, description="cap of the ratio where the advantage is negative (dual clip)")
-    aggregate: Literal["sequence", "token", "constant", "local"] = Field(
-        "sequence",
-        description="mean over rows of their token means; mean over all tokens of the step; sum over rows x max_tokens;"
-        " or mean over the tokens of a micro-batch, which depends on how the batch is split",
-    )
-    kl: Literal["k1", "k2", "k3"] = Field("k3", description="estimate of the divergence from the reference")
-    kl_place: Literal["loss", "reward"] = Field("loss", description="the penalty is part of the loss or of the reward")
-    beta: float = Field(0.0, ge=0, description="weight of the divergence; 0: no reference is loaded")
-    pair_loss: str = Field("dpo", description="for pairs: the loss: dpo, or that of a paper: trpa, odds_ratio")
-    pair_beta: float = Field(0.1, gt=0, description="for pairs: temperature of the preference; weight of odds")
-    correction: Correction | None = Field(
-        Correction.model_validate({}),
-        description="weights for what the sampler drew with other probabilities than the trainer's; null: none",
-    )
+    surrogate: Literal["clip", "cispo", "likelihood", "pairs"] = "clip"
+    ratio: RatioOf = "token"
+    #: Ratios below 1 - clip_low and above 1 + clip_high give no gradient away from 1; for cispo the latter is the cap.
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    #: Mean over rows of their token means; mean over all tokens of the step; sum over rows x max_tokens.
+    aggregate: Literal["sequence", "token", "constant"] = "sequence"
+    max_tokens: int = 256  #: for `constant`
+    kl: Literal["k1", "k2", "k3"] = "k3"  #: estimate of the divergence from the reference
+    kl_place: Literal["loss", "reward"] = "loss"
+    beta: float = Field(default=0.0, ge=0)  #: weight of the divergence; 0: no reference is loaded
+    resets: bool = False  #: the reference becomes the policy where that stalls or has moved far (ProRL)
+    pair_loss: str = "dpo"  #: for pairs: `dpo`, or a paper's
+    pair_beta: float = 0.1  #: for pairs: temperature of the preference; weight of odds
+    correction: bool = True  #: weights for what the sampler drew with other probabilities (`correction.py`)
 
     @property
     def is_corrected(self) -> bool:
         """True if the loss has a policy term that weights of sampling can multiply: one over rows, by their ratios."""
-        return self.correction is not None and self.surrogate in ("clip", "cispo")
+        return self.correction and self.surrogate in ("clip", "cispo")
 
     @field_validator("constraints")
     @classmethod
-    def _known(cls, value: dict[str, Constraint]) -> dict[str, Constraint]:
+    def _known(cls, value: dict[str, float]) -> dict[str, float]:
         if strange := value.keys() - set(COSTS):
             raise ValueError(f"there is no cost '{min(strange)}' to constrain. {suggest(min(strange), COSTS)}")
         return value
 
-    @field_validator("pair_loss")
-    @classmethod
-    def _known_loss(cls, value: str) -> str:
-        if value not in (losses := pair_losses()):
-            raise ValueError(f"there is no loss over pairs '{value}'. {suggest(value, losses)}")
-        return value
-
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        if self.critic is not None and self.surrogate not in ("clip", "cispo"):
-            raise ValueError(f"`surrogate: {self.surrogate}` takes no critic: it compares rewards, not values")
-        if self.critic is not None and (self.constraints or self.step_weight):
-            raise ValueError("a critic values rewards alone: remove `constraints` and `step_weight`, or the critic")
-        if self.critic is not None and self.critic.of != "token" and self.beta and self.kl_place == "reward":
-            raise ValueError("only a critic of tokens can value the divergence: write `kl_place: loss`")
+        if self.constraints and (self.critic is not None or self.surrogate == "pairs"):
+            raise ValueError("a critic and a loss over pairs read rewards alone, and no costs: remove `constraints`")
         return self

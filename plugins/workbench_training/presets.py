@@ -71,8 +71,8 @@ _COMPARED: Mapping[str, Preset] = {
         source="arXiv 2602.08847, as in the DrMAS repository",
     ),
     "prorl": Preset(
-        {"clip_high": 0.4, "aggregate": "token", "beta": 1e-4},
-        schedule={"dynamic_sampling": 3, "reset_after": 200},
+        {"clip_high": 0.4, "aggregate": "token", "beta": 1e-4, "resets": True},
+        schedule={"dynamic_sampling": 3},
         learning={"minibatches": 4},
         source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets), with the 4 updates of a step of the former's "
         "section 3.2; beta of OpenRLHF's ProRL v2 script",
@@ -84,7 +84,7 @@ _COMPARED: Mapping[str, Preset] = {
         "as in TRL's PPOConfig and PPOTrainer (0.x); heads over frozen states, as in POAD's code",
     ),
     "constrained": Preset(
-        {"constraints": {"tokens": {"budget": 64.0}}},
+        {"constraints": {"tokens": 64.0}},
         source="after arXiv 2310.04373: group-relative advantages of costs in place of its value functions; its "
         "multipliers with a proportional term, as in arXiv 2007.03964",
     ),

@@ -7,79 +7,60 @@ first step has p_s and the last p_e; there the first has i = 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workbench import Workflow
 from workbench.errors import SpecError
 from workbench.workflow import setting_at
 
-
-class Ramp(BaseModel):
-    """A numeric setting of a node that goes from one value to another."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    address: str = Field(description="the setting, e.g. nodes.solve.nodes.search.noise; a whole number stays one")
-    initial: float = Field(description="its value up to the step `start`")
-    final: float = Field(description="its value from the step `end` on")
-    base: float = Field(4.0, gt=0, description="above 1: slow first and fast later; 1: a straight line")
-    start: int = Field(0, ge=0, description="the last step with the initial value; training begins at step 0")
-    end: int | None = Field(None, ge=1, description="the first step with the final value; by default the last step")
-
-    @model_validator(mode="after")
-    def _rises(self) -> Self:
-        if self.end is not None and self.end <= self.start:
-            raise ValueError(f"a ramp must end after it starts, not at {self.end} after {self.start}")
-        return self
-
-    def value_at(self, step: int, steps: int) -> float:
-        """The value at a step of a schedule of so many steps."""
-        end = max(self.start + 1, steps - 1) if self.end is None else self.end
-        done = min(1.0, max(0.0, (step - self.start) / (end - self.start)))
-        if self.base != 1:
-            done = (self.base**done - 1) / (self.base - 1)
-        return self.initial + done * (self.final - self.initial)
+#: By address: the values at the first and at the last step.
+Ramps = Mapping[str, Sequence[float]]
+#: Slow at first and fast later: ZeroSearch's b.
+BASE = 4.0
 
 
-def ramped_values(ramps: Sequence[Ramp], workflow: Workflow, step: int, steps: int) -> dict[str, Any]:
+def ramp_value(first: float, last: float, step: int, steps: int) -> float:
+    """The value at a step of a schedule of so many steps."""
+    done = min(1.0, step / max(1, steps - 1))
+    return first + (BASE**done - 1) / (BASE - 1) * (last - first)
+
+
+def ramped_values(ramps: Ramps, workflow: Workflow, step: int, steps: int) -> dict[str, Any]:
     """The settings at a step, by address."""
-    return {s.address: _fit(workflow, s.address, s.value_at(step, steps)) for s in ramps}
+    return {a: _fit(workflow, a, ramp_value(ends[0], ends[1], step, steps)) for a, ends in ramps.items()}
 
 
-def final_values(ramps: Sequence[Ramp], workflow: Workflow) -> list[dict[str, Any]]:
+def final_values(ramps: Ramps, workflow: Workflow) -> list[dict[str, Any]]:
     """The settings before and after all of their changes."""
-    ends = ({s.address: s.initial for s in ramps}, {s.address: s.final for s in ramps})
-    return [{address: _fit(workflow, address, value) for address, value in end.items()} for end in ends]
+    return [{a: _fit(workflow, a, ends[k]) for a, ends in ramps.items()} for k in (0, 1)]
 
 
-def check_ramps(ramps: Sequence[Ramp], workflow: Workflow) -> None:
+def check_ramps(ramps: Ramps, workflow: Workflow) -> None:
     """Raise SpecError for an address that is no numeric setting of a node, or values that the node does not take."""
-    for index, ramp in enumerate(ramps):
-        place = ("ramps", index, "address")
-        if ramp.address.rpartition(".")[2] in ("temperature", "top_p"):
+    for address, ends in ramps.items():
+        place = ("ramps", address)
+        if address.rpartition(".")[2] in ("temperature", "top_p"):
             raise SpecError(
-                f"what is learned is drawn at the training temperature, so '{ramp.address}' cannot change",
+                f"what is learned is drawn at the training temperature, so '{address}' cannot change",
                 hint="Write `learning: {temperature: ...}`.",
                 path=place,
             )
         try:
-            value = setting_at(workflow, ramp.address)
+            value = setting_at(workflow, address)
         except KeyError:
             value = None
-        if not ramp.address.startswith("nodes.") or not isinstance(value, int | float) or isinstance(value, bool):
+        if not address.startswith("nodes.") or not isinstance(value, int | float) or isinstance(value, bool):
             raise SpecError(
-                f"'{ramp.address}' is not a numeric setting of a node",
+                f"'{address}' is not a numeric setting of a node",
                 hint="Write its address, e.g. nodes.NAME.max_steps, or nodes.NAME.nodes.search.noise.",
                 path=place,
             )
-        for end in final_values([ramp], workflow):
+        for end in final_values({address: ends}, workflow):
             try:
                 workflow.patched(end)
             except SpecError as error:
-                raise SpecError(error.message, hint=error.hint, path=("ramps", index)) from None
+                raise SpecError(error.message, hint=error.hint, path=place) from None
 
 
 def _fit(workflow: Workflow, address: str, value: float) -> float | int:

@@ -50,27 +50,17 @@ class RewardTerm(BaseModel):
         description="metric: the name of another one of the file's list `metric:`, in place of the first",
     )
     tokens: int = Field(256, ge=1, description="length: the value is drawn tokens / tokens; overlong: the longest")
-    cache: int = Field(64, ge=1, description="overlong: the penalty grows over the last so many tokens")
     rubric: str = Field("The answer must be correct.", description="judge: what counts")
 
 
-class Guards(BaseModel):
-    """Answers that earn nothing, regardless of the reward terms."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    empty: bool = Field(True, description="an answer without text earns 0")
-    truncated: Literal["keep", "zero", "mask"] = Field(
-        "zero", description="an answer cut at max_tokens: keep its reward, give 0, or leave it out of training"
-    )
-    repeated: float = Field(
-        0.6, gt=0, le=1, description="an answer earns 0 where more than this share of its runs of four words repeats"
-    )
-    duplicates: Literal["keep", "zero"] = Field(
-        "keep",
-        description="a run whose answers are all the same as in an earlier run of its row: keep its reward, or give 0, "
-        "also where it is right; only for rows with many good answers",
-    )
+#: An answer without text earns 0, as one that is cut at max_tokens (or it is not learned from), one of whose runs of
+#: four words more than `MOST_REPEATED` repeat, and a run whose answers are all the same as in an earlier run of its
+#: row: only for rows with many good answers.
+Guard = Literal["empty", "truncated", "mask_truncated", "repeated", "duplicates"]
+GUARDS: tuple[Guard, ...] = ("empty", "truncated", "repeated")
+MOST_REPEATED = 0.6
+#: DAPO's penalty (arXiv 2503.14476, section 3.4) grows over the last part of the longest answer. Theirs is a fifth.
+OVERLONG = 0.25
 
 
 @dataclass
@@ -119,7 +109,7 @@ class Rollout:
 async def score(
     rollouts: Sequence[Rollout],
     parts: Sequence[RewardTerm],
-    guards: Guards,
+    guards: Sequence[Guard],
     judge: JudgeCalls | None = None,
     output_score: OutputScore | None = None,
 ) -> None:
@@ -142,7 +132,7 @@ async def score(
         earned = math.fsum(part.weight * value for part, value in zip(parts, values, strict=True))
         rollout.guarded = check_guards(rollout.text, rollout.truncated, guards)
         said = (rollout.example.id, *rollout.texts)
-        if said in seen and not rollout.guarded and guards.duplicates == "zero":
+        if said in seen and not rollout.guarded and "duplicates" in guards:
             rollout.guarded = "duplicate"
         seen.add(said)
         if rollout.guarded == "mask":
@@ -185,13 +175,15 @@ def name_terms(parts: Sequence[RewardTerm]) -> list[str]:
     return [name if long.count(name) == 1 else f"{name}.{i + 1}" for i, name in enumerate(long)]
 
 
-def check_guards(text: str, truncated: bool, guards: Guards) -> str:
+def check_guards(text: str, truncated: bool, guards: Sequence[Guard]) -> str:
     """Why an answer earns nothing: `empty`, `truncated` or `repeated`; `mask` if it is left out; else ''."""
-    if guards.empty and not text.strip():
+    if "empty" in guards and not text.strip():
         return "empty"
-    if truncated and guards.truncated != "keep":
-        return "mask" if guards.truncated == "mask" else "truncated"
-    return "repeated" if measure_repetition(text) > guards.repeated else ""
+    if truncated and "mask_truncated" in guards:
+        return "mask"
+    if truncated and "truncated" in guards:
+        return "truncated"
+    return "repeated" if "repeated" in guards and measure_repetition(text) > MOST_REPEATED else ""
 
 
 def measure_repetition(text: str, n: int = 4) -> float:
@@ -216,7 +208,7 @@ async def _value(
     if part.kind == "length":
         return rollout.drawn / part.tokens
     if part.kind == "overlong":
-        return score_overlong(rollout.drawn, part.tokens, part.cache)
+        return score_overlong(rollout.drawn, part.tokens)
     answer = as_text(result.prediction.get(part.field, "")) if part.field else rollout.text
     if part.kind == "judge":
         return await ask_judge(answer, part, example, judge)
@@ -235,9 +227,11 @@ def score_format(result: Result) -> float:
     )
 
 
-def score_overlong(length: int, longest: int, cache: int) -> float:
-    """0 up to longest - cache tokens, then down a line to -1 at longest. Never below -1 (verl's goes on)."""
-    return max(min(-(length - (longest - cache)) / cache, 0.0), -1.0)
+def score_overlong(length: int, longest: int) -> float:
+    """0 up to the last quarter of the longest answer, then down a line to -1 at its end. Never below -1 (verl's goes
+    on)."""
+    part = OVERLONG * longest
+    return max(min((longest - part - length) / part, 0.0), -1.0)
 
 
 def tool_n1(text: str, wanted: Any) -> float:

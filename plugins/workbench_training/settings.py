@@ -16,14 +16,17 @@ class Lora(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rank: int = Field(16, ge=1, description="rank of the adapter")
-    alpha: float = Field(32.0, gt=0, description="scale of the adapter: alpha / rank")
+    rank: int = Field(default=16, ge=1, description="rank of the adapter, which is scaled by 32 / rank")
 
 
+#: Of the scale of an adapter, ALPHA / rank: with it one rate fits many ranks. A common choice.
+ALPHA = 32.0
 #: AdamW's betas as torch has them, and no decay: the defaults of TRL's trainers.
 BETAS, WEIGHT_DECAY = (0.9, 0.999), 0.0
+#: Gradients are clipped to this norm, as TRL's trainers do.
+MAX_NORM = 1.0
 #: They decide what is learned: a training is continued only with the same ones.
-LEARNING_CONSTANTS = {"betas": list(BETAS), "weight_decay": WEIGHT_DECAY}
+LEARNING_CONSTANTS = {"betas": list(BETAS), "weight_decay": WEIGHT_DECAY, "max_norm": MAX_NORM}
 
 
 class Learning(BaseModel):
@@ -50,10 +53,22 @@ class Learning(BaseModel):
         description="attention kernel; flash_attention_* need their package and a GPU, and pass rows without padding; "
         "auto: what transformers takes",
     )
-    max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
-    max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")
     temperature: float = Field(1.0, gt=0, description="sampling temperature, also of the log-probabilities")
+
+
+class CriticSettings(BaseModel):
+    """Settings of an algorithm's critic. Those not given are as the algorithm has them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(
+        None,
+        description="folder or hub id of a model of its own, which is trained; by default only heads are, over the "
+        "states that the policy has with the weights that training began with",
+    )
+    rate: float = Field(5e-5, gt=0, description="learning rate of the critic; archer: 1e-3")
+    warmup: int = Field(0, ge=0, description="steps at the start that train the critic alone; archer: 20")
 
 
 class ServerSettings(BaseModel):
@@ -117,7 +132,10 @@ class Stage(BaseModel):
     rewards: list[RewardTerm] | None = Field(None, min_length=1, description="in place of `rewards`")
     rate: float | None = Field(None, gt=0, description="learning rate of all policies")
     max_steps: int | None = Field(
-        None, ge=1, description="most steps of each node that takes any, in place of the horizon"
+        None,
+        ge=1,
+        description="most steps of agents, turns of states and steps of tree_search; growing from stage to stage as in "
+        "ScalingInter-RL",
     )
     train: list[str] | None = Field(
         None, min_length=1, description="the policies that learn, by role; the others stay as they are (PilotRL)"
@@ -127,6 +145,8 @@ class Stage(BaseModel):
 #: ProRL's reset of the reference: after so many candidates that were not better, or above this divergence. Ours, where
 #: the paper gives no numbers.
 RESET_PATIENCE, RESET_KL = 3, 0.1
+#: Least steps between two resets.
+RESET_AFTER = 200
 #: Alarms: the band of the mean entropy in nats, the divergence from the reference, the mean difference of sampling and
 #: training, and their divergence. A policy beyond them has collapsed or left its model, or something else draws.
 ENTROPY, KL, OFF_POLICY_GAP, OFF_POLICY_KL = (0.01, 8.0), 1.0, 0.05, 0.01
@@ -134,6 +154,7 @@ ENTROPY, KL, OFF_POLICY_GAP, OFF_POLICY_KL = (0.01, 8.0), 1.0, 0.05, 0.01
 SCHEDULE_CONSTANTS = {
     "reset_patience": RESET_PATIENCE,
     "reset_kl": RESET_KL,
+    "reset_after": RESET_AFTER,
     "entropy": list(ENTROPY),
     "kl": KL,
     "off_policy_gap": OFF_POLICY_GAP,
@@ -146,13 +167,6 @@ class TrainingSchedule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(100, ge=1, description="steps at most; the budget may end it before")
-    samples: int | None = Field(None, ge=1, description="rollouts at most")
-    gpu_seconds: float | None = Field(
-        None,
-        gt=0,
-        description="seconds of sampling and learning, times devices, after which it ends; a vLLM server's time"
-        " is not counted",
-    )
     tasks: int = Field(8, ge=1, description="training rows in a step")
     rollouts: int = Field(8, ge=1, description="runs of the workflow on each row; 1 alone teaches nothing")
     dynamic_sampling: int = Field(
@@ -181,17 +195,10 @@ class TrainingSchedule(BaseModel):
         "the score, all stay",
     )
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
-    horizon: tuple[int, ...] = Field(
-        (),
-        description="most steps of agents, turns of states and steps of tree_search, growing with training "
-        "(ScalingInter-RL)",
-    )
-    horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
     curriculum: bool = Field(
         False, description="draw rows by their recent success: those solved about half of the time most often"
     )
     replay: int = Field(0, ge=0, description="successes kept for each row, for groups that all but fail (ARPO)")
-    reset_after: int = Field(0, ge=0, description="least steps between two resets of the reference; 0: never (ProRL)")
     on_alarm: Literal["tell", "rollback", "stop"] = Field(
         "tell", description="log it, go back to the best weights, or end training"
     )

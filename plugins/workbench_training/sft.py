@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
-from workbench.spec import PATH, Pattern, check_pattern, inside
+from workbench.spec import PATH, Pattern, check_pattern
 from workbench.task import Example, read_rows
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
@@ -48,22 +48,15 @@ if TYPE_CHECKING:
 
 #: The words where the right way begins, with `splice`.
 REVISION = "That did not work. I try another way.\n"
-
-
-class Mixture(BaseModel):
-    """General chats beside those of the task, so that the model keeps what else it can (AgentTuning)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    file: str = Field(description="rows {messages: [{role, content}, ...]}, relative to the workflow file")
-    share: float = Field(0.2, gt=0, le=1, description="share of training rows that are the task's own")
+#: With `mixture`, the share of the task's own rows: AgentTuning's (arXiv 2310.12823), from memory.
+OWN_SHARE = 0.2
 
 
 @with_recipes("sft")
 class SFT(ImitationOptimizer):
     """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
 
-    powers = {"server": server_powers, "mixture": inside(file=PATH)}
+    powers = {"server": server_powers, "mixture": PATH}
 
     threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
     source: Literal["own", "labels", "teacher"] = Field(
@@ -79,7 +72,11 @@ class SFT(ImitationOptimizer):
     labels: dict[str, str] = Field(
         default_factory=dict, description="source labels: the row's field with the label of an output, by the output"
     )
-    mixture: Mixture | None = Field(None, description="general chats beside the task's own rows")
+    mixture: str = Field(
+        "",
+        description="file with general chats, four for each row of the task (AgentTuning): rows {messages: [{role, "
+        "content}, ...]}, relative to the workflow file",
+    )
     errors: Literal["learn", "mask"] = Field(
         "learn",
         description="turns of good rollouts that were followed by an error: learned, or only shown (AgentRefine)",
@@ -128,8 +125,8 @@ class SFT(ImitationOptimizer):
                 hint="Remove it, or write the node as an agent.",
                 path=("first_thought",),
             )
-        if self.mixture is not None:
-            self._general_chats(study, self.mixture)
+        if self.mixture:
+            self._general_chats(study)
 
     def identify(self) -> dict[str, Any]:
         return {**super().identify(), "revision": REVISION}
@@ -260,22 +257,22 @@ class SFT(ImitationOptimizer):
         return groups
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
-        if self.mixture is None:
+        if not self.mixture:
             return []
-        lessons, tokens = self._general_chats(study, self.mixture), make_chat_tokenizer(policy)
+        lessons, tokens = self._general_chats(study), make_chat_tokenizer(policy)
         return [rows for lesson in lessons if (rows := tokenize_example(lesson, tokens))]
 
-    def _general_chats(self, study: Study, mixture: Mixture) -> list[SFTExample]:
-        place = (study.workflow.base / mixture.file).resolve()
-        with errors_at("mixture", "file"):
+    def _general_chats(self, study: Study) -> list[SFTExample]:
+        place = (study.workflow.base / self.mixture).resolve()
+        with errors_at("mixture"):
             rows = read_rows(str(place), place.parent, {})
         try:
             return read_general_chats(rows)
         except ValueError as error:
-            raise SpecError(f"{place}: {error}", path=("mixture", "file")) from None
+            raise SpecError(f"{place}: {error}", path=("mixture",)) from None
 
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
-        return sample_general(count, self.mixture.share, added, rng) if self.mixture else []
+        return sample_general(count, OWN_SHARE, added, rng) if self.mixture else []
 
 
 def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:

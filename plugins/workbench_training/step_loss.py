@@ -31,12 +31,9 @@ class Terms:
 class StepLoss:
     """The loss of one update on some rows of a step."""
 
-    def __init__(
-        self, objective: Objective, rows: Sequence[Row], chosen: Sequence[int], *, tokens: float, max_tokens: int
-    ):
-        """chosen: the rows of this update. tokens: that they hold. max_tokens: for the aggregate `constant`."""
-        self.objective, self.rows, self.count = objective, rows, len(chosen)
-        self.tokens, self.max_tokens = tokens, max_tokens
+    def __init__(self, objective: Objective, rows: Sequence[Row], chosen: Sequence[int], *, tokens: float):
+        """chosen: the rows of this update. tokens: that they hold."""
+        self.objective, self.rows, self.count, self.tokens = objective, rows, len(chosen), tokens
         self.pairs = 0
         if objective.surrogate == "pairs":
             self.pairs = len(find_pairs(self._rewards(chosen), self._groups(chosen)))
@@ -59,7 +56,6 @@ class StepLoss:
             weight=terms.weight,
             rows=self.count,
             tokens=self.tokens,
-            max_tokens=self.max_tokens,
         )
 
     def _rewards(self, indices: Sequence[int]) -> list[float]:

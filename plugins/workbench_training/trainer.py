@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +28,7 @@ from workbench.task import Example
 from workbench_training.advantages import update_multipliers
 from workbench_training.alarms import find_alarms, name_figure
 from workbench_training.batch import describe_step, find_advantages, replay_success
-from workbench_training.learner import Learner, count_devices
+from workbench_training.learner import Learner
 from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.collector import Collected, Collector
@@ -37,7 +36,7 @@ from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.serving.policy_lm import wait_if_any
-from workbench_training.settings import RESET_KL, RESET_PATIENCE, TrainingSchedule
+from workbench_training.settings import RESET_AFTER, RESET_KL, RESET_PATIENCE, TrainingSchedule
 from workbench_training.state.checkpoints import claim_weights, drop_weights, list_losers
 from workbench_training.state.training_state import State
 
@@ -116,11 +115,10 @@ class Trainer:
             await self._submit()
 
     def _affords(self, step: int) -> bool:
-        """True if the schedule and the budget allow another step."""
-        return not self._limited() and self.source.affords(self.schedule, step)
+        """True if the budget allows another step."""
+        return self.source.affords(self.schedule, step)
 
     async def _step(self, step: int) -> None:
-        begun = time.monotonic()
         for call in self.before:
             await asyncio.to_thread(call, step, self.learners)
         collected = await self.collector.collect(step)
@@ -129,7 +127,6 @@ class Trainer:
         figures = await asyncio.to_thread(self._learn, collected, step)
         self._report(figures, step)
         self.state.ended = self._alarmed(figures, step)
-        self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
         if (step + 1) % self.schedule.evaluate_every == 0:
             await self._submit()
         if (step + 1) % self.schedule.save_every == 0:
@@ -158,18 +155,6 @@ class Trainer:
                 await self._resubmit(str(step + 1), saved["state"])
         self.source.restore(saved["position"])
         await asyncio.to_thread(self._load, tensors, saved)
-
-    def _limited(self) -> bool:
-        """True if a ceiling of the schedule forbids another step."""
-        c, s = self.schedule, self.state
-        samples = s.samples + c.rollouts * min(c.tasks, len(self.tasks))
-        if c.samples is not None and samples > c.samples:
-            self.log(f"training ends: {s.samples} of {c.samples} samples are drawn")
-        elif c.gpu_seconds is not None and s.gpu_seconds >= c.gpu_seconds:
-            self.log(f"training ends: it took {s.gpu_seconds:.0f} GPU seconds of {c.gpu_seconds:g}")
-        else:
-            return False
-        return True
 
     def _learn(self, collected: Collected, step: int) -> dict[str, float]:
         """Update the policies that learn at this step. Returns figures about it."""
@@ -204,7 +189,7 @@ class Trainer:
         multipliers = self.state.multipliers.get(name, {})
         if (advantages := find_advantages(rows, objective, multipliers)) is not None:
             # Without a correction only a row's own log-probabilities, as of an older version, make up for its age.
-            current = version if learner.correction is not None else step
+            current = version if learner.corrected else step
             figures |= learner.step(rows, advantages, current, self.rate(step), done=step)
         if objective.constraints:
             multipliers = self.state.multipliers[name] = update_multipliers(multipliers, rows, objective.constraints)
@@ -280,9 +265,9 @@ class Trainer:
 
     def _reset_reference(self) -> None:
         """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""
-        c, s = self.schedule, self.state
-        due, kl = c.reset_after and s.step - s.last_reset >= c.reset_after, max(s.kl.values(), default=0.0)
-        if due and (s.stale >= RESET_PATIENCE or kl > RESET_KL):
+        s, kl = self.state, max(self.state.kl.values(), default=0.0)
+        resets = any(learner.objective.resets for learner in self.learners.values())
+        if resets and s.step - s.last_reset >= RESET_AFTER and (s.stale >= RESET_PATIENCE or kl > RESET_KL):
             why = f"{s.stale} candidates without a gain" if s.stale >= RESET_PATIENCE else f"divergence {kl:.3g}"
             s.last_reset, s.stale, s.kl = s.step, 0, {}
             for learner in self.learners.values():

@@ -151,7 +151,7 @@ SIBLINGS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "server of a training": ({"optimize": [{"sft": {"server": {}}}]}, "vllm serve"),
     "address of a training": ({"optimize": [{"dpo": {"server": "http://10.0.0.1:8000"}}]}, "10.0.0.1"),
-    "rows of a training": ({"optimize": [{"sft": {"mixture": {"file": "../chats.jsonl"}}}]}, "../chats.jsonl"),
+    "rows of a training": ({"optimize": [{"sft": {"mixture": "../chats.jsonl"}}]}, "../chats.jsonl"),
     "file of a metric": ({"metric": {"induced": {"file": "../m.yaml"}}}, "../m.yaml"),
     "second metric": ({"metric": ["exact_match(label)", "python:p1.py:f"]}, "p1.py:f"),
     "labels of the proof": ({"proof": {"labels": "../labels.jsonl"}}, "../labels.jsonl"),

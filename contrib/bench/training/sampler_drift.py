@@ -34,7 +34,6 @@ from workbench_nano.provider import WEIGHTS
 from workbench_training.correction import Drift, compute_log_ratio, measure_gap
 from workbench_training.model.logprobs import log_probabilities
 from workbench_training.model.policy import Policy
-from workbench_training.objective import Correction
 from workbench_training.presets import make_objective
 from workbench_training.rollouts.token_rows import Row, collate
 
@@ -61,7 +60,7 @@ def measure(drawn_in: str, scored_in: str, tickets: int = 40, rollouts: int = 8,
         batch = collate([Row((*r.prompt_ids,), (*r.ids,), (1,) * len(r.ids), (*r.logprobs,), 0.0, "t") for r in some])
         with torch.no_grad(), autocast(scored_in):
             log_ratio = compute_log_ratio(log_probabilities(policy.inner, batch)[0], batch.sampled, batch.mask)
-        drift.add(log_ratio, batch.mask, torch.ones(len(some), dtype=torch.bool), Correction.model_validate({}))
+        drift.add(log_ratio, batch.mask, torch.ones(len(some), dtype=torch.bool), True)
         rows += [row[mask > 0].numpy() for row, mask in zip(log_ratio, batch.mask, strict=True)]
     probes = [measure_gap(row[i : i + PROBE]) for row in rows for i in range(0, len(row) - PROBE + 1, PROBE)]
     worst = dict(zip(("probe_gap_max", "probe_kl_max"), map(max, zip(*probes, strict=True)), strict=True))
@@ -81,7 +80,7 @@ def autocast(kind: str) -> torch.autocast:
 
 def learn(sampler: str, corrected: bool, seed: int, steps: int = 60) -> tuple[float, float]:
     """(reward of the last four steps, reward of the policy when it is sampled itself)."""
-    objective = make_objective("grpo", {} if corrected else {"correction": None})
+    objective = make_objective("grpo", {"correction": corrected})
     with tempfile.TemporaryDirectory() as folder:
         made = bandit(Path(folder), sevens, seed=seed, steps=steps, objective=objective, sampler=SAMPLERS[sampler])
         return statistics.mean(f["reward"] for f in made.history[-4:]), sample_policy(made, sevens)

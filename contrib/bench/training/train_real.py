@@ -273,7 +273,7 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
         "evaluate_every": max(1, sizes.steps // 5),
     }
     if options.resets:
-        schedule["reset_after"] = max(1, sizes.steps // 20)
+        trainer.RESET_AFTER = max(1, sizes.steps // 20)
         trainer.RESET_PATIENCE = 1  # a short run stalls once
     grpo = {
         "algorithm": "prorl" if options.resets else "grpo",

@@ -174,9 +174,7 @@ def train(
             policies[name] = Policy(base, device="cpu", lora=lora, seed=seed + i, name=name or "default", beside=beside)
         engines = {name: LocalEngine(policy.generator) for name, policy in policies.items()}
         source = made(engines, seed, algorithm == "swapped")
-        # The step term of gigpo is divided by its deviation, too, so that both algorithms take steps of like size.
-        changes = {"scale": "std", "step_scale": "std"} if algorithm == "gigpo" else {}
-        changes |= {"critic": CRITICS[algorithm]} if algorithm in CRITICS else {}
+        changes = {"critic": CRITICS[algorithm]} if algorithm in CRITICS else {}
         objective = make_objective("grpo" if several else algorithm, changes)
         learned = PRESETS[algorithm].learning if algorithm in CRITICS else {}
         learning = Learning.model_validate({"rate": rate, **learned})

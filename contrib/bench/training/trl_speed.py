@@ -202,7 +202,6 @@ def ours(
                     },
                     "learning": {"rate": RATE},
                     "device": case.device,
-                    "batching": "static",  # lengths are planned for the rows of a batch
                 }
             }
         ],

@@ -16,7 +16,7 @@ from workbench_training.critic.value_model import ValueModel
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.objective import Critic, critic_kinds
 from workbench_training.rollouts.token_rows import Row
-from workbench_training.settings import Learning
+from workbench_training.settings import MAX_NORM, Learning
 
 Tensor = torch.Tensor
 #: The summed loss of states, from the states, the numbers of their rows, and their places.
@@ -94,7 +94,7 @@ class ValueLearner(ABC):
                 found = loss(states, which, places)
                 (found / count).backward()
                 total += float(found.detach())
-            norm = torch.nn.utils.clip_grad_norm_(list(self.model.trained.values()), self.learning.max_norm)
+            norm = torch.nn.utils.clip_grad_norm_(list(self.model.trained.values()), MAX_NORM)
             if torch.isfinite(norm):
                 self.optimizer.step()
             else:

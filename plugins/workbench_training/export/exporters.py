@@ -22,7 +22,7 @@ from workbench.task import Example, Task, dump_yaml
 from workbench.workflow import NodeKind, Workflow, task_lm
 from workbench_training.grpo import GRPO
 from workbench_training.objective import Objective
-from workbench_training.settings import BETAS, WEIGHT_DECAY
+from workbench_training.settings import ALPHA, BETAS, MAX_NORM, WEIGHT_DECAY
 
 _AGGREGATE = {"sequence": "seq-mean-token-mean", "token": "token-mean"}
 _KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
@@ -114,7 +114,7 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     text = _PLUGIN.format(
         objective=objective.model_dump(mode="json", exclude_defaults=True),
         rewards=rewards,
-        guards=settings.guards.model_dump(mode="json"),
+        guards=list(settings.guards),
         longest=longest,
     )
     tree = verl_settings(settings, objective, weights, folder.resolve(), prompt_tokens, longest, task.spec.name)
@@ -171,10 +171,10 @@ def _settings(task: Task) -> GRPO:
 
 def _rewards(task: Task, settings: GRPO, node: NodeKind) -> list[dict[str, Any]]:
     """The parts of the reward as a cluster computes them, the workflow's metric by its rule. Raises SpecError."""
-    if settings.guards.duplicates != "keep":
+    if "duplicates" in settings.guards:
         raise SpecError(
             "verl scores each answer by itself, so it has no place for the guard against duplicates",
-            hint="Write guards: {duplicates: keep}.",
+            hint="Remove `duplicates` from `guards`.",
         )
     found = []
     for part in settings.rewards:
@@ -280,7 +280,7 @@ def verl_settings(
     schedule, learning, mode = settings.resolve_schedule(), settings.resolve_learning(), _loss_mode(settings, objective)
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
-        model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
+        model |= {"lora_rank": settings.lora.rank, "lora_alpha": ALPHA, "target_modules": "all-linear"}
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
         "defaults": ["ppo_trainer", "_self_"],
@@ -338,13 +338,11 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
         name
         for name, there in (
             ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
-            ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
-            ("resets of the reference", schedule.reset_after),
+            ("resets of the reference", objective.resets),
             ("dynamic_sampling", schedule.dynamic_sampling),
             ("replay", schedule.replay),
             ("staleness", schedule.staleness),
             ("straggler_cut", schedule.straggler_cut),
-            ("a growing horizon", schedule.horizon),
             ("a curriculum", schedule.curriculum),
             ("stages", settings.stages),
             ("ramps", settings.ramps),
@@ -382,7 +380,7 @@ def _actor_settings(settings: GRPO, objective: Objective, mode: str) -> dict[str
         "kl_loss_coef": objective.beta,
         "kl_loss_type": _KL[objective.kl],
         "entropy_coeff": 0,
-        "grad_clip": learning.max_norm,
+        "grad_clip": MAX_NORM,
     }
 
 
@@ -395,5 +393,5 @@ def _clips(objective: Objective) -> dict[str, float]:
     return {
         "clip_ratio_low": objective.clip_low,
         "clip_ratio_high": objective.clip_high,
-        "clip_ratio_c": _UNCAPPED if objective.delta is None else objective.delta,
+        "clip_ratio_c": _UNCAPPED,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench_training.advantages import compute_advantages
 from workbench_training.objective import Objective
-from workbench_training.rewards import Guards, check_guards, tool_n1
+from workbench_training.rewards import Guard, check_guards, tool_n1
 from workbench_training.rollouts.token_rows import Row
 
 
@@ -16,7 +16,7 @@ def advantages_for(
     response_mask: Any,
     index: Sequence[Any],
     objective: Mapping[str, Any],
-    guards: Mapping[str, Any],
+    guards: Sequence[Guard],
     longest: int,
 ) -> tuple[Any, Any]:
     """(advantages, returns), each (rows, tokens): one number a row on the tokens of its mask, as verl wants it.
@@ -29,8 +29,7 @@ def advantages_for(
 
     scores = token_level_rewards.sum(-1).tolist()
     cut = (response_mask.sum(-1) >= longest).tolist()
-    what = guards["truncated"]
-    earned = [_cut(s, what) if c else s for s, c in zip(scores, cut, strict=True)]
+    earned = [_cut(s, guards) if c else s for s, c in zip(scores, cut, strict=True)]
     rows = [Row((), (), (), (), e, str(i), n) for n, (e, i) in enumerate(zip(earned, index, strict=True))]
     found = torch.as_tensor(
         compute_advantages(rows, Objective.model_validate(dict(objective))), dtype=token_level_rewards.dtype
@@ -39,15 +38,15 @@ def advantages_for(
     return spread, spread
 
 
-def _cut(score: float, what: str) -> float | None:
+def _cut(score: float, guards: Sequence[Guard]) -> float | None:
     """The reward of an answer that was cut; None: it is left out."""
-    if what == "mask":
+    if "mask_truncated" in guards:
         return None
-    return min(score, 0.0) if what == "zero" else score
+    return min(score, 0.0) if "truncated" in guards else score
 
 
 def score_of(
-    answer: str, truths: Mapping[str, str], rewards: Sequence[Mapping[str, Any]], guards: Mapping[str, Any]
+    answer: str, truths: Mapping[str, str], rewards: Sequence[Mapping[str, Any]], guards: Sequence[Guard]
 ) -> float:
     """The weighted sum of the parts that need nothing but the answer, and at most 0 where a guard finds it empty or
     repetitive. truths: what is right, by the parts' targets. Raises ValueError for other parts."""
@@ -60,4 +59,4 @@ def score_of(
             total += part["weight"] * float(answer.strip() == truth.strip())
         else:
             raise ValueError(f"the reward {part['kind']} is not known on a cluster: write compute_score yourself")
-    return min(total, 0.0) if check_guards(answer, False, Guards.model_validate(dict(guards))) else total
+    return min(total, 0.0) if check_guards(answer, False, guards) else total

@@ -23,7 +23,7 @@ from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import compute_states, log_probabilities
 from workbench_training.model.trained_weights import TrainedWeights, Weights
 from workbench_training.rollouts.token_rows import Batch
-from workbench_training.settings import Lora
+from workbench_training.settings import ALPHA, Lora
 
 
 class Policy(TrainedWeights):
@@ -75,7 +75,7 @@ class Policy(TrainedWeights):
         if lora is not None:
             from peft import LoraConfig, get_peft_model
 
-            config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")  # type: ignore[arg-type]
+            config = LoraConfig(r=lora.rank, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")  # type: ignore[arg-type]
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
                 if beside is None:

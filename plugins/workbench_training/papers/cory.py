@@ -6,7 +6,7 @@ Both earn the sum of what the two answers earn, and change places from time to t
 its place.
 
 Read: the authors' repository (github.com/Harry67Hu/CORY at 710219f, `imdb_train/cory.py`). As there: both rewards are
-summed for both, and the weights change places after every so many steps (theirs 5). Departures: any algorithm of `grpo`
+summed for both, and the weights change places after every 5 steps. Departures: any algorithm of `grpo`
 in place of PPO; AdamW's memory goes with the weights, where theirs begins anew.
 """
 
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from pydantic import Field
 
 from workbench.errors import SpecError
 from workbench_training.extension import Paper, RecipeField
@@ -27,10 +25,12 @@ if TYPE_CHECKING:
     from workbench_training.model.policy import Weights
 
 
-class RoleExchange(Recipe):
-    """When two policies of one base exchange their roles."""
+#: Steps between two exchanges, as in the authors' repository.
+EVERY = 5
 
-    every: int = Field(ge=1, description="steps between two exchanges")
+
+class RoleExchange(Recipe):
+    """Two policies of one base exchange their roles from time to time."""
 
     def check(self, optimizer: Any) -> None:
         policies = optimizer.policies
@@ -48,11 +48,10 @@ class RoleExchange(Recipe):
             raise SpecError(
                 f"policies of different models cannot exchange their roles: {', '.join(sorted(map(str, bases)))}",
                 hint="Give both the same `lm`, or remove `cory`.",
-                path=("every",),
             )
 
     def before_step(self, step: int, learners: Mapping[str, Learner]) -> None:
-        if step and step % self.every == 0:
+        if step and step % EVERY == 0:
             exchange_roles(*learners.values())
 
 
@@ -84,6 +83,12 @@ def _renamed(tensors: Mapping[str, Weights], of: Learner, to: Learner) -> dict[s
 
 PAPER = Paper(
     recipes=[
-        RecipeField("grpo", "cory", RoleExchange, "two policies of one base exchange their roles (CORY)", powers={})
+        RecipeField(
+            "grpo",
+            "cory",
+            RoleExchange,
+            "two policies of one base exchange their roles (CORY): {}",
+            powers={},
+        )
     ]
 )

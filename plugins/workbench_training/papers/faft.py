@@ -3,8 +3,7 @@
 Read: section 4 and appendix A.4, in a translation: training prompts are the question, the feedback on the plan that
 follows, and the plan, right or wrong; in use the feedback in the prompt is that of success. Departures: the marker is
 the last line of the node's instructions rather than a line behind the question; rollouts are drawn behind the marker of
-success, as in use; the paper's feedback is a list of constraints with success or failure, here one line, with the
-metric's own words if `detail` is set.
+success, as in use; the paper's feedback is a list of constraints with success or failure, here one line.
 """
 
 from __future__ import annotations
@@ -32,9 +31,6 @@ class Feedback(Recipe):
 
     positive: str = Field("feedback: success", min_length=1, description="last line of the instructions, also in use")
     negative: str = Field("feedback: failure", min_length=1, description="stands there where a wrong run is learned")
-    detail: bool = Field(
-        False, description="add the metric's feedback on the wrong run, which should not name the label"
-    )
 
     @model_validator(mode="after")
     def _differ(self) -> Self:
@@ -68,10 +64,7 @@ class Feedback(Recipe):
     def of(self, rollout: Rollout, threshold: float) -> str:
         """The marker of a scored run."""
         assert rollout.reward is not None
-        if rollout.reward >= threshold:
-            return self.positive
-        words = " ".join((rollout.result.feedback or "").split()) if self.detail else ""
-        return f"{self.negative} {words}".rstrip()
+        return self.positive if rollout.reward >= threshold else self.negative
 
 
 def mark_instructions(workflow: Workflow, nodes: Collection[str], marker: str) -> dict[str, Any]:

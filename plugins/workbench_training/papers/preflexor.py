@@ -2,8 +2,8 @@
 2410.12375).
 
 Read: the authors' code at github.com/lamm-mit/PRefLexOR (`active_trainer.py`): `mask_thinking_tokens`, with all tokens
-between each pair of markers (theirs takes a share of them), the markers included, and `dynamic_answer_comparison`,
-which compares what follows the last end of a thought. Its first stage is `loss: odds_ratio`. Not here: its pairs by
+between each pair of markers (theirs takes a share of them), the markers included. Its first stage is `loss:
+odds_ratio`. Not here: `dynamic_answer_comparison`, which compares what follows the last end of a thought; its pairs by
 retrieval from documents, its recursion between two models, and EXO's loss.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -21,14 +21,10 @@ from workbench_training.rollouts.token_rows import Row
 
 
 class Thinking(Recipe):
-    """Markers of thoughts, and what of them is left out of the comparison."""
+    """Markers of thoughts, which are left out of the comparison."""
 
     start: str = Field("<|thinking|>", min_length=1, description="text where a thought begins")
     end: str = Field("<|/thinking|>", min_length=1, description="text where it ends")
-    mask: Literal["thoughts", "before_answer"] = Field(
-        "thoughts",
-        description="left out: what stands between the markers, or everything up to the last end of a thought",
-    )
 
     def mask_pairs(self, pairs: Sequence[Sequence[Row]], tokenizer: Any) -> list[list[Row]]:
         return mask_pairs(pairs, self, tokenizer)
@@ -56,9 +52,6 @@ def mask_thoughts(row: Row, settings: Thinking, tokenizer: Any) -> Row:
 def find_thoughts(text: str, settings: Thinking) -> list[tuple[int, int]]:
     """The characters (from, to) that are left out. An end belongs to the last start before it; others count for
     nothing."""
-    if settings.mask == "before_answer":
-        last = text.rfind(settings.end)
-        return [(0, last + len(settings.end))] if last >= 0 else []
     found, end = [], text.find(settings.end)
     while end >= 0:
         start = text.rfind(settings.start, 0, end)

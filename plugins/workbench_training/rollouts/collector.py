@@ -101,7 +101,6 @@ class Collector:
 
         async def draw(tasks: list[Example]) -> list[list[Rollout]]:
             groups = await self.source.rollouts(tasks, self.schedule, step)
-            self.state.samples += sum(map(len, groups))
             groups = stragglers.keep(groups, version)
             self._visited(groups)
             return groups
@@ -110,8 +109,7 @@ class Collector:
         for _ in range(self.schedule.dynamic_sampling):
             useful = [group for group in groups if rewards_differ(group)]
             missing = self.schedule.tasks - len(useful)
-            most = self.state.samples + missing * self.schedule.rollouts
-            if missing <= 0 or most > (self.schedule.samples or most) or not self.source.affords(self.schedule, step):
+            if missing <= 0 or not self.source.affords(self.schedule, step):
                 break
             others = self._others(missing, {group[0].example.id for group in groups})
             found = await draw(others) if others else []

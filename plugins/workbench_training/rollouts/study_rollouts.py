@@ -19,8 +19,8 @@ from workbench.study import Evaluation, read_position, recall_evaluation, restor
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.judge_calls import JudgeCalls
-from workbench_training.ramps import Ramp, ramped_values
-from workbench_training.rewards import Guards, RewardTerm, Rollout, score
+from workbench_training.ramps import Ramps, ramped_values
+from workbench_training.rewards import Guard, RewardTerm, Rollout, score
 from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.rollout_trees import RolloutTree
 from workbench_training.settings import Learning, Lora, Stage, TrainingSchedule
@@ -78,7 +78,7 @@ class StudyRolloutSource:
         study: Study,
         roles: Mapping[str, TrainedPolicy],
         rewards: Sequence[RewardTerm],
-        guards: Guards,
+        guards: Sequence[Guard],
         *,
         stages: Sequence[Stage] = (),
         merge: bool = True,
@@ -89,7 +89,7 @@ class StudyRolloutSource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
-        self.ramps: Sequence[Ramp] = ()
+        self.ramps: Ramps = {}
         self.tasks: Sequence[Example] | None = None  # that the training draws from; None: train
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
@@ -155,10 +155,7 @@ class StudyRolloutSource:
                 changes[address] = self._temperature_at(address)
         for address, key in _decoding(self.study.workflow.nodes, "nodes"):
             changes[address] = self._temperature_at(address) if key == "temperature" else 1.0
-        most = self.at(step, "max_steps")
-        if most is None and schedule.horizon:
-            most = schedule.horizon[min(step // schedule.horizon_steps, len(schedule.horizon) - 1)]
-        changes |= set_max_steps(self.study.workflow, most) | draw_one_action(self.study.workflow)
+        changes |= set_max_steps(self.study.workflow, self.at(step, "max_steps")) | draw_one_action(self.study.workflow)
         changes |= ramped_values(self.ramps, self.study.workflow, step, schedule.steps)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
@@ -319,8 +316,8 @@ def hash_state(agent: str, call: CallRecord) -> str:
 
 
 def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:
-    """Changes that give this horizon to all nodes that take steps; none where it is None."""
-    return {} if most is None else dict.fromkeys(_horizons(workflow), most)
+    """Changes that let all nodes that take steps take at most these; none where it is None."""
+    return {} if most is None else dict.fromkeys(_step_settings(workflow), most)
 
 
 def draw_one_action(workflow: Workflow) -> dict[str, Any]:
@@ -328,22 +325,22 @@ def draw_one_action(workflow: Workflow) -> dict[str, Any]:
     return {place: 1 for place, node in find_settings(workflow, ("actions",)) if node.config.actions > 1}
 
 
-def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
-    """Each horizon, with its place among the settings, must be one that some node takes. Raises SpecError."""
-    for place, most in horizons:
-        if not _horizons(workflow):
+def check_max_steps(workflow: Workflow, wanted: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
+    """Each number of steps, with its place among the settings, must be one that some node takes. Raises SpecError."""
+    for place, most in wanted:
+        if not _step_settings(workflow):
             raise SpecError(
-                "no node of the workflow takes steps, so that a horizon has no effect",
+                "no node of the workflow takes steps, so that max_steps has no effect",
                 path=place,
                 hint="An agent does, states, and tree_search. Leave it out, or add one of these.",
             )
         try:
             workflow.patched(set_max_steps(workflow, most))
         except SpecError as error:
-            raise SpecError(f"the horizon {most}: {error.message}", hint=error.hint, path=place) from None
+            raise SpecError(f"{most} steps: {error.message}", hint=error.hint, path=place) from None
 
 
-def _horizons(workflow: Workflow) -> list[str]:
+def _step_settings(workflow: Workflow) -> list[str]:
     """The addresses of the most steps that nodes take, those inside others too."""
     return [place for place, _ in find_settings(workflow, _STEPS)]
 

@@ -26,5 +26,3 @@ class State:
     usual_length: dict[str, float] = field(default_factory=dict)  # by policy: of the longest conversation of a rollout
     rng: list[Any] = field(default_factory=list)
     ended: bool = False  # by an alarm
-    samples: int = 0  # rollouts drawn
-    gpu_seconds: float = field(default=0.0, compare=False)  # of sampling and learning, summed over devices

@@ -148,7 +148,7 @@ def test_settings_of_training_are_tuned(tmp_path: Path) -> None:
     plant(tmp_path / "rows", lambda r: 0.3, "random", calls=300, rows=(6, 4, 4))
     grpo = {
         "rewards": [{"kind": "length", "tokens": 3}],
-        "guards": {"truncated": "keep", "repeated": 1.0},
+        "guards": ["empty"],
         "device": "cpu",
         "schedule": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 1},
         "learning": {"rate": 1e-3},

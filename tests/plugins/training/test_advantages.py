@@ -15,7 +15,7 @@ from workbench_training.advantages import (
     compute_token_advantages,
     update_multipliers,
 )
-from workbench_training.objective import Constraint, Objective
+from workbench_training.objective import Objective
 from workbench_training.presets import make_objective
 from workbench_training.rollouts.token_rows import Row, build_rows, hash_prompt
 
@@ -114,7 +114,7 @@ def test_scales_by_hand() -> None:
     assert whole.tolist() == pytest.approx([(r - 3) / raw for r in (0, 2, 5, 5)], rel=1e-5)
 
 
-def test_gigpo_by_hand() -> None:
+def test_gigpo_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rollouts of two steps; both begin in state x, then the one is in y and the other in z."""
     steps = [
         row(1.0, rollout=0, turn=0, anchor="x"),
@@ -122,10 +122,12 @@ def test_gigpo_by_hand() -> None:
         row(0.0, rollout=1, turn=0, anchor="x"),
         row(0.0, rollout=1, turn=1, anchor="z"),
     ]
-    objective = make_objective("gigpo", {"gamma": 0.5})
+    monkeypatch.setattr("workbench_training.advantages.GAMMA", 0.5)
     assert compute_step_returns(steps, 0.5).tolist() == [0.5, 1.0, 0.0, 0.0]
     # Episode: 1 and 0 around 0.5. Step: in x, 0.5 and 0 around 0.25; y and z were seen once: 0, not their returns.
-    assert compute_advantages(steps, objective).tolist() == pytest.approx([0.5 + 0.25, 0.5, -0.5 - 0.25, -0.5])
+    assert compute_advantages(steps, make_objective("gigpo")).tolist() == pytest.approx(
+        [0.5 + 0.25, 0.5, -0.5 - 0.25, -0.5]
+    )
 
 
 def test_long_rollouts_have_one_vote() -> None:
@@ -195,7 +197,8 @@ def test_shift_scale_and_order_of_rewards(monkeypatch: pytest.MonkeyPatch) -> No
 def test_constraints_weigh_costs_and_multipliers_move_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workbench_training.advantages.MOST", 2.0)
     monkeypatch.setattr("workbench_training.advantages.GAIN", 0.0)
-    limits = {"tokens": Constraint(budget=10.0, rate=0.5)}
+    monkeypatch.setattr("workbench_training.advantages.RATE", 0.5)
+    limits = {"tokens": 10.0}
     objective = Objective(scale="none", constraints=limits)
     rows = [row(1.0, rollout=0, costs={"tokens": 30.0}), row(0.0, rollout=1, costs={"tokens": 10.0})]
     assert compute_advantages(rows, objective, {"tokens": 0.0}).tolist() == [0.5, -0.5]

@@ -18,26 +18,23 @@ from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, base, learner, moved, some_rows  # noqa: E402, F401
 from tests.plugins.training.test_losses import LOSSES, tensors, trl_trainer  # noqa: E402, F401
 
+from workbench_training import correction as module  # noqa: E402
 from workbench_training import step_loss  # noqa: E402
 from workbench_training.correction import (  # noqa: E402
     Drift,
     compute_log_ratio,
-    find_correction,
+    is_corrected,
     measure_gap,
     weigh_tokens,
 )
 from workbench_training.loss import policy_loss  # noqa: E402
-from workbench_training.objective import Correction, Objective  # noqa: E402
+from workbench_training.objective import Objective  # noqa: E402
 from workbench_training.presets import PRESETS, make_objective  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def correction(**settings: Any) -> Correction:
-    return Correction.model_validate(settings)
 
 
 # Weights
@@ -48,20 +45,13 @@ def test_weights_by_hand() -> None:
     ratio = torch.tensor([[1.5, 0.8, 1.0], [3.0, 0.5, 1.0], [0.4, 0.4, 7.0]])
     mask = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
     log_ratio = ratio.log() * mask
-    weight, truncated, left_out = weigh_tokens(log_ratio, mask, correction())
+    weight, truncated, left_out = weigh_tokens(log_ratio, mask)
     wanted = torch.tensor([[1.5, 0.8, 1.0], [2.0, 0.5, 1.0], [0.0, 0.0, 0.0]])
     assert torch.allclose(weight, wanted)
     assert truncated.tolist() == [[False] * 3, [True, False, False], [False] * 3]
     assert left_out.tolist() == [False, False, True]
-    whole, _, left_out = weigh_tokens(log_ratio, mask, correction(weight="trajectory", cap=None, mask="trajectory"))
-    assert torch.allclose(whole[:, 0], torch.tensor([1.2, 1.5, 0.0])) and left_out.tolist() == [False, False, True]
-    mean, _, _ = weigh_tokens(log_ratio, mask, correction(weight="sequence", low=0.0))
-    assert torch.allclose(mean[:, 0], torch.tensor([1.2 ** (1 / 3), 1.5**0.5, 0.4]))
     long, all_ones = torch.full((1, 20), 0.9).log(), torch.ones(1, 20)
-    for settings, out in (({}, False), ({"mask": "trajectory"}, True)):  # 0.9 on average, and 0.12 as a product
-        assert weigh_tokens(long, all_ones, correction(**settings))[2].tolist() == [out]
-    _, _, left_out = weigh_tokens(log_ratio, mask, correction(low=0.0, high=1.2, mask="sequence"))
-    assert left_out.tolist() == [False, True, False]
+    assert weigh_tokens(long, all_ones)[2].tolist() == [False], "0.9 on average, though 0.12 as a product"
 
 
 def test_masked_tokens_and_tokens_without_a_number_weigh_one() -> None:
@@ -70,15 +60,7 @@ def test_masked_tokens_and_tokens_without_a_number_weigh_one() -> None:
     assert log_ratio.tolist() == [[0.5, 0.0, 0.0, 0.0]]
 
 
-MODES = [
-    ("token_truncate", None, 1.5, {"weight": "token", "cap": 1.5, "low": 0.0, "high": None}),
-    ("sequence_truncate", None, 1.5, {"weight": "trajectory", "cap": 1.5, "low": 0.0, "high": None}),
-    ("sequence_mask", None, 3.0, {"weight": "trajectory", "cap": None, "mask": "trajectory", "low": 0.0, "high": 3.0}),
-    ("sequence_mask", 0.5, 3.0, {"weight": "trajectory", "cap": None, "mask": "trajectory", "low": 0.5, "high": 3.0}),
-]
-
-
-def weights_of_trl(mode: str, low: float | None, high: float, old: Any, sampled: Any, mask: Any) -> Any:
+def weights_of_trl(cap: float, old: Any, sampled: Any, mask: Any) -> Any:
     """What the lines of TRL's trainer compute that correct vLLM's sampling."""
     from types import SimpleNamespace
 
@@ -90,9 +72,9 @@ def weights_of_trl(mode: str, low: float | None, high: float, old: Any, sampled:
         source.rindex("\n", 0, begin) + 1 : source.index("# Compute the per-token log probabilities for the ref")
     ]
     trainer = SimpleNamespace(
-        vllm_importance_sampling_mode=mode,
-        vllm_importance_sampling_clip_min=low,
-        vllm_importance_sampling_clip_max=high,
+        vllm_importance_sampling_mode="token_truncate",
+        vllm_importance_sampling_clip_min=None,
+        vllm_importance_sampling_clip_max=cap,
     )
     names: dict[str, Any] = {
         "torch": torch,
@@ -106,37 +88,34 @@ def weights_of_trl(mode: str, low: float | None, high: float, old: Any, sampled:
     return names["vllm_importance_sampling_ratio"]
 
 
-@pytest.mark.parametrize(("mode", "low", "high", "settings"), MODES, ids=[f"{m[0]} from {m[1]}" for m in MODES])
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "cispo"])
 def test_corrected_losses_and_gradients_equal_trls(
     trl_trainer: Any,  # noqa: F811
-    mode: str,
-    low: float | None,
-    high: float,
-    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
     loss_type: str,
 ) -> None:
-    objective, masked = Objective.model_validate({**LOSSES[loss_type], "beta": 0.05}), 0
+    """TRL's `token_truncate` leaves no row out."""
+    monkeypatch.setattr(module, "CAP", 1.5)
+    monkeypatch.setattr(module, "LOW", 0.0)
+    monkeypatch.setattr(module, "HIGH", math.inf)
+    objective = Objective.model_validate({**LOSSES[loss_type], "beta": 0.05})
     for seed in range(4):
         data = tensors(seed)
         sampled = data["old"] + 0.3 * torch.randn(data["old"].shape, generator=torch.Generator().manual_seed(seed))
-        theirs = weights_of_trl(mode, low, high, data["old"], sampled, data["mask"])
-        log_ratio = compute_log_ratio(data["old"], sampled, data["mask"])
-        weight, _, left_out = weigh_tokens(log_ratio, data["mask"], correction(**settings))
+        theirs = weights_of_trl(1.5, data["old"], sampled, data["mask"])
+        weight, _, _ = weigh_tokens(compute_log_ratio(data["old"], sampled, data["mask"]), data["mask"])
         assert ((weight - theirs) * data["mask"]).abs().max() < 1e-5
-        masked += int(left_out.sum())
         value, gradient = loss_and_gradient(data, objective, weight)
         expected, wanted = loss_of_trl(trl_trainer, data, loss_type, objective, theirs)
         assert abs(value - expected) < 1e-6 * max(1.0, abs(float(expected))) and (gradient - wanted).abs().max() < 1e-5
         plain, _ = loss_and_gradient(data, objective, None)
         assert abs(plain - expected) > 1e-4, "nothing to compare"
-    assert masked > 0 or not mode.endswith("mask")
 
 
 def loss_and_gradient(data: dict[str, Any], objective: Objective, weight: Any) -> tuple[Any, Any]:
     logp = data["logp"].clone().requires_grad_()
     loss, _ = policy_loss(
-        logp, data["advantage"], data["mask"], objective, old=data["old"], ref=data["ref"], weight=weight, max_tokens=9
+        logp, data["advantage"], data["mask"], objective, old=data["old"], ref=data["ref"], weight=weight
     )
     loss.backward()
     return loss.detach(), logp.grad
@@ -183,7 +162,7 @@ def test_where_sampler_and_trainer_agree_nothing_changes_at_all(
     for apart, same in ((0.0, True), (0.3, False)):
         with_, without = (
             learner(base, algorithm, changes=changes, micro_tokens=10_000, **updates)
-            for changes in ({}, {"correction": None})
+            for changes in ({}, {"correction": False})
         )
         rows = agreeing(with_, apart)
         for made in (with_, without):
@@ -208,7 +187,7 @@ def test_weights_are_those_at_the_start_of_the_step(base: str, monkeypatch: pyte
     rows = some_rows()
     batch = collate(rows)
     old = made._log_probabilities(batch, rows)
-    wanted = weigh_tokens(compute_log_ratio(old, batch.sampled, batch.mask), batch.mask, correction())[0]
+    wanted = weigh_tokens(compute_log_ratio(old, batch.sampled, batch.mask), batch.mask)[0]
     made.step(rows, ADVANTAGES, 0)
     assert len(seen) == 3 and moved(made, learner(base)) > 0
     for weight, before in seen:  # rows pass sorted by length
@@ -226,7 +205,7 @@ def test_weights_are_those_at_the_start_of_the_step(base: str, monkeypatch: pyte
 
 def test_rows_of_an_older_version_are_clipped_and_not_weighted(base: str) -> None:  # noqa: F811
     """Their ratio to the sampler is already the one that is clipped; a weight would count it twice."""
-    made, control = learner(base, "grpo"), learner(base, "grpo", changes={"correction": None})
+    made, control = learner(base, "grpo"), learner(base, "grpo", changes={"correction": False})
     rows = agreeing(made, 0.1)
     for one in (made, control):
         figures = one.step(rows, ADVANTAGES, 1)
@@ -235,11 +214,11 @@ def test_rows_of_an_older_version_are_clipped_and_not_weighted(base: str) -> Non
 
 def test_only_losses_over_rows_are_corrected() -> None:
     plain = Learning.model_validate({})
-    uncorrected = {name for name in PRESETS if find_correction(make_objective(name), plain) is None}
+    uncorrected = {name for name in PRESETS if not is_corrected(make_objective(name), plain)}
     assert uncorrected == {"trpa"}
-    assert find_correction(Objective(surrogate="likelihood"), plain) is None
-    assert find_correction(Objective(correction=None), plain) is None
-    assert find_correction(Objective(), Learning.model_validate({"temperature": 0.7})) is None
+    assert not is_corrected(Objective(surrogate="likelihood"), plain)
+    assert not is_corrected(Objective(correction=False), plain)
+    assert not is_corrected(Objective(), Learning.model_validate({"temperature": 0.7}))
 
 
 # Figures and alarms
@@ -250,7 +229,7 @@ def test_figures_of_a_step_by_hand() -> None:
     mask = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     fresh = torch.tensor([True, True, False])
     drift = Drift()
-    drift.add(log_ratio, mask, fresh, correction())
+    drift.add(log_ratio, mask, fresh, True)
     found = drift.figures()
     logs = [0.0, math.log(4.0), math.log(0.5), math.log(0.1)]
     assert found["off_policy_gap"] == pytest.approx(sum(map(abs, logs)) / 4)
@@ -324,7 +303,7 @@ def test_with_noise_in_the_sampler_only_corrected_training_learns(tmp_path: Path
 
     earned: dict[bool, list[float]] = {True: [], False: []}
     for corrected in earned:
-        objective = make_objective("grpo", {} if corrected else {"correction": None})
+        objective = make_objective("grpo", {} if corrected else {"correction": False})
         for seed in range(2):
             made = bandit(
                 tmp_path / str(corrected),

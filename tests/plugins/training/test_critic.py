@@ -257,8 +257,8 @@ def test_the_critic_alone_learns_in_its_warm_up(tmp_path: Path) -> None:
 
 
 def test_single_settings_of_a_critic_keep_the_others_of_its_algorithm() -> None:
-    found = GRPO.model_validate({"algorithm": "archer", "objective": {"critic": {"widths": [8]}}}).critic
-    assert found is not None and (found.of, found.gamma, found.widths) == ("turn", 0.95, (8,))
+    found = GRPO.model_validate({"algorithm": "archer", "critic": {"rate": 0.1}}).resolved_critic
+    assert found is not None and (found.of, found.gamma, found.rate) == ("turn", 0.95, 0.1)
     assert GRPO.model_validate({"algorithm": "ppo", "schedule": {"rollouts": 1}}).resolve_schedule().rollouts == 1
     assert PRESETS["poad"].objective["critic"]["gamma"] == 0.95 and make_objective("grpo").critic is None
 
@@ -279,11 +279,11 @@ def test_constants_of_an_algorithms_critic(name: str) -> None:
 @pytest.mark.parametrize("name", ["poad", "archer"])
 def test_a_whole_run_trains_with_a_critic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     seen, heard = learned_rows(monkeypatch), list[Any]()
-    critic = {**SMALL, "widths": [64], **({"warmup": 1} if name == "archer" else {})}
+    critic = {"rate": 3e-3, **({"warmup": 1} if name == "archer" else {})}
     agent = {"agent": "text -> label", "user": {"knows": ["label"]}, "max_steps": 2, "max_tokens": 24}
     other = save_taught(tmp_path / "user", ["yes", "no"], 1)
-    grpo = {"algorithm": name, "schedule": SMALL_RUN["schedule"], "device": "cpu", "objective": {"critic": critic}}
-    grpo |= {"guards": {"truncated": "keep"}, "rewards": [{"kind": "length", "tokens": 40}]}
+    grpo = {"algorithm": name, "schedule": SMALL_RUN["schedule"], "device": "cpu", "critic": critic}
+    grpo |= {"guards": ["empty", "repeated"], "rewards": [{"kind": "length", "tokens": 40}]}
     report = run(
         tmp_path,
         heard=heard,
@@ -300,18 +300,11 @@ def test_a_whole_run_trains_with_a_critic(tmp_path: Path, monkeypatch: pytest.Mo
     assert any("terms of `rewards` besides the metric" in message for message, _ in heard)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"surrogate": "pairs"},
-        {"step_weight": 1.0},
-        {"constraints": {"tokens": {"budget": 4.0}}},
-        {"critic": {"of": "turn"}, "beta": 0.1, "kl_place": "reward"},
-    ],
-)
-def test_what_does_not_go_with_a_critic_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="critic"):
-        make_objective("ppo", changes)
+def test_what_does_not_go_with_a_critic_is_refused() -> None:
+    with pytest.raises(ValueError, match="a critic and a loss over pairs read rewards alone"):
+        GRPO.model_validate({"algorithm": "ppo", "constraints": {"tokens": 4.0}})
+    with pytest.raises(ValueError, match="grpo has no critic: take ppo, archer, poad"):
+        GRPO.model_validate({"critic": {"rate": 1e-3}})
 
 
 def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,11 @@ def test_settings_count(tmp_path: Path) -> None:
     assert calls(tmp_path, {"sft": {"source": "labels", "epochs": 3, "evaluate_every": 2}}) == 2 * 12
     agent = {"solve": {"agent": f"text -> label: {TOPICS}", "max_steps": 2}}
     short = calls(tmp_path, {"grpo": {"schedule": schedule}}, nodes=agent)
-    grown = calls(tmp_path, {"grpo": {"schedule": {**schedule, "horizon": [2, 6]}}}, nodes=agent)
+    grown = calls(
+        tmp_path,
+        {"grpo": {"schedule": schedule, "stages": [{"start": 0, "max_steps": 2}, {"start": 3, "max_steps": 6}]}},
+        nodes=agent,
+    )
     assert short < grown
 
 

@@ -36,8 +36,7 @@ def runs(folder: Path, **marked: Any) -> list[Rollout]:
         for i, outcome in enumerate(run_rows(make_workflow(nodes, folder), rows, script, folder / f"{k}.db")):
             example = Example(str(i), rows[i])
             score = float(said == RIGHT)
-            told = None if score else "it is\nodd"
-            found.append(Rollout(example, Result(example, score, feedback=told, trace=outcome.trace), k, reward=score))
+            found.append(Rollout(example, Result(example, score, trace=outcome.trace), k, reward=score))
     return found
 
 
@@ -51,8 +50,6 @@ def test_each_run_stands_behind_its_own_marker(tmp_path: Path) -> None:
         ("feedback: failure", WRONG),
     ]
     assert all(sorted(x.learned) == [2] for x in plain)
-    told = [*feedback_examples([drawn[6]], ["n"], Feedback(detail=True), 1.0, never)]
-    assert "feedback: failure it is odd" in told[0].messages[0]["content"].splitlines()
     assert [*feedback_examples([drawn[0]], ["n"], Feedback(positive="other"), 1.0, never)] == []  # nothing to replace
 
 

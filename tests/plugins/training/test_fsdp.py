@@ -72,6 +72,10 @@ def note(seen: dict[str, Any], rank: int) -> None:
     Path(os.environ["SEEN"], f"seen-{rank}.json").write_text(json.dumps(seen))
 
 
+#: Warm-ups by which the processes know what a step is for: to die in it, or to weigh what it holds.
+DYING, WEIGHED = 7, 9
+
+
 def watch(seen: dict[str, Any], rank: int) -> None:
     renew, batches, step = Learner.renew, Learner._micro_batches, Learner.step
 
@@ -83,13 +87,13 @@ def watch(seen: dict[str, Any], rank: int) -> None:
     def split(self: Learner, *args: Any) -> list[list[int]]:
         found = batches(self, *args)
         seen["batches"].append(len(found))
-        if rank == 1 and self.learning.max_norm == 0.5:
+        if rank == 1 and self.learning.warmup == DYING:
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
     def stepped(self: Learner, *args: Any, **more: Any) -> dict[str, float]:
         logprobs.LOGITS = 7 * 56 if self.policy.checkpointing else 1 << 27  # else all logits are one chunk
-        if self.learning.max_norm == 2.0:
+        if self.learning.warmup == WEIGHED:
             seen["bytes"] = weigh(self, lambda: step(self, *args, **more))
             return {}
         figures = step(self, *args, **more)
@@ -130,7 +134,7 @@ def weigh(made: Learner, step: Callable[[], Any]) -> dict[str, int]:
 def sharded(base: str, algorithm: str, changes: dict[str, Any], **learning: Any) -> Learner:
     settings = Learning.model_validate({"rate": SGD, "fsdp": True, **learning})
     # In the schedule whose bytes are counted, a server would draw.
-    policy = processes.make_policy(settings, base, device="cpu", everywhere=settings.max_norm != 2.0)
+    policy = processes.make_policy(settings, base, device="cpu", everywhere=settings.warmup != WEIGHED)
     return processes.learner_for(policy, make_objective(algorithm, changes), settings)
 
 
@@ -146,7 +150,7 @@ def lead(base: str, out: Path, seen: dict[str, Any]) -> int:
         schedule(made, advantages)
         save_file(made.snapshot(), out / f"{name}.safetensors")
         made.close()
-    made = sharded(base, "dapo", {}, rate=1e-2, max_norm=2.0)
+    made = sharded(base, "dapo", {}, rate=1e-2, warmup=WEIGHED)
     made.step(some_rows(), ADVANTAGES, 0)
     made.close()
     # A step that is not finite; the row is in one process alone.
@@ -181,7 +185,7 @@ def lead(base: str, out: Path, seen: dict[str, Any]) -> int:
     made.reset_reference()
     facts["reset"] = made.step(some_rows(), ADVANTAGES, 4)["kl"]
     (out / "facts.json").write_text(json.dumps(facts))
-    made = sharded(base, "dapo", {}, max_norm=0.5)  # the other process dies within this step
+    made = sharded(base, "dapo", {}, warmup=DYING)  # the other process dies within this step
     note(seen, 0)
     try:
         made.step(some_rows(), ADVANTAGES, 0)
@@ -305,9 +309,9 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     grpo = {
         "schedule": {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
         "device": "cpu",
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 8}],
-        "objective": {"beta": 0.01},
+        "beta": 0.01,
         "learning": {"rate": 1e-3, "minibatches": 2},
     }
     lm = f"hf:{save(tmp_path / 'base', 0, positions=512)}"

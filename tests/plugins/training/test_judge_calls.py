@@ -18,7 +18,7 @@ from workbench.errors import LMError
 from workbench.lm import Response
 from workbench_training.judge_calls import JudgeCalls
 from workbench_training.papers.lacie import read_verdict
-from workbench_training.rewards import Guards, RewardTerm, score
+from workbench_training.rewards import GUARDS, RewardTerm, score
 
 PART = RewardTerm(kind="judge", rubric="Be kind.")
 
@@ -39,7 +39,7 @@ def says(*answers: str | LMError) -> tuple[JudgeCalls, list[Any]]:
 
 def rewards(judge: JudgeCalls | None, count: int = 1) -> list[float | None]:
     made = [rollout("hello") for _ in range(count)]
-    asyncio.run(score(made, [PART], Guards(), judge))
+    asyncio.run(score(made, [PART], GUARDS, judge))
     return [one.reward for one in made]
 
 
@@ -69,7 +69,7 @@ def test_the_judge_sees_the_row_as_the_workflow_does_and_never_its_label_trainin
     judge, asked = says("score: 7")
     made = rollout("hello")
     made.example = type(made.example)("1", {"text": "greet me", "label": "yes", "note": "not read"})
-    asyncio.run(score([made], [PART.model_copy(update={"target": "none"})], Guards(), judge))
+    asyncio.run(score([made], [PART.model_copy(update={"target": "none"})], GUARDS, judge))
     assert asked[0][1]["content"] == "text: greet me\nAnswer: hello"
 
 

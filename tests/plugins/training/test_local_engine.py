@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -19,7 +17,6 @@ from tests.helpers.tiny_lm import make_tokenizer  # noqa: E402
 from workbench.errors import LMError  # noqa: E402
 from workbench.kit.lms.generation import Generator, Row  # noqa: E402
 from workbench.lm import Request, Response  # noqa: E402
-from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.serving.policy_lm import Conversations, LocalEngine  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -78,24 +75,6 @@ def test_a_static_batch_answers_all_its_calls_together() -> None:
         return steps
 
     assert asyncio.run(schedule()) == 199
-
-
-@pytest.mark.parametrize(("batching", "expected"), [("auto", False), ("static", False), ("continuous", True)])
-def test_the_setting_reaches_the_engine(batching: str, expected: bool) -> None:
-    from types import SimpleNamespace
-
-    optimizer = GRPO.model_validate({"batching": batching})
-    role: Any = SimpleNamespace(
-        policy=SimpleNamespace(generator=CountingGenerator()), spec=SimpleNamespace(concurrency=5)
-    )
-    engine = optimizer._engine(role, Path(), "")
-    assert isinstance(engine, LocalEngine) and engine.continuous is expected and engine.concurrency == 5
-    assert "batching" not in optimizer.identify()
-
-
-def test_it_is_refused_beside_a_server() -> None:
-    with pytest.raises(ValidationError, match="here a server does"):
-        GRPO.model_validate({"batching": "static", "server": {}})
 
 
 def test_no_more_rows_are_in_a_batch_than_the_engine_may_draw() -> None:

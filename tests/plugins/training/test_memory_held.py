@@ -80,7 +80,7 @@ def test_a_merged_adapter_has_the_bits_of_pefts_own_merge(base: str, several: bo
     import copy
 
     pytest.importorskip("peft")
-    made = learner(base, lora=Lora(rank=2, alpha=4.0))
+    made = learner(base, lora=Lora(rank=2))
     if several:  # a second adapter on the base of the first
         other = Policy(base, device="cpu", lora=Lora(rank=3), name="other", beside=made.policy)
         made = Learner(other, made.objective, made.learning)

@@ -117,7 +117,7 @@ def test_an_agent_with_native_tools_is_trained_and_evaluated(tmp_path: Path) -> 
         "max_tokens": 8,
     }
     schedule = {"steps": 1, "tasks": 2, "rollouts": 2, "evaluate_every": 1}
-    settings = {"schedule": schedule, "device": "cpu", "guards": {"truncated": "keep"}, "rewards": [{"kind": "length"}]}
+    settings = {"schedule": schedule, "device": "cpu", "guards": ["empty", "repeated"], "rewards": [{"kind": "length"}]}
     report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
     assert report.status == "finished"
     import sqlite3

@@ -23,32 +23,26 @@ def refused(folder: Path, settings: Any, **spec: Any) -> SpecError:
 
 
 def test_a_cost_that_nobody_counts_is_refused(tmp_path: Path) -> None:
-    settings = {"algorithm": "constrained", "objective": {"constraints": {"token": {"budget": 20.0}}}}
+    settings = {"algorithm": "constrained", "constraints": {"token": 20.0}}
     error = refused(tmp_path, settings)
-    assert error.path == ("optimize", 0, "grpo", "objective", "constraints") and error.line == 1
+    assert error.path == ("optimize", 0, "grpo", "constraints") and error.line == 1
     assert "there is no cost 'token' to constrain. Did you mean 'tokens'?" in error.message
-    settings["objective"] = {"constraints": {"calls": {"budget": 2.0}}}
+    settings["constraints"] = {"calls": 2.0}
     prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
 
 
-@pytest.mark.parametrize(
-    ("settings", "place"),
-    [
-        ({"schedule": {"horizon": [2, 4]}}, ("schedule", "horizon")),
-        ({"stages": [{"start": 0}, {"start": 4, "max_steps": 3}]}, ("stages", 1, "max_steps")),
-    ],
-)
-def test_a_horizon_that_no_node_takes_is_refused(settings: Any, place: tuple[Any, ...], tmp_path: Path) -> None:
+def test_steps_that_no_node_takes_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    error = refused(tmp_path, settings)
-    assert error.path == ("optimize", 0, "grpo", *place) and "no node of the workflow takes steps" in error.message
+    error = refused(tmp_path, {"stages": [{"start": 0}, {"start": 4, "max_steps": 3}]})
+    assert error.path == ("optimize", 0, "grpo", "stages", 1, "max_steps")
+    assert "no node of the workflow takes steps" in error.message
 
 
-def test_a_horizon_that_a_node_cannot_take_is_refused(tmp_path: Path) -> None:
+def test_steps_that_a_node_cannot_take_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     agent = {"sort": {"agent": "text -> label: str"}}
-    error = refused(tmp_path, {"schedule": {"horizon": [2, 500]}}, nodes=agent)
-    assert error.path == ("optimize", 0, "grpo", "schedule", "horizon") and "the horizon 500" in error.message
+    error = refused(tmp_path, {"stages": [{"start": 0, "max_steps": 2}, {"start": 4, "max_steps": 500}]}, nodes=agent)
+    assert error.path == ("optimize", 0, "grpo", "stages", 1, "max_steps") and "500 steps" in error.message
 
 
 @pytest.mark.parametrize(
@@ -60,7 +54,7 @@ def test_a_horizon_that_a_node_cannot_take_is_refused(tmp_path: Path) -> None:
         ({"ensemble": {"agent": "text -> label"}, "samples": 2}, "nodes.n.of.max_steps"),
     ],
 )
-def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, tmp_path: Path) -> None:
+def test_most_steps_reach_every_node_that_takes_steps(node: Any, address: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests.helpers.scripted import make_workflow
 
@@ -69,66 +63,6 @@ def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, 
     workflow = make_workflow({"n": node}, tmp_path)
     assert set_max_steps(workflow, 3) == {address: 3} and set_max_steps(workflow, None) == {}
     assert workflow.patched(set_max_steps(workflow, 3)).get(address) == 3
-
-
-@pytest.mark.parametrize(
-    ("settings", "place", "reason"),
-    [
-        ({"objective": {"clip_high": 0.4}}, ("objective", "clip_high"), "one update, in which every ratio is 1"),
-        ({"objective": {"delta": 3.0}}, ("objective", "delta"), "one update"),
-        ({"algorithm": "cispo", "objective": {"clip_low": 0.1}}, ("objective", "clip_low"), "has no lower clip"),
-        ({"algorithm": "gspo", "objective": {"pair_beta": 0.2}}, ("objective", "pair_beta"), "compares no pairs"),
-        ({"objective": {"kl": "k2"}}, ("objective", "kl"), "beta is 0"),
-        ({"algorithm": "rloo", "objective": {"kl": "k3"}}, ("objective", "kl"), "in the reward"),
-        ({"objective": {"gamma": 0.9}}, ("objective", "gamma"), "step_weight is 0"),
-        ({"algorithm": "trpa", "objective": {"clip_high": 0.3}}, ("objective", "clip_high"), "has no clip"),
-        ({"algorithm": "trpa", "objective": {"scale": "none"}}, ("objective", "scale"), "by their rewards"),
-        (
-            {"algorithm": "trpa", "objective": {"constraints": {"calls": {"budget": 2.0}}}},
-            ("objective", "constraints"),
-            "by their rewards",
-        ),
-        ({"algorithm": "trpa", "objective": {"correction": {"cap": 3.0}}}, ("objective", "correction"), "no policy"),
-        (
-            {"objective": {"correction": {"cap": 3.0}}, "learning": {"temperature": 0.7}},
-            ("objective", "correction"),
-            "those at temperature 1",
-        ),
-        ({"algorithm": "ppo", "objective": {"scale": "std"}}, ("objective", "scale"), "a critic gives the advantages"),
-        ({"schedule": {"horizon_steps": 5}}, ("schedule", "horizon_steps"), "there is no horizon"),
-        ({"learning": {"max_tokens": 64}}, ("learning", "max_tokens"), "as in dr_grpo, divides by it"),
-        (
-            {"policies": {"a": {"address": "lm", "learning": {"max_tokens": 64}}}},
-            ("policies", "a", "learning", "max_tokens"),
-            "as in dr_grpo, divides by it",
-        ),
-    ],
-)
-def test_a_setting_that_nothing_reads_is_refused(
-    settings: Any, place: tuple[Any, ...], reason: str, tmp_path: Path
-) -> None:
-    pytest.importorskip("torch")
-    error = refused(tmp_path, settings)
-    assert error.path == ("optimize", 0, "grpo", *place)
-    assert f"{place[-1]} has no effect: " in error.message and reason in error.message and error.hint
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"objective": {"clip_high": 0.4}, "learning": {"minibatches": 2}},
-        {"objective": {"clip_high": 0.4}, "schedule": {"replay": 2}},
-        {"algorithm": "prorl", "objective": {"clip_high": 0.3}},
-        {"algorithm": "cispo", "objective": {"clip_high": 3.0, "correction": {"cap": 3.0}}},
-        {"algorithm": "trpa", "objective": {"correction": None}, "learning": {"temperature": 0.7}},
-        {"algorithm": "dr_grpo", "learning": {"max_tokens": 64}},
-        {"algorithm": "gigpo", "objective": {"gamma": 0.9}},
-    ],
-)
-def test_a_setting_that_something_reads_is_taken(settings: Any, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
-    assert find_obstacles(task, optimizers) == []
 
 
 def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
@@ -142,16 +76,11 @@ def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
         assert find_obstacles(task, optimizers) == [], name
 
 
-def test_a_divisor_that_is_not_what_nodes_may_write_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    node = {"sort": {"predict": "text -> label: str", "decoding": {"max_tokens": 40}}}
-    error = refused(tmp_path, {"algorithm": "dr_grpo"}, nodes=node)
-    assert error.path == ("optimize", 0, "grpo", "learning", "max_tokens")
-    assert "256 by default, but nodes.sort.decoding.max_tokens is 40" in error.message
-    assert error.hint == "Write `learning: {max_tokens: 40}`."
-    for settings in ({"algorithm": "dr_grpo", "learning": {"max_tokens": 40}}, {"algorithm": "dapo"}):
-        _, _, task, optimizers = prepare(write(tmp_path, nodes=node, optimizers=[{"grpo": settings}]))
-        assert find_obstacles(task, optimizers) == []
+def test_an_answer_is_as_long_as_a_node_says() -> None:
+    from workbench_training.grpo import find_limits
+
+    tree = {"a": {"decoding": {"max_tokens": 40}}, "b": {"max_tokens": 60, "demos": [{"max_tokens": 99}]}, "c": {}}
+    assert [*find_limits(tree)] == [40, 60]
 
 
 def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ COURSE = {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_ever
 
 
 def settings(lora: bool, **more: Any) -> dict[str, Any]:
-    extra = {"lora": {"rank": 2, "alpha": 4}} if lora else {}
+    extra = {"lora": {"rank": 2}} if lora else {}
     return {
         "schedule": COURSE,
         "device": "cpu",
         "learning": {"rate": 1e-2},
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 8}],
         "policies": {
             "first": {"address": "nodes.hint.lm", **extra},
@@ -188,7 +188,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
         "schedule": COURSE,
         "device": "cpu",
         "learning": {"rate": 1e-3},
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 8}],
     }
     common: dict[str, Any] = {"lm": base(tmp_path), "nodes": NODES, "optimizers": [{"grpo": grpo}], "rows": (8, 3, 3)}

@@ -113,18 +113,16 @@ MARKS: dict[str, Any] = {"start": "[", "end": "]"}
 
 
 @pytest.mark.parametrize(
-    ("text", "settings", "left"),
+    ("text", "left"),
     [
-        ("ab[cd]ef[g]h", {}, "abefh"),
-        ("ab[cd]ef[g]h", {"mask": "before_answer"}, "h"),
-        ("abc", {}, "abc"),
-        ("abc", {"mask": "before_answer"}, "abc"),
-        ("a]b[c", {}, "a]b[c"),  # markers without their other half
-        ("[a[b]c", {}, "[ac"),  # an end belongs to the last start before it
+        ("ab[cd]ef[g]h", "abefh"),
+        ("abc", "abc"),
+        ("a]b[c", "a]b[c"),  # markers without their other half
+        ("[a[b]c", "[ac"),  # an end belongs to the last start before it
     ],
 )
-def test_thoughts_are_left_out(text: str, settings: dict[str, Any], left: str) -> None:
-    thinking = Thinking.model_validate({**MARKS, **settings})
+def test_thoughts_are_left_out(text: str, left: str) -> None:
+    thinking = Thinking.model_validate(MARKS)
     masked = mask_thoughts(row(text), thinking, TOKENIZER)
     kept = [t for t, m in zip(masked.token_ids, masked.mask, strict=True) if m]
     assert "".join(TOKENIZER.decode([t]) for t in kept) == left
@@ -188,10 +186,10 @@ def test_what_was_thought_is_not_what_is_preferred(thinking: dict[str, Any], tmp
 
 
 def test_the_file_chooses_loss_and_masks(tmp_path: Path) -> None:
-    """From YAML to the learner's rows: the two stages after each other. here nano "thinks" up to an i."""
+    """From YAML to the learner's rows: the two stages after each other. here nano "thinks" from an h to an i."""
     stages = [
         {"dpo": {"tasks": 8, "rollouts": 4, "epochs": 1, "loss": "odds_ratio", "learning": {"rate": 1e-5}}},
-        {"dpo": {"tasks": 8, "rollouts": 4, "epochs": 1, "thinking": {"end": "i", "mask": "before_answer"}}},
+        {"dpo": {"tasks": 8, "rollouts": 4, "epochs": 1, "thinking": {"start": "h", "end": "i"}}},
     ]
     with pytest.MonkeyPatch.context() as patch:
         seen = learned_rows(patch)

@@ -38,8 +38,16 @@ CONSTANTS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "gspo": ({"ratio": "sequence", "clip_low": 3e-4, "clip_high": 4e-4, "aggregate": "sequence", "beta": 0.0}, {}, 4),
     "cispo": ({"surrogate": "cispo", "clip_high": 5.0, "aggregate": "token", "beta": 0.0}, {}, 16),
     "prorl": (
-        {"clip_low": 0.2, "clip_high": 0.4, "aggregate": "token", "beta": 1e-4, "kl": "k3", "kl_place": "loss"},
-        {"dynamic_sampling": 3, "reset_after": 200},
+        {
+            "clip_low": 0.2,
+            "clip_high": 0.4,
+            "aggregate": "token",
+            "beta": 1e-4,
+            "kl": "k3",
+            "kl_place": "loss",
+            "resets": True,
+        },
+        {"dynamic_sampling": 3},
         4,
     ),
     "ppo": ({"aggregate": "token", "clip_low": 0.2, "clip_high": 0.2, "beta": 0.0}, {}, 1),
@@ -174,7 +182,7 @@ class Scored(TextSource):
 def test_the_score_of_prorl_rises_over_two_resets(tmp_path: Path, seed: int) -> None:
     """The preset as it is, but for the least steps between two resets (4, not 200). The divergence brings both."""
     preset = PRESETS["prorl"]
-    schedule = {**preset.schedule, "evaluate_every": 2, "reset_after": 4}
+    schedule = {**preset.schedule, "evaluate_every": 2}
     made = bandit(
         tmp_path,
         sevens,
@@ -186,6 +194,7 @@ def test_the_score_of_prorl_rises_over_two_resets(tmp_path: Path, seed: int) -> 
         objective=make_objective("prorl"),
         learning=dict(preset.learning),
         schedule=schedule,
+        constants={"trainer.RESET_AFTER": 4},
     )
     resets = [int(t.split(":")[0].removeprefix("step ")) for t in made.told if "reference is reset (divergence" in t]  # type: ignore[attr-defined]
     assert len(resets) >= 2

@@ -11,62 +11,43 @@ from tests.helpers.grpo_runs import needs_torch, run
 from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
-from workbench_training.grpo import GRPO
-from workbench_training.ramps import Ramp, check_ramps, final_values, ramped_values
-
-NOISE = "nodes.solve.nodes.search.noise"
-
-
-def ramp(**settings: Any) -> Ramp:
-    return Ramp.model_validate({"address": NOISE, "initial": 0.0, "final": 0.5, **settings})
+from workbench_training.ramps import check_ramps, final_values, ramp_value, ramped_values
 
 
 def test_the_curve_is_that_of_zerosearch() -> None:
     """p_s + (4^(i/m) - 1) / 3 * (p_e - p_s), by numbers worked out beforehand."""
-    curve = ramp(initial=0.25, final=0.75)
-    assert [curve.value_at(step, 5) for step in range(5)] == pytest.approx(
+    assert [ramp_value(0.25, 0.75, step, 5) for step in range(5)] == pytest.approx(
         [0.25, 0.3190355937, 0.4166666667, 0.5547378541, 0.75]
     )
-    assert curve.value_at(2, 5) == pytest.approx(0.25 + 0.5 * (2 - 1) / 3)
-    straight = ramp(base=1.0, start=2, end=6)
-    assert [straight.value_at(step, 99) for step in (0, 2, 4, 6, 9)] == pytest.approx([0, 0, 0.25, 0.5, 0.5])
-    assert ramp().value_at(0, 1) == 0.0
+    assert ramp_value(0.25, 0.75, 2, 5) == pytest.approx(0.25 + 0.5 * (2 - 1) / 3)
+    assert ramp_value(0.0, 0.5, 0, 1) == 0.0
 
 
 def test_any_numeric_setting_of_a_node_may_change_and_whole_ones_stay_whole(tmp_path: Path) -> None:
     agent = {"agent": "text -> label", "max_steps": 2}
     workflow = make_workflow({"solve": agent}, tmp_path)
-    steps = Ramp.model_validate({"address": "nodes.solve.max_steps", "initial": 1, "final": 4, "base": 1})
-    found = [ramped_values([steps], workflow, i, 7)["nodes.solve.max_steps"] for i in range(7)]
+    steps = {"nodes.solve.max_steps": (1.0, 4.0)}
+    found = [ramped_values(steps, workflow, i, 7)["nodes.solve.max_steps"] for i in range(7)]
     assert found[0] == 1 and found[-1] == 4 and found == sorted(found) and all(isinstance(v, int) for v in found)
-    assert [end["nodes.solve.max_steps"] for end in final_values([steps], workflow)] == [1, 4]
+    assert [end["nodes.solve.max_steps"] for end in final_values(steps, workflow)] == [1, 4]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("address", "first", "said"),
     [
-        ({"address": "nodes.solve.noise"}, "not a numeric setting"),
-        ({"address": "nodes.slove.max_steps"}, "not a numeric setting"),
-        ({"address": "nodes.solve.instructions"}, "not a numeric setting"),
-        ({"address": "lm.timeout"}, "not a numeric setting"),
-        ({"address": "nodes.solve.temperature"}, "training temperature"),
-        ({"address": "nodes.solve.max_steps", "initial": 0}, "greater than or equal to 1"),
+        ("nodes.solve.noise", 0.0, "not a numeric setting"),
+        ("nodes.slove.max_steps", 1.0, "not a numeric setting"),
+        ("nodes.solve.instructions", 0.0, "not a numeric setting"),
+        ("lm.timeout", 0.0, "not a numeric setting"),
+        ("nodes.solve.temperature", 0.0, "training temperature"),
+        ("nodes.solve.max_steps", 0.0, "greater than or equal to 1"),
     ],
 )
-def test_addresses_and_values_of_no_use_are_refused(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_addresses_and_values_of_no_use_are_refused(address: str, first: float, said: str, tmp_path: Path) -> None:
     workflow = make_workflow({"solve": {"agent": "text -> label", "temperature": 1.0}}, tmp_path)
     with pytest.raises(SpecError, match=said) as found:
-        check_ramps([ramp(**settings)], workflow)
-    assert found.value.path[:2] == ("ramps", 0)
-
-
-def test_two_schedules_of_one_setting_and_backward_ones_are_refused() -> None:
-    one = {"address": NOISE, "initial": 0, "final": 1}
-    with pytest.raises(ValueError, match="two ramps have the address"):
-        GRPO.model_validate({"ramps": [one, one]})
-    with pytest.raises(ValueError, match="must end after it starts"):
-        GRPO.model_validate({"ramps": [{**one, "start": 3, "end": 3}]})
-    assert "ramps" not in GRPO.model_validate({}).identify(), "stored runs keep their identity"
+        check_ramps({address: (first, 2.0)}, workflow)
+    assert found.value.path == ("ramps", address)
 
 
 # In whole runs
@@ -92,9 +73,9 @@ def settings(final: float = 1.0) -> dict[str, Any]:
         "schedule": {"steps": 4, "tasks": 8, "rollouts": 8, "evaluate_every": 4, "save_every": 1},
         "learning": {"rate": 1e-4},
         "rewards": [{"kind": "length", "tokens": 8}],
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "device": "cpu",
-        "ramps": [{"address": "nodes.find.noise", "initial": 0.0, "final": final}],
+        "ramps": {"nodes.find.noise": [0.0, final]},
     }
 
 
@@ -143,10 +124,9 @@ def test_the_noise_is_what_the_schedule_says_and_the_same_in_a_resumed_run(
     whole = start(tmp_path / "whole", base, nodes)
     assert whole.status == "finished" and whole.spent["by_role"]["engine"]["calls"] > 0
     first = {step: sorted(found) for step, found in seen.items()}
-    curve = Ramp.model_validate(settings()["ramps"][0])
     for step in range(4):
         drawn = [noisy for *_, noisy in first[step]]
-        share, expected = sum(drawn) / len(drawn), curve.value_at(step, 4)
+        share, expected = sum(drawn) / len(drawn), ramp_value(0.0, 1.0, step, 4)
         assert len(drawn) >= 60 and share == pytest.approx(expected, abs=0.25 if 0 < expected < 1 else 0), step
 
     real = StudyRolloutSource.rows

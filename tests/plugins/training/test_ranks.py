@@ -386,7 +386,7 @@ COMMON: dict[str, Any] = {
     "nodes": {"sort": {"predict": "text -> label: Literal['billing', 'technical']", "decoding": {"max_tokens": 6}}},
     "rows": (8, 3, 3),
 }
-DRAWS = {"device": "cpu", "guards": {"truncated": "keep"}, "rewards": [{"kind": "length", "tokens": 8}]}
+DRAWS = {"device": "cpu", "guards": ["empty", "repeated"], "rewards": [{"kind": "length", "tokens": 8}]}
 
 
 def candidates_of(folder: Path) -> list[Path]:

@@ -200,8 +200,9 @@ def test_an_adapter_stays_in_place_until_the_backward_pass_has_ended(
     base = str(save(tmp_path / "base", 1))
 
     def step(intruding: bool) -> dict[str, Any]:
-        made = learner(base, lora=Lora(rank=2, alpha=4.0), checkpointing=True, max_norm=1e9)
-        other = Policy(base, device="cpu", lora=Lora(rank=2, alpha=4.0), name="other", beside=made.policy)
+        monkeypatch.setattr("workbench_training.learner.MAX_NORM", 1e9)
+        made = learner(base, lora=Lora(rank=2), checkpointing=True)
+        other = Policy(base, device="cpu", lora=Lora(rank=2), name="other", beside=made.policy)
         real, entered = StepLoss.compute, threading.Event()
 
         def intrude() -> None:

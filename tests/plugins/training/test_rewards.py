@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.rewards import (
-    Guards,
+    GUARDS,
+    Guard,
     RewardTerm,
     Rollout,
     check_guards,
@@ -88,8 +90,8 @@ def rollout(
     return Rollout(example, result, 0)
 
 
-def earned(made: Rollout, *parts: RewardTerm, guards: Guards | None = None, judge: Any = None) -> float | None:
-    asyncio.run(score([made], list(parts) or [RewardTerm()], guards or Guards(), judge))
+def earned(made: Rollout, *parts: RewardTerm, guards: Sequence[Guard] = GUARDS, judge: Any = None) -> float | None:
+    asyncio.run(score([made], list(parts) or [RewardTerm()], guards, judge))
     return made.reward
 
 
@@ -138,19 +140,18 @@ def test_what_could_not_be_run_or_scored_teaches_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "finish", "guards", "reason", "reward"),
     [
-        ("  ", "stop", {}, "empty", 0.0),
-        ("  ", "stop", {"empty": False}, "", 1.0),
-        ("cut", "length", {}, "truncated", 0.0),
-        ("cut", "length", {"truncated": "keep"}, "", 1.0),
-        ("cut", "length", {"truncated": "mask"}, "mask", None),
-        ("yes and no " * 9, "stop", {}, "repeated", 0.0),
-        ("one two three four five six seven eight nine ten eleven twelve", "stop", {}, "", 1.0),
+        ("  ", "stop", GUARDS, "empty", 0.0),
+        ("  ", "stop", ["repeated"], "", 1.0),
+        ("cut", "length", GUARDS, "truncated", 0.0),
+        ("cut", "length", ["empty"], "", 1.0),
+        ("cut", "length", ["mask_truncated"], "mask", None),
+        ("yes and no " * 9, "stop", GUARDS, "repeated", 0.0),
+        ("one two three four five six seven eight nine ten eleven twelve", "stop", GUARDS, "", 1.0),
     ],
 )
-def test_guards(text: str, finish: str, guards: dict[str, Any], reason: str, reward: float | None) -> None:
-    made = Guards.model_validate(guards)
-    assert check_guards(text, finish == "length", made) == reason
-    assert earned(rollout(text, 1.0, finish), guards=made) == reward
+def test_guards(text: str, finish: str, guards: Sequence[Guard], reason: str, reward: float | None) -> None:
+    assert check_guards(text, finish == "length", guards) == reason
+    assert earned(rollout(text, 1.0, finish), guards=guards) == reward
 
 
 def test_a_guard_never_lifts_a_penalty() -> None:
@@ -161,29 +162,29 @@ def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
     """Rows are apart, failed runs are not compared, and by default nothing is taken from equal right answers."""
     texts = ["a", "a ", "b", "a", " ", " "]
 
-    def scored(guards: Guards) -> list[Rollout]:
+    def scored(guards: Sequence[Guard]) -> list[Rollout]:
         made = [rollout(text) for text in texts] + [rollout("b"), rollout("a", None, failure="timeout"), rollout("a")]
         for one in made[6:]:
             one.example = Example("2", {"label": "yes"})
         asyncio.run(score(made, [RewardTerm()], guards, None))
         return made
 
-    assert [r.reward for r in scored(Guards())] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, 1.0]
-    found = scored(Guards(duplicates="zero"))
+    assert [r.reward for r in scored(GUARDS)] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, 1.0]
+    found = scored((*GUARDS, "duplicates"))
     assert [r.reward for r in found] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, None, 1.0]
     assert [r.guarded for r in found] == ["", "duplicate", "", "duplicate", "empty", "empty", "", "", ""]
     longer = [rollout("a"), rollout("a")]  # one came to its answer in another way
     trace = longer[1].result.trace
     assert trace is not None
     trace.spans.insert(0, rollout("first").result.trace.spans[0])  # type: ignore[union-attr]
-    asyncio.run(score(longer, [RewardTerm()], Guards(duplicates="zero"), None))
+    asyncio.run(score(longer, [RewardTerm()], (*GUARDS, "duplicates"), None))
     assert [r.reward for r in longer] == [1.0, 1.0]
 
 
 def test_repetition_and_length_by_hand() -> None:
     assert measure_repetition("a b c d " * 4) == pytest.approx(1 - 4 / 13)
     assert measure_repetition("a a a a a") == 0.0  # too short to tell
-    assert [score_overlong(n, 100, 20) for n in (80, 90, 100, 130)] == [0.0, -0.5, -1.0, -1.0]
+    assert [score_overlong(n, 80) for n in (60, 70, 80, 130)] == [0.0, -0.5, -1.0, -1.0]
 
 
 def test_form() -> None:

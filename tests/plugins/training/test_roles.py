@@ -54,7 +54,7 @@ def test_a_stage_trains_the_policies_that_it_names(tmp_path: Path) -> None:
     needs_torch()
     stages = [{"start": 0, "train": ["observer"]}, {"start": 1, "train": ["pioneer"]}, {"start": 2}]
     optimizers = [
-        {"grpo": settings(stages=stages, rewards=LENGTHS, guards={"truncated": "keep"}, schedule={"steps": 3})}
+        {"grpo": settings(stages=stages, rewards=LENGTHS, guards=["empty", "repeated"], schedule={"steps": 3})}
     ]
     report = run(tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=optimizers, rows=(8, 3, 3))
     assert report.status == "finished"
@@ -99,12 +99,13 @@ def test_an_exchange_gives_each_the_weights_and_the_memory_of_the_other(tmp_path
     assert all(torch.equal(a, b) for a, b in zip(read(two), first, strict=True))
 
 
-def test_two_policies_exchange_their_roles(tmp_path: Path) -> None:
+def test_two_policies_exchange_their_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a difference between rewards nothing is learned, and only the exchange changes the weights."""
     needs_torch()
+    monkeypatch.setattr("workbench_training.papers.cory.EVERY", 2)
     silent = [{"kind": "length", "tokens": 12, "weight": 0.0}]
     stages = [{"start": 0, "rewards": LENGTHS}, {"start": 1, "rewards": silent}]
-    grpo = settings(stages=stages, rewards=LENGTHS, guards={"truncated": "keep"}, cory={"every": 2})
+    grpo = settings(stages=stages, rewards=LENGTHS, guards=["empty", "repeated"], cory={})
     run(tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=[{"grpo": grpo}], rows=(8, 3, 3))
     after = weights(tmp_path)
     assert after[0] == after[1] and after[0]["pioneer"] != after[0]["observer"]
@@ -115,7 +116,7 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
     from workbench.study import Result
     from workbench.task import Example, Score
     from workbench.workflow import Span, Trace
-    from workbench_training.rewards import Guards, RewardTerm, Rollout, score
+    from workbench_training.rewards import RewardTerm, Rollout, score
     from workbench_training.rollouts.node_outputs import score_output
 
     class OneRow:
@@ -138,7 +139,7 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
         rollout = Rollout(row, result, 0)
         terms = [RewardTerm.model_validate({}), RewardTerm.model_validate({"field": "draft"})]
         study: Any = OneRow()
-        guards = Guards.model_validate({"empty": False})
+        guards = ("truncated", "repeated")
         await score([rollout], terms, guards, None, lambda made, name, metric: score_output(study, made, name, metric))
         return rollout.reward
 
@@ -152,10 +153,10 @@ def test_roles_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="trains 'pilot', which is none of `policies`. Known: observer"):
         GRPO.model_validate({"policies": POLICIES, "stages": [{"start": 0, "train": ["pilot"]}]})
     with pytest.raises(ValidationError, match="`cory` exchanges the weights of two policies"):
-        GRPO.model_validate({"cory": {"every": 2}})
+        GRPO.model_validate({"cory": {}})
     lora = {"pioneer": {**POLICIES["pioneer"], "lora": {}}, "observer": POLICIES["observer"]}
     with pytest.raises(ValidationError, match="both with the same `lora`"):
-        GRPO.model_validate({"cory": {"every": 2}, "policies": lora})
+        GRPO.model_validate({"cory": {}, "policies": lora})
     wrong = [{"grpo": settings(rewards=[{"kind": "metric", "field": "drafts"}])}]
     with pytest.raises(SpecError, match="no node writes 'drafts'") as caught:
         run(tmp_path, nodes=NODES, optimizers=wrong, rows=(8, 3, 3))
@@ -203,7 +204,7 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
         every = {"evaluate_every": 1000, "save_every": 1000}
         schedule = TrainingSchedule.model_validate({"steps": 60, "tasks": 1, "rollouts": 16, **every})
 
-        exchange = RoleExchange(every=5).before_step
+        exchange = RoleExchange().before_step
 
         def at(version: int) -> None:
             for engine in engines.values():

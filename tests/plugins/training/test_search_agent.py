@@ -16,10 +16,17 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
 STEPS, ROLLOUTS = 28, 8 * 16
 GRPO = {
-    "schedule": {"steps": STEPS, "tasks": 8, "rollouts": 16, "evaluate_every": STEPS, "save_every": STEPS},
-    "learning": {"rate": 1e-3},
-    # by rows' means, the choice of a call of 45 tokens would weigh a tenth of that of a guess of 5
-    "objective": {"aggregate": "token"},
+    "algorithm": "dapo",
+    "schedule": {
+        "dynamic_sampling": 0,
+        "steps": STEPS,
+        "tasks": 8,
+        "rollouts": 16,
+        "evaluate_every": STEPS,
+        "save_every": STEPS,
+    },
+    "learning": {"rate": 1e-3, "minibatches": 1},
+    # dapo: by rows' means, the choice of a call of 45 tokens would weigh a tenth of that of a guess of 5
     "device": "cpu",
 }
 

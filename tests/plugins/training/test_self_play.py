@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.helpers.grpo_runs import assert_equal_candidates, kill_after, needs_t
 from workbench import SpecError
 from workbench.task import Example
 from workbench.workflow import CallRecord, ExampleRun, Span, Trace
+from workbench_training.papers.self_play import proposals
 from workbench_training.papers.self_play.optimizer import SelfPlay
 from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task, reward_proposals
 from workbench_training.papers.self_play.settings import Proposer
@@ -26,6 +28,27 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def proposer(**settings: Any) -> Proposer:
     return Proposer.model_validate(settings)
+
+
+@pytest.fixture
+def free_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proposals that are alike earn as much as others."""
+    monkeypatch.setattr(proposals, "REPETITION", 0.0)
+
+
+@pytest.fixture
+def tiny_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tiny(monkeypatch.setattr)
+
+
+def make_tiny(put: Callable[[Any, str, Any], None]) -> None:
+    """Short proposals, of which those are learned that can be read: a random model agrees with itself on none."""
+    from workbench_training.papers.self_play import turns
+
+    for module in (proposals, turns):
+        put(module, "BAND", (0.0, 1.0))
+    put(turns, "EXAMPLES", 1)
+    put(turns, "MAX_TOKENS", 8)
 
 
 def proposal(text: str, answers: str, tools: tuple[int, ...] = ()) -> Proposal:
@@ -43,39 +66,44 @@ def proposal(text: str, answers: str, tools: tuple[int, ...] = ()) -> Proposal:
         ("----", 0.0, 0.0),
     ],
 )
+@pytest.mark.usefixtures("free_repeats")
 def test_a_proposal_earns_most_where_half_of_the_answers_agree(answers: str, agreement: float, earned: float) -> None:
     found = proposal("one two three", answers)
     assert found.agreement == agreement
-    assert reward_proposals([found], frozenset(), proposer(repetition=0)) == [pytest.approx(earned)]
+    assert reward_proposals([found], frozenset(), proposer()) == [pytest.approx(earned)]
 
 
+@pytest.mark.usefixtures("free_repeats")
 def test_tools_add_to_what_a_proposal_earns_up_to_a_bound() -> None:
     found = [
         proposal("a b c", "aabb", (0, 0, 0, 0)),
         proposal("d e f", "aabb", (2, 2, 2, 2)),
         proposal("g h i", "aabb", (9, 4, 4, 4)),
     ]
-    assert reward_proposals(found, frozenset(), proposer(repetition=0, tools=0.5)) == [1.0, 1.25, 1.5]
+    assert reward_proposals(found, frozenset(), proposer(tools=0.5)) == [1.0, 1.25, 1.5]
 
 
-def test_proposals_that_are_alike_share_a_penalty() -> None:
+def test_proposals_that_are_alike_share_a_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["the red fox runs home", "the red fox runs away", "a blue car stands still", ""]
     found = [proposal(text, "ab") for text in texts[:3]] + [Proposal({})]
     assert reward_proposals(found, frozenset(), proposer()) == [0.5, 0.5, 0.75, 0.0]
-    assert reward_proposals(found, frozenset(), proposer(repetition=0)) == [1.0, 1.0, 1.0, 0.0]
-    assert reward_proposals(found, frozenset(), proposer(repetition=9)) == [0.0, 0.0, 0.0, 0.0], "never below 0"
+    monkeypatch.setattr(proposals, "REPETITION", 0.0)
+    assert reward_proposals(found, frozenset(), proposer()) == [1.0, 1.0, 1.0, 0.0]
+    monkeypatch.setattr(proposals, "REPETITION", 9.0)
+    assert reward_proposals(found, frozenset(), proposer()) == [0.0, 0.0, 0.0, 0.0], "never below 0"
 
 
+@pytest.mark.usefixtures("free_repeats")
 def test_a_row_that_is_known_earns_nothing() -> None:
     known, copy = frozenset({name_task({"text": " One  two\n"})}), proposal("one two", "ab")
-    assert reward_proposals([copy], known, proposer(repetition=0)) == [0.0]
-    assert choose_rows([copy], known, proposer()) == []
+    assert reward_proposals([copy], known, proposer()) == [0.0]
+    assert choose_rows([copy], known) == []
     assert name_task({"n": 5}) == name_task({"n": "5"}) != name_task({"n": "6"})
 
 
 def test_the_solver_learns_new_proposals_within_the_band_with_the_most_frequent_answer() -> None:
     found = [proposal("sure", "aaaaa"), proposal("fair", "bBb -"), proposal("fair", "abbb-"), proposal("lost", "abcde")]
-    chosen = choose_rows([*found, Proposal({})], frozenset(), proposer())
+    chosen = choose_rows([*found, Proposal({})], frozenset())
     assert [(row.fields["text"], row.label) for row in chosen] == [("fair", "b")]
 
 
@@ -150,13 +178,14 @@ def train_proposer(folder: Path, seed: int, hard: str, **settings: Any) -> list[
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("free_repeats")
 def test_a_proposer_learns_to_write_what_the_solver_is_unsure_of(tmp_path: Path, seed: int) -> None:
     """Two of fifty letters are hard. A random proposer earns 0.04; where nothing is hard (the control), all earn 0."""
     needs_torch()
-    earned = train_proposer(tmp_path, seed, "km", repetition=0)
+    earned = train_proposer(tmp_path, seed, "km")
     assert sum(earned[:3]) / 3 < 0.2 and sum(earned[-5:]) / 5 > 0.8, earned
     if seed == 0:
-        assert max(train_proposer(tmp_path / "control", seed, "", repetition=0)) == 0.0
+        assert max(train_proposer(tmp_path / "control", seed, "")) == 0.0
 
 
 DATA = Path(__file__).parents[3] / "workflows" / "data" / "tickets.jsonl"
@@ -166,9 +195,6 @@ TINY = {
     "rollouts": 4,
     "samples": 4,
     "pool": 10,
-    "max_tokens": 8,
-    "examples": 1,
-    "band": (0.0, 1.0),
 }
 COURSE = {"steps": 2, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1, "keep": 0}
 NODES = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 60}}}
@@ -180,7 +206,7 @@ def settings(**more: Any) -> dict[str, Any]:
         "schedule": {**COURSE},
         "device": "cpu",
         "learning": {"rate": 1e-3},
-        "guards": {"truncated": "keep", "empty": False},
+        "guards": ["repeated"],
         "rewards": [{"kind": "length", "tokens": 60}],
         "own_rows": False,
         "proposer": {**TINY, **more.pop("proposer", {})},
@@ -194,6 +220,7 @@ def base(folder: Path) -> str:
     return f"hf:{save(folder / 'base', 0, positions=1024) if not (folder / 'base').exists() else folder / 'base'}"
 
 
+@pytest.mark.usefixtures("tiny_proposals")
 def test_both_are_trained_and_the_solver_learns_written_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_torch()
     from workbench_training.trainer import Trainer
@@ -237,6 +264,7 @@ def models(folder: Path) -> set[tuple[str, str]]:
     return {tuple(name.removeprefix("policy:").rsplit("@", 1)) for name in found}  # type: ignore[misc]
 
 
+@pytest.mark.usefixtures("tiny_proposals")
 def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
     needs_torch()
     optimizers = [{"self_play": settings()}]
@@ -247,6 +275,7 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
     code = (
         "import sys; sys.path.insert(0, {root!r}); import torch; torch.set_num_threads(1)\n"
         "from pathlib import Path; from tests.helpers.grpo_runs import run\n"
+        "from tests.plugins.training.test_self_play import make_tiny; make_tiny(setattr)\n"
         "run(Path({folder!r}), again={again}, lm={lm!r}, **{more!r})"
     )
     killed, again = tmp_path / "killed", False
@@ -261,8 +290,6 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
 
 
 def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="no number of 2 samples is a share between 0.6 and 0.8"):
-        proposer(samples=2, band=(0.6, 0.8))
     with pytest.raises(ValidationError, match="remove `stages`"):
         SelfPlay.model_validate({"stages": [{"start": 0}]})
     with pytest.raises(ValidationError, match="the proposer has 15 in all its turns"):
@@ -284,6 +311,7 @@ def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
         run(tmp_path, nodes=two, optimizers=[{"self_play": {"device": "cpu"}}], rows=(8, 3, 3), budget={"calls": 9000})
 
 
+@pytest.mark.usefixtures("tiny_proposals")
 def test_a_run_never_needs_more_calls_than_it_announces(tmp_path: Path) -> None:
     """Each call of the tiny run is one of those that `most_calls` counts."""
     needs_torch()

@@ -231,10 +231,11 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
         "evaluate_every": 4,
         "lr_schedule": "linear",
         "learning": {"rate": 2e-3},
-        "mixture": {"file": "general.jsonl", "share": 0.8},
+        "mixture": "general.jsonl",
     }
     with pytest.MonkeyPatch.context() as patch:
         seen = learned_rows(patch)
+        patch.setattr("workbench_training.sft.OWN_SHARE", 0.8)
         run(
             tmp_path,
             optimizers=[{"sft": sft}],
@@ -345,7 +346,7 @@ def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> Non
         "tasks": 4,
         "rewards": [{"kind": "length", "tokens": 1}],
         "device": "cpu",
-        "guards": {"truncated": "keep", "repeated": 1.0},
+        "guards": ["empty"],
         "epochs": 1,
     }
     nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6, "temperature": 1.0}}}
@@ -382,7 +383,7 @@ def test_the_teachers_agent_goes_on_from_its_first_thought(thinks: bool, tmp_pat
         "tasks": 3,
         "epochs": 1,
         "rewards": [{"kind": "length", "tokens": 1}],
-        "guards": {"truncated": "keep", "repeated": 1.0},
+        "guards": ["empty"],
     }
     agent = {"agent": "q -> answer", "tools": ["python:tools.half"], "max_tokens": 8, "max_steps": 2, "actions": 3}
     with pytest.MonkeyPatch.context() as patch:

@@ -87,7 +87,7 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     from workbench.workflow import CallRecord, Span, Trace
     from workbench_training.advantages import compute_advantages
     from workbench_training.presets import make_objective
-    from workbench_training.rewards import Guards, Rollout
+    from workbench_training.rewards import GUARDS, Rollout
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     def row(rollout: int, reward: float | None, earned: float) -> Row:
@@ -102,7 +102,7 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
         unused_study(),
         {"": SimpleNamespace(key="k", rewards=None)},
         [],  # type: ignore[arg-type,dict-item]
-        Guards.model_validate({}),
+        GUARDS,
         merge=False,
     )
     call = CallRecord(
@@ -140,7 +140,7 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
     grpo = {
         "schedule": {**SMALL["schedule"], "steps": 2, "tasks": 2},
         "device": "cpu",
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 40}],
         "learning": {"rate": 1e-3},
     }
@@ -163,7 +163,7 @@ def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path
     from tests.helpers.scripted import make_workflow
 
     from workbench.spec import lm_spec
-    from workbench_training.rewards import Guards
+    from workbench_training.rewards import GUARDS
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
     from workbench_training.settings import Learning, TrainingSchedule
 
@@ -172,7 +172,7 @@ def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path
     workflow = make_workflow({"solve": agent, "say": {"predict": "answer -> words"}}, tmp_path)
     study = SimpleNamespace(lm=lambda role: None, workflow=workflow)
     role = TrainedPolicy("", "lm", lm_spec("bundled/nano"), None, None, Learning(), key="k")  # type: ignore[arg-type]
-    source = StudyRolloutSource(study, {"": role}, [], Guards())  # type: ignore[arg-type]
+    source = StudyRolloutSource(study, {"": role}, [], GUARDS)  # type: ignore[arg-type]
     drawn = source.workflow_at(0, TrainingSchedule())
     assert (workflow.get("nodes.solve.actions"), drawn.get("nodes.solve.actions")) == (3, 1)
     assert drawn.get("lm")["model"] == "policy:k@0" and "actions" not in drawn.get("nodes.say")

@@ -119,7 +119,7 @@ def test_what_was_cut_is_paid_and_told_and_not_learned(tmp_path: Path, monkeypat
     for lengths, limit, count in zip(drawn, limits, counts, strict=True):
         assert max(lengths) <= limit and sum(n == limit for n in lengths) >= count
     assert counts[0] == 0 < counts[1]
-    assert made.state.samples == 4 * 32 and [f["rows"] for f in made.history] == [32 - n for n in counts]
+    assert len(made.source.drawn) == 4 * 32 and [f["rows"] for f in made.history] == [32 - n for n in counts]
     assert len(rows) == sum(32 - n for n in counts)
 
 
@@ -139,9 +139,15 @@ def test_a_call_beyond_the_limit_ends_the_rollout_and_not_the_training(tmp_path:
     from tests.helpers.tiny_lm import save_taught
 
     agent = {"agent": "text -> label: Literal['billing', 'technical']", "max_steps": 5, "max_tokens": 8}
-    schedule = {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2, "horizon": [1, 5], "horizon_steps": 1}
+    schedule = {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}
+    stages = [{"start": 0, "max_steps": 1}, {"start": 1, "max_steps": 5}]
     heard: list[Any] = []
-    settings = {"schedule": {**schedule, "straggler_cut": 1.5}, "device": "cpu", "guards": {"truncated": "keep"}}
+    settings = {
+        "schedule": {**schedule, "straggler_cut": 1.5},
+        "stages": stages,
+        "device": "cpu",
+        "guards": ["empty", "repeated"],
+    }
     lm = f"hf:{save_taught(tmp_path / 'base', ['abc'])}"
     report = run(tmp_path, lm=lm, nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2), heard=heard)
     assert report.status == "finished"

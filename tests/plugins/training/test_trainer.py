@@ -1,4 +1,4 @@
-"""The loop of training: what a horizon, stages, alarms, resets and multipliers do, beyond the words that are told."""
+"""The loop of training: what stages, alarms, resets and multipliers do, beyond the words that are told."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Costly(TextSource):
 # What reaches the workflow and the rewards
 
 
-def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent whose answers cannot be read goes on to its last turn: calls are the horizon."""
+def test_steps_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent whose answers cannot be read goes on to its last turn: calls are its most steps."""
     from tests.helpers.tiny_lm import save
 
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
@@ -62,9 +62,14 @@ def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monke
 
     monkeypatch.setattr(StudyRolloutSource, "rollouts", watched)
     agent = {"agent": "text -> label: Literal['billing', 'technical']", "max_steps": 5, "max_tokens": 8}
-    schedule = {"steps": 5, "tasks": 2, "rollouts": 2, "evaluate_every": 5, "horizon": [1, 2], "horizon_steps": 2}
-    stages = [{"start": 3, "rewards": [{"kind": "length", "tokens": 8}]}, {"start": 4, "max_steps": 3}]
-    settings = {"schedule": schedule, "stages": stages, "device": "cpu", "guards": {"truncated": "keep"}}
+    schedule = {"steps": 5, "tasks": 2, "rollouts": 2, "evaluate_every": 5}
+    stages = [
+        {"start": 0, "max_steps": 1},
+        {"start": 2, "max_steps": 2},
+        {"start": 3, "max_steps": 2, "rewards": [{"kind": "length", "tokens": 8}]},
+        {"start": 4, "max_steps": 3},
+    ]
+    settings = {"schedule": schedule, "stages": stages, "device": "cpu", "guards": ["empty", "repeated"]}
     base = save(tmp_path / "base", 0, positions=2048)
     report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
     assert report.status == "finished"
@@ -150,9 +155,11 @@ def test_updates_that_are_not_finite_are_told(tmp_path: Path) -> None:
 
 def test_a_large_divergence_resets_reference_and_optimizer(tmp_path: Path) -> None:
     """Of the smoothed divergence, not of stalls, which are out of reach here."""
-    objective = make_objective("grpo", {"beta": 0.01})
-    common: dict[str, Any] = {"objective": objective, "schedule": {"evaluate_every": 1, "reset_after": 2}}
-    low, high = ({"trainer.RESET_PATIENCE": 1000, "trainer.RESET_KL": most} for most in (1e-6, 10.0))
+    objective = make_objective("grpo", {"beta": 0.01, "resets": True})
+    common: dict[str, Any] = {"objective": objective, "schedule": {"evaluate_every": 1}}
+    low, high = (
+        {"trainer.RESET_PATIENCE": 1000, "trainer.RESET_AFTER": 2, "trainer.RESET_KL": most} for most in (1e-6, 10.0)
+    )
     made = bandit(tmp_path, sevens, steps=2, checkpoints="reset", constants=low, **common)
     (reset,) = told(made, "reference is reset")
     assert reset.startswith("step 2: the reference is reset (divergence ") and made.state.last_reset == 2
@@ -171,12 +178,22 @@ def test_a_large_divergence_resets_reference_and_optimizer(tmp_path: Path) -> No
 # Constraints
 
 
-def constrained(rate: float = 0.1) -> Any:
-    return make_objective("constrained", {"constraints": {"tokens": {"budget": 4.0, "rate": rate}}})
+#: A step is a large share of a short training.
+FAST = {"advantages.RATE": 0.1}
+
+
+def constrained() -> Any:
+    return make_objective("constrained", {"constraints": {"tokens": 4.0}})
 
 
 def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
-    common: dict[str, Any] = {"steps": 6, "objective": constrained(), "schedule": {"save_every": 3}, "world": Costly}
+    common: dict[str, Any] = {
+        "steps": 6,
+        "objective": constrained(),
+        "constants": FAST,
+        "schedule": {"save_every": 3},
+        "world": Costly,
+    }
     whole = bandit(tmp_path, sevens, checkpoints="whole", **common)
     with pytest.raises(KeyboardInterrupt):
         bandit(tmp_path, sevens, crash=5, **common)
@@ -191,7 +208,7 @@ def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
 def test_a_budget_of_tokens_is_met(tmp_path: Path) -> None:
     """Each 7 of eight earns, so that answers want to be long: the multiplier holds their mean within 10% of the budget,
     and what fits into it is still learned."""
-    made = bandit(tmp_path, sevens, steps=60, objective=constrained(), world=Costly)
+    made = bandit(tmp_path, sevens, steps=60, objective=constrained(), constants=FAST, world=Costly)
     lengths = made.source.lengths  # type: ignore[attr-defined]
     assert lengths[0] > 6.0
     assert sum(lengths[-15:]) / 15 == pytest.approx(4.0, rel=0.1)

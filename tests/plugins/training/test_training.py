@@ -42,10 +42,10 @@ def test_every_algorithm_makes_an_objective_and_wrong_ones_are_refused() -> None
     )
     with pytest.raises(ValidationError, match="Did you mean 'dapo'"):
         GRPO(algorithm="dappo")
-    for wrong, place in [({"clip_lo": 0.1}, "clip_lo"), ({"beta": -1}, "beta")]:
+    for wrong, place in [({"clip_low": 0.1}, "clip_low"), ({"beta": -1}, "beta")]:
         with pytest.raises(ValidationError) as caught:
-            GRPO.model_validate({"objective": wrong})
-        assert caught.value.errors()[0]["loc"] == ("objective", place)
+            GRPO.model_validate(wrong)
+        assert caught.value.errors()[0]["loc"] == (place,)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_training_is_named_by_what_changes_it() -> None:
     """The name is that of checkpoints and of the policy in the journal: a new default must not change it."""
     plain = GRPO().identify()
     assert plain["objective"] == {} and "fsdp" not in str(plain)
-    assert plain["guards"] == {"empty": True, "truncated": "zero", "repeated": 0.6, "duplicates": "keep"}
-    assert GRPO.model_validate({"guards": {"duplicates": "zero"}}).identify() != plain
+    assert plain["guards"] == ["empty", "truncated", "repeated"]
+    assert GRPO.model_validate({"guards": ["empty", "duplicates"]}).identify() != plain
     assert GRPO.model_validate({"learning": {"fsdp": True}}).identify() == plain
-    assert GRPO.model_validate({"objective": {"beta": 0.1}}).identify() == {**plain, "objective": {"beta": 0.1}}
+    assert GRPO.model_validate({"beta": 0.1}).identify() == {**plain, "objective": {"beta": 0.1}}
 
 
 def test_a_model_without_weights_here_is_left_alone_and_that_is_said(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
     settings = {
         **SMALL,
         "schedule": {**SMALL["schedule"], "steps": 2, "tasks": 2},
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 8}],
         "algorithm": "dr_mas",
         "device": "cpu",
@@ -275,7 +275,7 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
     from workbench.study import Result
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
-    from workbench_training.rewards import Guards, Rollout
+    from workbench_training.rewards import GUARDS, Rollout
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     task, roles = Example("t", {"text": "go"}), {"": SimpleNamespace(key="k", rewards=None)}
@@ -292,7 +292,7 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
 
     made: dict[bool, list[Any]] = {}
     for observed in (False, True):
-        source = StudyRolloutSource(unused_study(), roles, [], Guards.model_validate({}), merge=False)  # type: ignore[arg-type]
+        source = StudyRolloutSource(unused_study(), roles, [], GUARDS, merge=False)  # type: ignore[arg-type]
         source.observed = observed
         made[observed] = [row for k, way in enumerate(["left", "right"]) for row in source.rows(rollout(k, way), 0)]
     for observed, rows in made.items():

@@ -44,7 +44,7 @@ def optimized(folder: Path, *, optimizer: str = "grpo", lora: bool = True, **ser
         own = {"rounds": 2, "epochs": 2, "rollouts": 2, "tasks": 2}
     settings = {
         "rewards": [{"kind": "length", "tokens": 1}],
-        "guards": {"truncated": "keep", "repeated": 1.0},
+        "guards": ["empty"],
         **({"lora": {"rank": 2}} if lora else {}),
         **own,
         "learning": {"rate": 1e-2},
@@ -240,7 +240,7 @@ def test_weights_spread_over_two_processes_are_drawn_on_a_server(tmp_path: Path)
     grpo = {
         "schedule": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2},
         "device": "cpu",
-        "guards": {"truncated": "keep"},
+        "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 8}],
         "learning": {"rate": 1e-2, "fsdp": True},
         "server": {"command": STAND_IN, "sleep": True},

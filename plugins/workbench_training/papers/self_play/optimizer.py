@@ -19,7 +19,7 @@ from workbench.errors import SpecError
 from workbench.task import Example
 from workbench_training.grpo import GRPO
 from workbench_training.papers.self_play.settings import PROPOSER_CONSTANTS, Proposer
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, set_max_steps
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import PolicySettings, server_powers
 
 PROPOSER = "proposer"
@@ -97,7 +97,7 @@ class SelfPlay(GRPO):
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         schedule, p = self.resolve_schedule(), self.proposer
-        calls = max(workflow.patched(set_max_steps(workflow, n)).max_calls for n in (*schedule.horizon, None))
+        calls = workflow.max_calls
         proposals = p.steps * p.tasks * p.rollouts + p.pool
         runs = schedule.steps * schedule.tasks * schedule.rollouts * (1 + schedule.dynamic_sampling)
         candidates = -(-schedule.steps // schedule.evaluate_every)

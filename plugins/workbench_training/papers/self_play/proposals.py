@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.task import content_id
-from workbench_training.papers.self_play.settings import ALIKE, MOST_TOOLS, Proposer
+from workbench_training.papers.self_play.settings import ALIKE, BAND, MOST_TOOLS, REPETITION, Proposer
 
 
 @dataclass
@@ -66,7 +66,7 @@ def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], setti
     Args:
         proposals: all of a step, since what is alike in them earns less.
         known: names (`name_task`) of rows that the proposer is shown.
-        settings: weights of tools and repetition.
+        settings: the weight of tools.
     """
     alike = _share_alike([_text(proposal) for proposal in proposals], ALIKE)
     return [
@@ -79,7 +79,7 @@ def _earned(proposal: Proposal, alike: float, settings: Proposer) -> float:
     uncertainty = 1.0 - 2.0 * abs(proposal.agreement - 0.5)
     calls = [min(n, MOST_TOOLS) / MOST_TOOLS for n in proposal.tools]
     tools = sum(calls) / max(1, len(calls))
-    return max(0.0, uncertainty + settings.tools * tools - settings.repetition * alike)
+    return max(0.0, uncertainty + settings.tools * tools - REPETITION * alike)
 
 
 def _text(proposal: Proposal) -> str:
@@ -105,9 +105,9 @@ def _pairs(text: str) -> set[tuple[str, ...]]:
     return set(pairwise(words)) or {(word,) for word in words}
 
 
-def choose_rows(proposals: Sequence[Proposal], known: frozenset[str], settings: Proposer) -> list[Proposal]:
+def choose_rows(proposals: Sequence[Proposal], known: frozenset[str]) -> list[Proposal]:
     """The proposals that the solver learns: each once, read, new, answered, and of an agreement within the band."""
-    (low, high), found = settings.band, dict[str, Proposal]()
+    (low, high), found = BAND, dict[str, Proposal]()
     for proposal in proposals:
         agreement = proposal.agreement
         if proposal.fields and agreement > 0 and low <= agreement <= high:

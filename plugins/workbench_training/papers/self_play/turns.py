@@ -16,7 +16,7 @@ from workbench.workflow import ExampleRun
 from workbench_training.objective import Objective
 from workbench_training.papers.self_play.proposal_source import ProposalSource
 from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task
-from workbench_training.papers.self_play.settings import Proposer
+from workbench_training.papers.self_play.settings import BAND, EXAMPLES, MAX_TOKENS, Proposer
 from workbench_training.rollouts.study_rollouts import LONGEST_CALL, StudyRolloutSource, TrainedPolicy
 from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import wait_if_any
@@ -138,10 +138,10 @@ class Turns:
         jobs = [source.write(self._prompt(rng, self.study.train), k, p.steps) for k in range(p.pool)]
         runs = await gather_all(jobs, last=BudgetSpent)
         proposals = await source.judge(runs)
-        chosen = choose_rows(proposals, self.known, p)
+        chosen = choose_rows(proposals, self.known)
         self.study.log(
             f"turn {turn + 1}: of {p.pool} proposals {sum(bool(x.fields) for x in proposals)} can be read, and "
-            f"{len(chosen)} are new and have an agreement of {p.band[0]:g} to {p.band[1]:g}",
+            f"{len(chosen)} are new and have an agreement of {BAND[0]:g} to {BAND[1]:g}",
             proposals=float(p.pool),
             chosen=float(len(chosen)),
         )
@@ -167,7 +167,7 @@ class Turns:
 
     def _prompt(self, rng: random.Random, rows: Sequence[Example]) -> Example:
         """A prompt that shows some of the rows, without their labels."""
-        shown = rng.sample([*rows], min(self.plan.proposer.examples, len(rows)))
+        shown = rng.sample([*rows], min(EXAMPLES, len(rows)))
         text = "\n\n".join("\n".join(f"{name}: {row[name]}" for name in self.fields) for row in shown)
         return Example(f"prompt-{rng.getrandbits(48):012x}", {"examples": text})
 
@@ -177,7 +177,7 @@ class Turns:
         lm: dict[str, Any] = {
             "model": f"policy:{role.key}@{version}",
             "temperature": role.learning.temperature,
-            "max_tokens": self.plan.proposer.max_tokens,
+            "max_tokens": MAX_TOKENS,
             "attempts": 1,
             "timeout": max(LONGEST_CALL, role.spec.timeout),
         }
