@@ -226,23 +226,12 @@ class GRPO(TrainingOptimizer):
         return self._calls(workflow, val, runs, runs * run, -(-schedule.steps // schedule.evaluate_every))
 
     def identify(self) -> dict[str, Any]:
-        """Also the algorithm's own settings of `learning`: they change what later rollouts are drawn with. The
-        objective only as far as it is given, and so without the default correction of sampling: a run stored before
-        there was one continues with it, since it corrects as well what the change of the update brings."""
-        found = {**super().identify(), "objective": self._changes()}
-        for name in ("beta", "constraints", "critic"):
-            del found[name]
-        found["course"] = schedule = found.pop("schedule") | SCHEDULE_CONSTANTS  # its first name
-        schedule["curriculum"] = CURRICULUM if schedule["curriculum"] else None
-        if "ramps" in found:
-            found["schedules"] = found.pop("ramps")  # its first name
-        for name in {"staleness", "straggler_cut"} - self.schedule.model_fields_set:
-            del schedule[name]  # later additions
+        """Also the algorithm's own settings of `learning`: they change what later rollouts are drawn with. Recipes
+        only where they are given, so that a plugin that adds one begins no training anew."""
+        found = super().identify()
+        found["schedule"] |= SCHEDULE_CONSTANTS | {"curriculum": CURRICULUM if self.schedule.curriculum else None}
         for name in {taken.name for taken in self.recipe_fields} - self.recipes.keys():
             del found[name]
-        for stage in found["stages"]:
-            if stage["train"] is None:  # a later addition, too
-                del stage["train"]
         own = PRESETS[self.algorithm].learning
 
         def resolved(dumped: dict[str, Any], given: Learning) -> dict[str, Any]:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
     from workbench_training.state.resume_record import TrainingRecord
 
-#: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
-LATER = frozenset({"first_thought", "loss"})
-
 
 class ImitationOptimizer(TrainingOptimizer):
     """Base of `sft` and `dpo`: sample, select, train, submit a candidate, and repeat."""
@@ -79,12 +76,11 @@ class ImitationOptimizer(TrainingOptimizer):
 
     def identify(self) -> dict[str, Any]:
         settings = super().identify()
-        for name in (LATER | {taken.name for taken in self.recipe_fields}) & settings.keys():
+        for name in {taken.name for taken in self.recipe_fields} & settings.keys():
             if getattr(self, name) == type(self).model_fields[name].default:
-                del settings[name]
+                del settings[name]  # so that a plugin that adds a recipe begins no training anew
         del settings["keep"]  # what is learned does not depend on it
-        schedule = settings.pop("lr_schedule")
-        return {**settings, "falling": schedule == "linear"}  # its first name
+        return settings
 
     @property
     def draws(self) -> bool:

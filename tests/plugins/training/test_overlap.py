@@ -318,8 +318,3 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], 
 def test_it_has_no_effect_where_every_step_ends_in_a_candidate_or_a_checkpoint(name: str) -> None:
     with pytest.raises(ValidationError, match=f"staleness has no effect with `{name}: 1`"):
         GRPO.model_validate({"server": {}, "schedule": {"staleness": 1, name: 1}})
-
-
-def test_a_stored_run_without_the_setting_keeps_its_identity() -> None:
-    assert "staleness" not in GRPO().identify()["course"]
-    assert GRPO.model_validate({"server": {}, "schedule": {"staleness": 1}}).identify()["course"]["staleness"] == 1

@@ -93,11 +93,11 @@ def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:
 def test_a_training_is_named_by_what_changes_it() -> None:
     """The name is that of checkpoints and of the policy in the journal: a new default must not change it."""
     plain = GRPO().identify()
-    assert plain["objective"] == {} and "fsdp" not in str(plain)
+    assert plain["beta"] is None and "fsdp" not in str(plain)
     assert plain["guards"] == ["empty", "truncated", "repeated"]
     assert GRPO.model_validate({"guards": ["empty", "duplicates"]}).identify() != plain
     assert GRPO.model_validate({"learning": {"fsdp": True}}).identify() == plain
-    assert GRPO.model_validate({"beta": 0.1}).identify() == {**plain, "objective": {"beta": 0.1}}
+    assert GRPO.model_validate({"beta": 0.1}).identify() == {**plain, "beta": 0.1}
 
 
 def test_a_model_without_weights_here_is_left_alone_and_that_is_said(tmp_path: Path) -> None:
