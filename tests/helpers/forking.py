@@ -1,7 +1,7 @@
 """Processes of Python that begin with their imports done.
 
-Importing torch and what a training needs takes 4 s of CPU, and the command line takes half a second; tests start
-hundreds of such processes. One process for each worker of the tests imports them once, and the others are forked from
+Importing torch and what a training needs takes 4 s of CPU, and what a run needs takes 1.5 s; tests start hundreds of
+such processes. One process for each worker of the tests imports them once, and the others are forked from
 it. It computes nothing itself, so that a fork has no thread to lose.
 """
 
@@ -25,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LIGHT = [
     *("networkx", "pytest", "workbench.cli", "workbench.kit.acting", "workbench.run", "workbench.runtime.join"),
-    *("workbench_nano.provider", "workbench_tools.agent"),
+    *("aiohttp", "optuna", "scipy.stats", "sqlite_utils", "workbench.cli.run_commands", "workbench.evaluation"),
+    *("workbench_metrics.text", "workbench_nano.provider", "workbench_openai.server", "workbench_optuna.optimizer"),
+    *("workbench_predict.node", "workbench_readers.json_files", "workbench_tools.agent"),
     *(plugin.value for plugin in entry_points(group="workbench")),
 ]
 _OF_TRAINING = [
