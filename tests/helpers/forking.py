@@ -43,6 +43,8 @@ class Job:
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, True)
         self._said = [Path(folder, name) for name in ("stdout", "stderr")]
+        for file in self._said:  # here: it may be killed before it writes
+            file.touch()
         # Without effect once one is forked. The fast tier never imports torch.
         _CONTEXT.set_forkserver_preload([*_LIGHT, *(_OF_TRAINING if "torch" in sys.modules else ())])
         self._process = _CONTEXT.Process(target=_execute, args=(code, words, env, cwd, self._said))
