@@ -56,13 +56,14 @@ def runnable(text: str) -> str:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what a reader's commands may touch, as the current folder."""
-    shutil.copytree(ROOT / "workflows", tmp_path / "workflows")
+def checkout(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what a reader's commands may touch, as the current folder. Large folders: if the block names them."""
+    unused = [name for name in ("gallery", "synthesis", "contrib/agents") if name not in text]
+    ignored = shutil.ignore_patterns(*unused, "node_modules", ".venv", "__pycache__")
+    for folder in {"workflows", "contrib/agents"}.difference(unused):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     quickstart = tmp_path / "workflows/quickstart.yaml"
     quickstart.write_text(quickstart.read_text(encoding="utf-8").replace(*SPLIT).replace(*TRIALS), encoding="utf-8")
-    installed = shutil.ignore_patterns("node_modules", ".venv")
-    shutil.copytree(ROOT / "contrib/agents", tmp_path / "contrib/agents", ignore=installed)
     (tmp_path / "metrics.py").write_text(metric_code(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -1,7 +1,7 @@
 """Processes of Python that begin with their imports done.
 
-Importing torch and what a training needs takes 4 s of CPU, and the command line takes half a second; tests start
-hundreds of such processes. One process for each worker of the tests imports them once, and the others are forked from
+Importing torch and what a training needs takes 4 s of CPU, and what a run needs takes 1.5 s; tests start hundreds of
+such processes. One process for each worker of the tests imports them once, and the others are forked from
 it. It computes nothing itself, so that a fork has no thread to lose.
 """
 
@@ -25,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LIGHT = [
     *("networkx", "pytest", "workbench.cli", "workbench.kit.acting", "workbench.run", "workbench.runtime.join"),
-    *("workbench_nano.provider", "workbench_tools.agent"),
+    *("aiohttp", "optuna", "scipy.stats", "sqlite_utils", "workbench.cli.run_commands", "workbench.evaluation"),
+    *("workbench_metrics.text", "workbench_nano.provider", "workbench_openai.server", "workbench_optuna.optimizer"),
+    *("workbench_predict.node", "workbench_readers.json_files", "workbench_tools.agent"),
     *(plugin.value for plugin in entry_points(group="workbench")),
 ]
 _OF_TRAINING = [
@@ -41,6 +43,8 @@ class Job:
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, True)
         self._said = [Path(folder, name) for name in ("stdout", "stderr")]
+        for file in self._said:  # here: it may be killed before it writes
+            file.touch()
         # Without effect once one is forked. The fast tier never imports torch.
         _CONTEXT.set_forkserver_preload([*_LIGHT, *(_OF_TRAINING if "torch" in sys.modules else ())])
         self._process = _CONTEXT.Process(target=_execute, args=(code, words, env, cwd, self._said))

@@ -1,10 +1,11 @@
-"""The processes of contrib/bench/promises/kill_resume.py, without their imports."""
+"""The processes of contrib/bench/promises, without their imports."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from tests.helpers.forking import Job, start_file
+from tests.helpers.forking import Job, run_module, start_file
 
 OPTIMIZE = ("optimize", "workflow.yaml", "--out", "out.yaml")
 
@@ -17,3 +18,8 @@ def start(folder: Path, resume: bool, kill_at: str = "") -> Job:
 def command(folder: Path, *words: str, kill_at: str = "") -> Job:
     file, env = "contrib/bench/promises/kill_at.py", {"WORKBENCH_KILL_AT": kill_at}
     return start_file(file, *words, "--db", "run.db", env=env, cwd=folder)
+
+
+def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """As `budget_ceiling.call`."""
+    return run_module("workbench", *words, cwd=folder, timeout=120)

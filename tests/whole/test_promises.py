@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.helpers.killed_runs import OPTIMIZE, command, start
+from tests.helpers.killed_runs import OPTIMIZE, call, command, start
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "promises"))
 
@@ -27,6 +27,7 @@ from workbench.store import RunLock, Store
 def _forked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kill_resume, "start", start)
+        patch.setattr(budget_ceiling, "call", call)
         yield
 
 
@@ -54,7 +55,7 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
     while done < 20:
         folder, before, runs = tmp_path / str(runs), server.requests, runs + 1
         kill_resume.prepare(folder, server.base)
-        kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=1.5)
+        kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=0.6)
         kill_resume.check(folder, server, before, kills, whole)
         done += kills
 
@@ -98,7 +99,7 @@ def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
     process = command(tmp_path, *OPTIMIZE)
     while not kill_resume.begun(tmp_path):
         time.sleep(0.05)
-    time.sleep(0.1 * moment)
+    time.sleep(0.08 * moment)
     process.send_signal(getattr(signal, name))
     out, err = process.communicate(timeout=10)
     if process.returncode == 0:

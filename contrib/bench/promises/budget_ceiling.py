@@ -25,6 +25,11 @@ from workbench.testing import write_task
 CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 
 
+def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command of workbench in a process of its own."""
+    return subprocess.run([*CLI, *words], cwd=folder, capture_output=True, text=True, timeout=600)
+
+
 def run(folder: Path, ceiling: int, faults: dict[str, float], seed: int) -> tuple[int, dict[str, Any]]:
     """(requests that the server saw, report) of one run in a process of its own."""
     with SimulatedServer(faults, seed=seed) as server:
@@ -34,20 +39,14 @@ def run(folder: Path, ceiling: int, faults: dict[str, float], seed: int) -> tupl
         spec["optimize"], spec["concurrency"] = [{"random": {"trials": 100}}], 8
         spec["proof"] = {"when_unchanged": "test"}  # so that the ceiling is always reached
         path.write_text(json.dumps(spec))
-        done = subprocess.run(
-            [*CLI, "optimize", "workflow.yaml", "--out", "out.yaml", "--allow-unproved", "--json"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        done = call(folder, "optimize", "workflow.yaml", "--out", "out.yaml", "--allow-unproved", "--json")
         report = json.loads(done.stdout.splitlines()[-1])
         if report["status"] == "failed":  # all that the ceiling allowed fell to faults
             assert done.returncode == 1 and "was answered before the budget ended" in report["error"], report["error"]
             assert sum(report["spent"]["failed"].values()) == server.requests
             return server.requests, report
         assert done.returncode == 0, f"ceiling {ceiling}: exit {done.returncode}\n{done.stderr[-2000:]}"
-        valid = subprocess.run([*CLI, "validate", "out.yaml"], cwd=folder, capture_output=True, text=True)
+        valid = call(folder, "validate", "out.yaml")
         assert valid.returncode == 0, valid.stderr
         return server.requests, report
 

@@ -40,7 +40,7 @@ def written(path: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_prompt_of_an_agent_is_found_and_improved_without_a_change_of_the_agent(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, SORTER, rows=(12, 24, 60), budget=600)
+    path = write_agent(tmp_path, SORTER, rows=(12, 24, 40), budget=600)
     report = improve(path, {"rewrite": {"rounds": 4}}, SimulatedLM())
     slot = written(path)["slots"]["system"]
     assert slot["match"] == SYSTEM.replace("2026-11-23", "{{1}}") and HELPFUL in slot["text"]
@@ -68,7 +68,7 @@ class Reading(SimulatedLM):
 
 @pytest.mark.slow
 def test_the_description_of_an_answers_field_is_found_and_improved(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, STRUCTURED, rows=(12, 24, 60), budget=600, output="json")
+    path = write_agent(tmp_path, STRUCTURED, rows=(12, 24, 40), budget=600, output="json")
     report = improve(path, {"rewrite": {"rounds": 4}}, Reading())
     slots = written(path)["slots"]
     assert [*slots] == ["field_label"] and HELPFUL in slots["field_label"]["text"]

@@ -80,7 +80,7 @@ def test_kills_in_the_middle_of_episodes_change_nothing(tmp_path: Path, monkeypa
         while done < 20:
             folder, before, runs = tmp_path / str(runs), server.requests, runs + 1
             prepare(folder, server.base)
-            kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=2.5)
+            kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=1.2)
             kill_resume.check(folder, server, before, kills, whole)
             done += kills
 
