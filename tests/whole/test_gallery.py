@@ -44,7 +44,7 @@ def test_quickstart_shows_a_gain_within_its_budget(quickstart: tuple[Path, dict]
 @pytest.mark.slow
 def test_a_finished_run_is_replayed_without_a_call(quickstart: tuple[Path, dict]) -> None:
     folder, report = quickstart
-    again = run_module("workbench", "resume", "last", "--json", cwd=folder, timeout=100)
+    again = run_module("workbench", "resume", report["run"], "--json", cwd=folder, timeout=100)
     assert again.returncode == 0, again.stderr
     replay = json.loads(again.stdout.splitlines()[-1])
     for key in ("best", "baseline", "gain"):

@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.helpers.forking import start_python
 
 from workbench.cli.scaffold import PLUGIN_KINDS, new_plugin
 from workbench.errors import SpecError
@@ -41,22 +40,20 @@ def install(project: Path, target: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(target), os.environ.get("PYTHONPATH", "")])}
 
 
-def run(module: str, *words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """As `python -m module words` with the folders of PYTHONPATH."""
-    places = [str(cwd), *env["PYTHONPATH"].split(os.pathsep)]
-    code = f"import runpy, sys\nsys.path[:0] = {places!r}\nrunpy.run_module({module!r}, None, '__main__', True)"
-    job = start_python(code, *words, env=env, cwd=cwd)
-    out, err = job.communicate(280)
-    return subprocess.CompletedProcess([module, *words], job.wait(), out, err)
+def run(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=280)
+
+
+CLI = ("-c", "from workbench.cli import main; main()")
 
 
 @pytest.mark.slow
 def test_a_new_plugin_passes_its_own_test_and_runs(tmp_path: Path) -> None:
     project = new_plugin("tabu-search", tmp_path)
     env = install(project, tmp_path / "site")
-    tests = run("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", cwd=project, env=env)
+    tests = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", cwd=project, env=env)
     assert tests.returncode == 0, tests.stdout + tests.stderr
-    valid = run("workbench", "validate", "workflow.yaml", cwd=project, env=env)
+    valid = run(*CLI, "validate", "workflow.yaml", cwd=project, env=env)
     assert valid.returncode == 0 and "tabu_search" in valid.stdout, valid.stderr
 
 
@@ -85,14 +82,14 @@ FAST = ("metric", "lm")
 def test_a_new_plugin_of_each_kind_works_and_passes_its_own_test_frictions_30_44(kind: str, tmp_path: Path) -> None:
     project = new_plugin("my-thing", tmp_path, kind)
     env = put_on_path(project, tmp_path / "site")
-    tests = run("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-Werror", cwd=project, env=env)
+    tests = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-Werror", cwd=project, env=env)
     passed = re.search(r"(\d+) passed", tests.stdout)
     assert tests.returncode == 0 and passed and int(passed[1]) >= 4, tests.stdout + tests.stderr
-    listed = json.loads(run("workbench", "plugin", "list", "--json", cwd=project, env=env).stdout)
+    listed = json.loads(run(*CLI, "plugin", "list", "--json", cwd=project, env=env).stdout)
     mine = next(plugin for plugin in listed if plugin["name"] == "my_thing")
     assert mine["error"] is None and mine["provides"] == {PLUGIN_KINDS[kind].table: ["my_thing"]}
     if (project / "workflow.yaml").exists():
-        done = run("workbench", "eval", "workflow.yaml", "--split", "val", "--json", cwd=project, env=env)
+        done = run(*CLI, "eval", "workflow.yaml", "--split", "val", "--json", cwd=project, env=env)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         assert report["n"] == 8 and set(report["failures"]) <= {"unparsed"}, report  # by the bundled model
@@ -109,8 +106,8 @@ def test_the_exporter_of_the_template_exports_a_run(tmp_path: Path) -> None:
     other = new_plugin("tabu", tmp_path, "optimizer")
     text = (other / "workflow.yaml").read_text(encoding="utf-8").replace("optimize: [tabu]", "optimize: [random]")
     (other / "workflow.yaml").write_text(text, encoding="utf-8")
-    assert run("workbench", "optimize", "workflow.yaml", cwd=other, env=env).returncode == 0
-    done = run("workbench", "export", "last", "--format", "prompts", "--out", "prompts.md", cwd=other, env=env)
+    assert run(*CLI, "optimize", "workflow.yaml", cwd=other, env=env).returncode == 0
+    done = run(*CLI, "export", "last", "--format", "prompts", "--out", "prompts.md", cwd=other, env=env)
     assert done.returncode == 0, done.stderr
     assert "## sort\n\n`text -> label`" in (other / "prompts.md").read_text(encoding="utf-8")
 
@@ -136,7 +133,7 @@ def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
 def test_the_example_plugin_is_found_usable_by_name_and_keeps_its_promises(tmp_path: Path) -> None:
     project = ROOT / "contrib/example_plugin"
     env = install(project, tmp_path / "site")
-    listed = json.loads(run("workbench", "plugin", "list", "--json", cwd=tmp_path, env=env).stdout)
+    listed = json.loads(run(*CLI, "plugin", "list", "--json", cwd=tmp_path, env=env).stdout)
     example = next(p for p in listed if p["name"] == "example")
     assert example["distribution"] == "workbench-example" and example["provides"]["optimizers"] == ["hillclimb"]
 
@@ -149,10 +146,11 @@ def test_the_example_plugin_is_found_usable_by_name_and_keeps_its_promises(tmp_p
         "optimize": [{"hillclimb": {"steps": 3}}],
     }
     (tmp_path / "w.yaml").write_text(json.dumps(spec))
-    valid = run("workbench", "validate", "w.yaml", cwd=tmp_path, env=env)
+    valid = run(*CLI, "validate", "w.yaml", cwd=tmp_path, env=env)
     assert valid.returncode == 0 and "hillclimb" in valid.stdout, valid.stderr
 
     tests = run(
+        "-m",
         "pytest",
         "-q",
         "-p",

@@ -29,7 +29,7 @@ def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_
         "tree_search": "python:door.py:Door",
         "order": "greedy",
         "samples": 1,
-        "steps": 6,
+        "max_steps": 6,
         "max_tokens": 4,
         "history": 2,
     }
