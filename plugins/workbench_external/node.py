@@ -61,6 +61,8 @@ from workbench_external.started import PORT, Turns, check_service, key_of, start
 
 #: Calls of models in a row where the file sets no `calls`.
 MOST_CALLS = 16
+#: Programs, and services of our own, that run at once where the file sets no `processes`.
+PROGRAMS, SERVICES = 16, 4
 #: Failures of a row that are the agent's own.
 _OWN = ("exit:", "crash:", "start:", "deadline:", "empty:", "output:", "unparsed:")
 #: What differs from where its user starts it.
@@ -214,7 +216,7 @@ class External(SignatureNode):
         """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
         ctx.span.agent = self.name
         if not self.config.addresses:
-            async with hub.place_of(ctx.node, self.config.processes or 16):
+            async with hub.place_of(ctx.node, self.config.processes or PROGRAMS):
                 return await self._run_in_place(inputs, ctx, hub)
         return await self._run_in_place(inputs, ctx, hub)
 
@@ -312,7 +314,8 @@ class External(SignatureNode):
             yield list(c.addresses)
             return
         name = session.ctx.node if isinstance(session, RowSession) else self.name
-        services = hub.services_of(name, c.processes or 4 if PORT in c.addresses[0] else 1, anew=c.state == "fresh")
+        most = (c.processes or SERVICES) if PORT in c.addresses[0] else 1
+        services = hub.services_of(name, most, anew=c.state == "fresh")
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
         async with services.lease(key_of(c, self._files), session, starting) as service:
             if isinstance(session, RowSession):

@@ -159,7 +159,7 @@ class _Search:
     def affords_child(self, parent: State) -> bool:
         """Return True if a child can be paid for, and after it the finalists on val; two rows stand for the
         proposer."""
-        final = list(self.study.val) * (self.finalists)
+        final = list(self.study.val) * self.finalists
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
         return self.study.affords(parent.state.workflow, rows) and room_for(
             self.study, len(rows), 2 * (1000 + CHARS // 3)

@@ -119,7 +119,7 @@ class GRPO(TrainingOptimizer):
                 "each step by itself: remove either"
             )
         if schedule.staleness:
-            self._check_staleness(learnings)
+            self._check_staleness(learnings, schedule)
         if objective.critic is not None and any(s.fsdp for s in learnings):
             raise ValueError("a critic is trained in one process: remove `learning.fsdp`, or the critic")
         if objective.critic is not None and objective.critic.warmup >= self.all_steps:
@@ -145,7 +145,7 @@ class GRPO(TrainingOptimizer):
                     f"{suggest(unknown[0], self.policies)}"
                 )
 
-    def _check_staleness(self, learnings: Sequence[Learning]) -> None:
+    def _check_staleness(self, learnings: Sequence[Learning], schedule: TrainingSchedule) -> None:
         """Raise ValueError where rollouts cannot be drawn during an update, or not be corrected for their age."""
         if (server := self.server_settings) is None:
             raise ValueError(
@@ -153,7 +153,7 @@ class GRPO(TrainingOptimizer):
                 "write `server: {}`, whose GPU memory holds the old ones, or remove staleness"
             )
         for name in ("evaluate_every", "save_every"):
-            if getattr(self.resolve_schedule(), name) == 1:
+            if getattr(schedule, name) == 1:
                 raise ValueError(
                     f"schedule.staleness has no effect with `{name}: 1`: each step then begins after a candidate or a "
                     "checkpoint, with the current weights"

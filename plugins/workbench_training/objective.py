@@ -58,9 +58,8 @@ class Objective(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # Advantages
-    group: tuple[Literal["task", "agent"], ...] = (
-        "task",
-    )  #: rows that agree in these are compared; none: the whole batch
+    #: Rows that agree in these are compared; none: the whole batch.
+    group: tuple[Literal["task", "agent"], ...] = ("task",)
     #: In its group's mean and deviation a rollout of several rows has one vote, or one a row.
     count: Literal["rollout", "row"] = "rollout"
     baseline: Literal["mean", "leave_one_out", "none"] = "mean"  #: subtracted from a reward

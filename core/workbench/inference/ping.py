@@ -11,7 +11,7 @@ from workbench.base.concurrency import run_in_loop
 from workbench.errors import FailureKind, LMError, PluginError, ServerDead, SpecError
 from workbench.inference.loaded import read_workflow
 from workbench.ledger import Ledger
-from workbench.lm import LMPool, Request
+from workbench.lm import LM_KEYS, LMPool, Request
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, LMSpec, Source, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
@@ -88,7 +88,7 @@ def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str
     for name, top in workflow.enabled_nodes.items():
         for node in top.walk():
             inner = "" if node is top else f".{node.name}"
-            for key in ("lm", "embedder"):
+            for key in LM_KEYS:
                 if value := getattr(node.config, key, None):
                     add(f"nodes.{name}{inner}.{key}", lm_spec(value), key == "embedder")
     return list(found.values())

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
-from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
+from workbench.lm import LM_KEYS, check_embeds, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
 from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeKind, Workflow
@@ -42,7 +42,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
 
 
 def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
-    for key in ("lm", "embedder"):
+    for key in LM_KEYS:
         if value := getattr(node.config, key, None):
             with errors_at(*((key,) if top else ())):
                 check_lm(lm_spec(value), embeds=key == "embedder")

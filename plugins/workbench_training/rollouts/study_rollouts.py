@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from workbench_training.rollouts.token_rows import Row
     from workbench_training.serving.policy_lm import Engine
 
-#: Settings of nodes that say how many steps they take at most.
-_STEPS = ("max_steps",)
 LONGEST_CALL = 600.0  # seconds: a call may wait for a place in a batch, or for all of the batch
 
 
@@ -342,7 +340,7 @@ def check_max_steps(workflow: Workflow, wanted: Iterable[tuple[tuple[str | int, 
 
 def _step_settings(workflow: Workflow) -> list[str]:
     """The addresses of the most steps that nodes take, those inside others too."""
-    return [place for place, _ in find_settings(workflow, _STEPS)]
+    return [place for place, _ in find_settings(workflow, ["max_steps"])]
 
 
 def find_settings(workflow: Workflow, names: Sequence[str]) -> list[tuple[str, NodeKind]]:

@@ -57,7 +57,8 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
     text = ends_of(text)
     for place in _PLACES:
         grades = [*place.finditer(text)]
-        if grades := [one for one in grades if not _MISSED.search(text[: one.start()][-60:])] or grades[-1:]:
+        given = [one for one in grades if not _MISSED.search(text[max(0, one.start() - 60) : one.start()])]
+        if grades := given or grades[-1:]:
             if (last := _find_whole(text, grades, best) if place is _BARE else grades[-1]) is None:
                 return None
             return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))

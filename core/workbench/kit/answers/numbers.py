@@ -64,7 +64,8 @@ _FORMS = [
         (r"\{,\}", ","),
         (r"(\\[dt]?frac)(\d)(\d)(?!\d)", r"\1{\2}{\3}"),
         (r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}", r"\1/\2"),
-        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+|\b\d\d(?:\.\d)?\s?%(?=\s(?:CI|confidence|credible)\b)", ""),  # a tolerance
+        (r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+", ""),  # a tolerance
+        (r"\b\d\d(?:\.\d)?\s?%(?=\s(?:CI|confidence|credible)\b)", ""),  # the level of an interval
         (r"(?<=\S)\s*(?:\u2248|\\approx\b|~=)\s*", " = "),
         (rf"(?i:{_MONTH}\s{_DAY},?\s\d{{4}}|{_DAY}\s(?:of\s)?{_MONTH},?\s\d{{4}})", "1-2-3"),  # a date
     )
@@ -185,7 +186,7 @@ def _quantities(text: str) -> list[Number]:
         if _PART_OF.search(before) or _HAS_PART.match(text, one.end):
             one = one._replace(value=math.nan)
         last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
-        if joins := _JOINS.fullmatch("%" * last.percent + between):
+        if joins := _JOINS.fullmatch("%" * last.percent + between):  # `of` joins only behind a share: 15% of 200
             same = joins["or"] and one.value == last.value
             one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
         elif math.isnan(last.value) and _EQUALS.fullmatch(between):
