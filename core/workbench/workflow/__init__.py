@@ -1,6 +1,6 @@
 """Workflows: values that say which nodes there are, what each does and who reads what.
 
-Values. Nothing here runs, pays or imports a runtime; `workflow.node.NodeContext` says what a running node may use.
+Values. Nothing here runs, pays or imports a runtime; `workbench.Context` says what a running node may use.
 """
 
 from workbench.workflow.course import ToolUse as ToolUse
