@@ -222,8 +222,11 @@ class _File:
         except SpecError:
             return  # which the loader tells
         if name in plugins().names("metrics"):
-            at = (*setting.at, name) if is_dict(written) and is_dict(written.get(name)) else setting.at
-            yield from powers_of("metrics", name, Written(options, at, self.base))
+            at, alone = setting.at, True  # as a call, or as the value of one option
+            if is_dict(written):
+                at, alone = (*setting.at, name), not is_dict(written[name])
+            for one in powers_of("metrics", name, Written(options, at, self.base)):
+                yield replace(one, at=at) if alone else one
 
     def _optimizer(self, setting: Written) -> Found:
         return _named("optimizers", replace(setting, base=self.base))
