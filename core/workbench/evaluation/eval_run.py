@@ -116,8 +116,7 @@ def evaluate(
     pool = pool or LMPool()
     if wrong := wrong_in_file(lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd)):
         raise merge_errors([source.locate(error) for error in wrong])
-    store = Store(database)
-    try:
+    with Store(database) as store:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
         stored["inputs"] = [*task.inputs]  # which of a row's fields the workflow reads, for whoever looks at it later
         with started_run(store, "eval", place_of(path), task, stored) as (run, run_id):
@@ -125,8 +124,6 @@ def evaluate(
             course.ledger.stopping = spent
             course.warnings += left_out
             return run_in_loop(course.go())
-    finally:
-        store.close()
 
 
 def resume_evaluation(
@@ -144,8 +141,7 @@ def resume_evaluation(
     `evaluate`, and raises what it raises.
     """
     options = options or EvalOptions()
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         row = store.find_run(run)
         if kind_of(row) != "eval" or row["file"] is None:
             raise StoreError(f"run {row['run']} is not an evaluation that can be resumed")
@@ -170,8 +166,6 @@ def resume_evaluation(
                 "its current form, and earlier tool results are kept"
             )
         return run_in_loop(course.go())
-    finally:
-        store.close()
 
 
 def resume_run(
@@ -182,11 +176,8 @@ def resume_run(
     listener: Listener | None = None,
 ) -> Report | EvalReport:
     """Resume a run of `optimize` or of `eval`, whichever it is. Raises what these raise."""
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         kind = kind_of(store.find_run(run))
-    finally:
-        store.close()
     if kind != "eval":
         return resume(run, options=options, database=database, listener=listener)
     given = options or Options()

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from workbench.base.files import check_database_files, make_private
 from workbench.errors import StoreError
@@ -296,6 +296,12 @@ class Store:
         """The runs of any kind with a tag, newest first."""
         rows = self.rows("select * from runs order by id desc")
         return [row for row in rows if row["status"] != REMOVED and tag in tags_of(row)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         try:

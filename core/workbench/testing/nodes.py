@@ -160,13 +160,10 @@ def _run(
         return _Outcome(outputs, error, pool.requests - before, given)
 
     async def courses(database: Path) -> _Outcome:
-        store = Store(database)
-        try:
+        with Store(database) as store:
             run = add_run(store, run="checked", name="checked", status="run", spec="", options="{}")
             found = [await course(store, run) for _ in range(times)]
             return found[-1]
-        finally:
-            store.close()
 
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(courses(Path(folder) / "run.db"))

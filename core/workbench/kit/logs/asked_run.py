@@ -134,15 +134,12 @@ def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, po
         StoreError: the database cannot be used, or another process works on the run.
     """
     check_model(lm)
-    store = Store(database)
-    try:
+    with Store(database) as store:
         run_id, run, earlier = _find_or_add(store, command, lm)
         with RunLock(store, run):
             ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
             ledger.bill.forget_unanswered()
             yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool))
-    finally:
-        store.close()
 
 
 def _find_or_add(store: Store, command: Command, lm: LMSpec) -> tuple[int, str, float]:
