@@ -10,14 +10,10 @@ from workbench.attribution.repairs import label_repairs as label_repairs
 from workbench.attribution.repairs import model_repairs as model_repairs
 from workbench.attribution.repairs import sibling_repairs as sibling_repairs
 from workbench.attribution.replay import Diagnosis as Diagnosis
-from workbench.attribution.replay import RepairOf as RepairOf
-from workbench.attribution.replay import Rerun as Rerun
-from workbench.attribution.replay import RunWith as RunWith
 from workbench.attribution.replay import bisect_steps as bisect_steps
 from workbench.attribution.replay import most_reruns as most_reruns
 from workbench.attribution.replay import scan_steps as scan_steps
 from workbench.attribution.replay_report import ReplayReport as ReplayReport
-from workbench.attribution.replay_report import RowDiagnosis as RowDiagnosis
 from workbench.attribution.replay_report import share_costs as share_costs
 from workbench.attribution.spectrum import FORMULAS as FORMULAS
 from workbench.attribution.spectrum import Counts as Counts
