@@ -38,6 +38,5 @@ from workbench.testing.simulated import HELPFUL as HELPFUL
 from workbench.testing.simulated import Killed as Killed
 from workbench.testing.simulated import SimulatedLM as SimulatedLM
 from workbench.testing.simulated import SimulatedPool as SimulatedPool
-from workbench.testing.simulated import SimulatedRun as SimulatedRun
 from workbench.testing.simulated import run_simulated as run_simulated
 from workbench.testing.simulated import write_task as write_task

@@ -13,7 +13,15 @@ from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.runtime import open_sandbox
 from workbench.task import Example, as_score
-from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
+from workbench.testing.case import (
+    assert_declares_powers,
+    assert_documented,
+    checks_in,
+    name_of,
+    run_all,
+    seeded,
+    unchanged,
+)
 
 #: What a model may write into any field.
 ODD_VALUES = (
@@ -100,15 +108,7 @@ def check_metric(
 
 def metric_checks() -> list[Callable[[MetricCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_metric_is_documented,
-        check_metric_declares_its_powers,
-        check_metric_prefers_the_right_prediction,
-        check_metric_takes_any_prediction,
-        check_metric_stays_between_0_and_1,
-        check_metric_leaves_row_and_prediction_unchanged,
-        check_metric_is_deterministic,
-    ]
+    return checks_in(__name__)
 
 
 def check_metric_is_documented(case: MetricCase) -> None:

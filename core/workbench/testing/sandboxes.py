@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.runtime import BOUNDARIES, LEVELS, Sandbox, SandboxResult
-from workbench.testing.case import name_of, run_all
+from workbench.testing.case import checks_in, name_of, run_all
 
 Open = Callable[[], Awaitable[Sandbox]]
 Result = TypeVar("Result")
@@ -26,15 +26,7 @@ def check_sandbox(open_: Open) -> None:
 
 def sandbox_checks() -> list[Callable[[Open], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_sandbox_names_its_level,
-        check_sandbox_returns_values,
-        check_sandbox_says_how_a_call_failed,
-        check_sandbox_ends_what_takes_too_long,
-        check_sandbox_keeps_no_state,
-        check_sandbox_runs_calls_at_once,
-        check_sandbox_holds_what_it_claims,
-    ]
+    return checks_in(__name__)
 
 
 def _with(open_: Open, use: Callable[[Sandbox], Awaitable[Result]]) -> Result:
