@@ -65,7 +65,6 @@ from workbench.lm.protocol import content_text as content_text
 from workbench.lm.protocol import count_images as count_images
 from workbench.lm.protocol import estimate_answer as estimate_answer
 from workbench.lm.protocol import estimate_tokens as estimate_tokens
-from workbench.lm.protocol import offset_seed as offset_seed
 from workbench.lm.protocol import prompt_text as prompt_text
 from workbench.lm.protocol import refused_prompt as refused_prompt
 from workbench.lm.protocol import storable as storable
