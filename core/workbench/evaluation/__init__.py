@@ -28,7 +28,6 @@ from workbench.evaluation.matrix import parse_axis as parse_axis
 from workbench.evaluation.rows import add_details as add_details
 from workbench.evaluation.rows import failed_rows as failed_rows
 from workbench.evaluation.rows import find_candidate as find_candidate
-from workbench.evaluation.rows import find_diagnoses as find_diagnoses
 from workbench.evaluation.rows import read_calls as read_calls
 from workbench.evaluation.rows import read_rows as read_rows
 from workbench.evaluation.rows import row_details as row_details

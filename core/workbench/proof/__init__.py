@@ -13,13 +13,11 @@ from workbench.proof.judged import Label as Label
 from workbench.proof.judged import answer_key as answer_key
 from workbench.proof.judged import check_judge as check_judge
 from workbench.proof.judged import describe_gap as describe_gap
-from workbench.proof.judged import describe_judged as describe_judged
 from workbench.proof.judged import follow_draw as follow_draw
 from workbench.proof.judged import mean_labels as mean_labels
 from workbench.proof.judged import place_in_draw as place_in_draw
 from workbench.proof.judged import read_labels as read_labels
 from workbench.proof.paired_binary import smallest_binary_gain as smallest_binary_gain
-from workbench.proof.prediction_powered import PoweredMean as PoweredMean
 from workbench.proof.prediction_powered import powered_mean as powered_mean
 from workbench.proof.report import Report as Report
 from workbench.proof.reuse import evaluated_name as evaluated_name

@@ -10,10 +10,8 @@ from workbench.runtime.crew import Crew as Crew
 from workbench.runtime.draw import FIRST_DRAW as FIRST_DRAW
 from workbench.runtime.draw import Draw as Draw
 from workbench.runtime.embedding import BATCH as BATCH
-from workbench.runtime.executor import LOCAL as LOCAL
 from workbench.runtime.executor import Channel as Channel
 from workbench.runtime.executor import Executor as Executor
-from workbench.runtime.executor import Line as Line
 from workbench.runtime.executor import Secrets as Secrets
 from workbench.runtime.executor import WorkerLost as WorkerLost
 from workbench.runtime.executor import WorkerSetup as WorkerSetup
@@ -33,7 +31,6 @@ from workbench.runtime.expected_cost import row_cost as row_cost
 from workbench.runtime.program import Program as Program
 from workbench.runtime.repair import Address as Address
 from workbench.runtime.repair import Repair as Repair
-from workbench.runtime.repair import Repairs as Repairs
 from workbench.runtime.requests import make_request as make_request
 from workbench.runtime.requests import most_tokens as most_tokens
 from workbench.runtime.runtime import Consent as Consent

@@ -6,9 +6,7 @@ Text in, `Spec` and `Source` out. This room knows no data, no node kind and no l
 from workbench.spec.asked import check_asked as check_asked
 from workbench.spec.asked import forget_asked as forget_asked
 from workbench.spec.asked import note_asked as note_asked
-from workbench.spec.attacks import AttackFile as AttackFile
 from workbench.spec.attacks import AttackSpec as AttackSpec
-from workbench.spec.attacks import AttackSuccess as AttackSuccess
 from workbench.spec.base import NODE_KEYS as NODE_KEYS
 from workbench.spec.base import Strict as Strict
 from workbench.spec.data import DataSpec as DataSpec
@@ -86,6 +84,7 @@ from workbench.spec.settings import config_settings as config_settings
 from workbench.spec.settings import environment_settings as environment_settings
 from workbench.spec.settings import outer_settings as outer_settings
 from workbench.spec.settings import parse_value as parse_value
+from workbench.spec.settings import written_key as written_key
 from workbench.spec.user_code import PREFIX as PREFIX
 from workbench.spec.user_code import SERVER as SERVER
 from workbench.spec.user_code import Address as Address

@@ -13,12 +13,10 @@ from workbench.store.content import read_report as read_report
 from workbench.store.content import read_spec as read_spec
 from workbench.store.database import IN_MEMORY as IN_MEMORY
 from workbench.store.database import LISTED as LISTED
-from workbench.store.database import REMOVED as REMOVED
 from workbench.store.database import TABLES as TABLES
 from workbench.store.database import Store as Store
 from workbench.store.database import dumps as dumps
 from workbench.store.database import kind_of as kind_of
-from workbench.store.database import now as now
 from workbench.store.database import tags_of as tags_of
 from workbench.store.earlier_calls import EarlierCalls as EarlierCalls
 from workbench.store.earlier_calls import Usual as Usual

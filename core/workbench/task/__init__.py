@@ -13,7 +13,6 @@ from workbench.task.dataset import Score as Score
 from workbench.task.dataset import SealedRows as SealedRows
 from workbench.task.dataset import content_id as content_id
 from workbench.task.dataset import make_examples as make_examples
-from workbench.task.found_powers import FoundPowers as FoundPowers
 from workbench.task.found_powers import choices_of as choices_of
 from workbench.task.found_powers import find_powers as find_powers
 from workbench.task.found_powers import put as put

@@ -3,7 +3,6 @@
 Values. Nothing here runs, pays or imports a runtime; `workbench.Context` says what a running node may use.
 """
 
-from workbench.workflow.course import ToolUse as ToolUse
 from workbench.workflow.course import describe_course as describe_course
 from workbench.workflow.course import differs as differs
 from workbench.workflow.course import tool_uses as tool_uses
@@ -42,3 +41,4 @@ from workbench.workflow.workflow import forget_nodes as forget_nodes
 from workbench.workflow.workflow import make_node as make_node
 from workbench.workflow.workflow import node_class as node_class
 from workbench.workflow.workflow import node_tree as node_tree
+from workbench.workflow.workflow import written_place as written_place

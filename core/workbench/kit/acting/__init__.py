@@ -48,7 +48,6 @@ from workbench.kit.acting.tool_settings import TOOLS as TOOLS
 from workbench.kit.acting.tools import Tool as Tool
 from workbench.kit.acting.tools import argument_names as argument_names
 from workbench.kit.acting.tools import call_tool as call_tool
-from workbench.kit.acting.tools import calls_in as calls_in
 from workbench.kit.acting.tools import describe_tool as describe_tool
 from workbench.kit.acting.tools import has_unknown_tools as has_unknown_tools
 from workbench.kit.acting.tools import know_tools as know_tools

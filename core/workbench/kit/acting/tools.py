@@ -212,11 +212,6 @@ def read_calls(
     return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
 
 
-def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The calls of `read_calls`, without unreadable attempts."""
-    return list(read_calls(response, tools, hidden=hidden).calls)
-
-
 def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
     """The known argument names of each tool, in order, without the hidden ones."""
     return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
