@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from workbench.base.text import indented
 from workbench.cli import echo_json, say
-from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, with_budget, with_sandbox
+from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, add_options, with_budget, with_sandbox
 from workbench.cli.output import Output, with_output
 
 if TYPE_CHECKING:
@@ -43,12 +44,6 @@ _GATES = (
 )
 
 
-def _with_gates(command: Any) -> Any:
-    for option in reversed(_GATES):
-        command = option(command)
-    return command
-
-
 @click.command("eval")
 @FILE
 @click.option(
@@ -66,7 +61,7 @@ def _with_gates(command: Any) -> Any:
     metavar="ADDRESS=VALUE,VALUE",
     help="Evaluate once per value. Repeat it to evaluate all combinations. @FILE is the text of a file.",
 )
-@_with_gates
+@partial(add_options, _GATES)
 @SET
 @SEED
 @CACHE
