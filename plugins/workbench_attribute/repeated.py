@@ -66,11 +66,8 @@ def rank_run(run: str, split: str | None, passing: float, formula: str, db: str,
     from workbench.kit.logs import SEALED, scored_rows
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         rows, taken = scored_rows(store, run, split)
-    finally:
-        store.close()
     if taken in SEALED:
         say(SEALED_ROWS, err=True)
     sides: tuple[list[Any], list[Any]] = ([], [])

@@ -45,7 +45,7 @@ def check_configurations(
     for place, one in _others(spec):
         with _at(place, path):
             own, _, other = read_workflow(path, [*one.items(), *changes])
-            check_lms(own)
+            check_lms(own.lm, own.roles)
             check_node_lms(other, own.roles)
             _check_fields(workflow, other)
 

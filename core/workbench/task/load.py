@@ -144,7 +144,7 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
         return made
 
     return {
-        "lm": lambda: check_lms(spec),
+        "lm": lambda: check_lms(spec.lm, spec.roles),
         "nodes": workflow,
         "metric": lambda: load_metrics(spec, base),
         "data": lambda: load_data(spec, base),

@@ -11,7 +11,6 @@ from workbench.kit.logs.agent_log import show_steps as show_steps
 from workbench.kit.logs.agent_log import step_text as step_text
 from workbench.kit.logs.asked_run import AskedRun as AskedRun
 from workbench.kit.logs.asked_run import Command as Command
-from workbench.kit.logs.asked_run import check_model as check_model
 from workbench.kit.logs.asked_run import open_run as open_run
 from workbench.kit.logs.atif import is_trajectory as is_trajectory
 from workbench.kit.logs.atif import read_trajectory as read_trajectory

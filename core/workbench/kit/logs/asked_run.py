@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from workbench.base.concurrency import run_in_loop
@@ -38,17 +38,6 @@ class Command:
     settings: Mapping[str, Any]
     inputs: Mapping[str, Any]
     seed: int = 0
-
-
-@dataclass
-class _Models:
-    lm: LMSpec
-    roles: dict[str, LMSpec] = field(default_factory=dict[str, LMSpec])
-
-
-def check_model(lm: LMSpec) -> None:
-    """Raise SpecError if no plugin serves the model."""
-    check_lms(_Models(lm))
 
 
 class AskedRun:
@@ -133,7 +122,7 @@ def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, po
         SpecError: no plugin serves the model.
         StoreError: the database cannot be used, or another process works on the run.
     """
-    check_model(lm)
+    check_lms(lm)
     with Store(database) as store:
         run_id, run, earlier = _find_or_add(store, command, lm)
         with RunLock(store, run):
