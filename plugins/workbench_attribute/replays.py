@@ -118,8 +118,7 @@ def replay_failures(
         StoreError: there is no such run, its data have changed, or it has no failed rows that may be examined.
     """
     options = options or ReplayOptions()
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         row = store.find_run(run)
         task = prepare_stored(row)
         if task.data_hash != row["data_hash"]:
@@ -141,8 +140,6 @@ def replay_failures(
                 ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
             course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
             return run_in_loop(course.go(failed, name, left_out))
-    finally:
-        store.close()
 
 
 def _workflow(store: Store, row: Any, task: Task, candidate: str) -> Workflow:
