@@ -26,12 +26,8 @@ class Candidates:
     ) -> None:
         """Queue a candidate; one that is there already stays as it is."""
         values = (hash_, seq, parent, optimizer, note, patch, tree)
-        self.store.write(
-            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id,
-            *values,
-            checksum(*values),
-        )
+        sql = "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        self.store.write(sql, self.run_id, *values, checksum(*values))
 
     def count(self) -> int:
         """Count the candidates."""

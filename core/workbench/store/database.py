@@ -16,7 +16,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -369,6 +369,11 @@ def tags_of(row: sqlite3.Row) -> list[str]:
 
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def insertion(into: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The statement that adds a row, given by its columns, and then the values. into: e.g. `insert into calls`."""
+    return f"{into} ({', '.join(row)}) values ({', '.join('?' * len(row))})", *row.values()
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.store.content import check_sum, checksum
-from workbench.store.database import Store, dumps
+from workbench.store.database import Store, dumps, insertion
 
 
 class ResultRow(NamedTuple):
@@ -75,16 +75,9 @@ class Evaluations:
     ) -> asyncio.Future[None] | None:
         """Queue an evaluation with its results; the future of the last result, None if there is none."""
         key = (self.run_id, candidate, split, replica)
-        self.store.write(
-            "insert into evaluations (run_id, candidate, split, replica, n, score, failed, complete, objectives) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *key,
-            n,
-            score,
-            failed,
-            int(complete),
-            objectives,
-        )
+        sums = {"n": n, "score": score, "failed": failed, "complete": int(complete), "objectives": objectives}
+        row = dict(zip(("run_id", "candidate", "split", "replica"), key, strict=True))
+        self.store.write(*insertion("insert into evaluations", {**row, **sums}))
         done = None
         for position, result in enumerate(results):
             done = self.store.write(_ADD_RESULT, *key, position, *result, checksum(*result))
@@ -96,13 +89,13 @@ class Evaluations:
         """Queue an evaluation that has no rows yet. One that is there loses its rows: they are scored anew."""
         key = (self.run_id, candidate, split, replica)
         one = "run_id = ? and candidate = ? and split = ? and replica = ?"
-        self.store.write(
-            "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
-            "values (?, ?, ?, ?, 0, 0, 0)",
-            *key,
-        )
+        self._begin(candidate, split, replica)
         self.store.write(f"delete from results where evaluation_id = (select id from evaluations where {one})", *key)
         self.store.write(f"update evaluations set n = 0, score = null, failed = 0, complete = 0 where {one}", *key)
+
+    def _begin(self, candidate: str, split: str, replica: int) -> None:
+        row = {"run_id": self.run_id, "candidate": candidate, "split": split, "replica": replica}
+        self.store.write(*insertion("insert or ignore into evaluations", {**row, "n": 0, "failed": 0, "complete": 0}))
 
     def add_row(self, candidate: str, split: str, replica: int, position: int, row: ResultRow) -> asyncio.Future[None]:
         """Queue a row of an evaluation that has begun, in place of an earlier result of it."""
@@ -179,11 +172,7 @@ class Evaluations:
     ) -> None:
         """Queue (position, example, score, failure) of train rows; only where a score is missing is it replaced."""
         key = (self.run_id, candidate, replica)
-        self.store.write(
-            "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
-            "values (?, ?, 'train', ?, 0, 0, 0)",
-            *key,
-        )
+        self._begin(candidate, "train", replica)
         for result in results:
             self.store.write(
                 "insert into results (evaluation_id, position, example, score, failure) values ((select id from "
