@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, check_embeds, lm_prefixes, make_lm, split_model
@@ -12,7 +13,7 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeKind, Workflow
 
 
-def check_lms(lm: LMSpec, roles: Mapping[str, LMSpec] = {}) -> None:
+def check_lms(lm: LMSpec, roles: Mapping[Any, LMSpec] = {}) -> None:
     """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
     for path, one in ((("lm",), lm), *((("roles", role), one) for role, one in roles.items())):
         with errors_at(*path):

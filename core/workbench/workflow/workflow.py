@@ -215,12 +215,12 @@ def written_place(tree: Any, place: Iterable[str | int]) -> list[Any]:
     """The keys on the way to a place of the normal form in a tree that may be written in short forms."""
     found: list[Any] = []
     for part in place:
-        part = written_key(tree, str(part)) if is_dict(tree) else part
-        found.append(part)
-        if is_list(tree):
-            tree = tree[int(part)] if str(part).isdigit() and int(part) < len(tree) else None
+        if is_dict(tree):
+            part = written_key(tree, str(part))
+            tree = tree.get(part)
         else:
-            tree = tree.get(part) if is_dict(tree) else None
+            tree = tree[int(part)] if is_list(tree) and str(part).isdigit() and int(part) < len(tree) else None
+        found.append(part)
     return found
 
 
