@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -232,10 +232,8 @@ def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> l
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
-        try:
+        async with aclosing(session.runtime):
             return [*trackers_not_ready(task.spec.track), *await session.find_obstacles()]
-        finally:
-            await session.runtime.aclose()
 
     with Store(IN_MEMORY) as store:
         return run_in_loop(course())

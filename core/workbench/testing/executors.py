@@ -14,7 +14,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,8 @@ def _drive(
     async def course() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             spec = lm_spec({"model": "openai/m", "api_base": address, "attempts": 1})
-            driver = _Driver(Path(folder), make() if make else None, pool, spec, calls)
-            try:
+            async with aclosing(_Driver(Path(folder), make() if make else None, pool, spec, calls)) as driver:
                 return await use(driver)
-            finally:
-                await driver.aclose()
 
     return asyncio.run(course())
 

@@ -13,7 +13,7 @@ import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -139,11 +139,8 @@ def _use(case: LMCase, server: ChatServer, use: Callable[[LM], Awaitable[Result]
     """Make the LM, use it in an event loop of its own, and close it."""
 
     async def course() -> Result:
-        lm = case.make(server.address)
-        try:
+        async with aclosing(case.make(server.address)) as lm:
             return await use(lm)
-        finally:
-            await lm.aclose()
 
     with _with_key(case):
         return asyncio.run(course())

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +83,8 @@ class MetricCase:
         return Response(self.judge(messages), "stop", 5, 5, 0.0)
 
     async def _call(self, source: str, function: str, arguments: Mapping[str, Any], **settings: Any) -> Any:
-        sandbox = await open_sandbox()
-        try:
+        async with aclosing(await open_sandbox()) as sandbox:
             return await sandbox.call(source, function, arguments, **settings)
-        finally:
-            await sandbox.aclose()
 
     def odd_predictions(self) -> list[dict[str, Any]]:
         """Predictions with odd values in one field each."""

@@ -9,6 +9,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,11 +32,8 @@ def sandbox_checks() -> list[Callable[[Open], None]]:
 
 def _with(open_: Open, use: Callable[[Sandbox], Awaitable[Result]]) -> Result:
     async def course() -> Result:
-        sandbox = await open_()
-        try:
+        async with aclosing(await open_()) as sandbox:
             return await use(sandbox)
-        finally:
-            await sandbox.aclose()
 
     return asyncio.run(course())
 
