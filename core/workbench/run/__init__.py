@@ -47,6 +47,7 @@ from workbench.run.stored_file import name_of_stored as name_of_stored
 from workbench.run.stored_file import read_stored_source as read_stored_source
 from workbench.run.stored_scores import RowKeys as RowKeys
 from workbench.run.stored_scores import as_stored_row as as_stored_row
+from workbench.run.stored_scores import end_evaluation as end_evaluation
 from workbench.run.stored_scores import train_scores as train_scores
 from workbench.run.trackers import RunInfo as RunInfo
 from workbench.run.trackers import Tracker as Tracker

@@ -31,8 +31,7 @@ class Candidates:
 
     def count(self) -> int:
         """Count the candidates."""
-        row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
-        return row[0] if row else 0
+        return self.store.number("select count(*) from candidates where run_id = ?", self.run_id)
 
     def unreached(self, reached: int, run: str) -> list[str]:
         """A warning about candidates of earlier processes that a replay did not reach; an empty list if none."""

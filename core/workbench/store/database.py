@@ -264,6 +264,11 @@ class Store:
         """The first row of a query, or None. Raises what `rows` raises."""
         return next(self.rows(sql, *values), None)
 
+    def number(self, sql: str, *values: Any) -> int:
+        """The number that a query asks for, e.g. a count."""
+        row = self.row(sql, *values)
+        return row[0] if row else 0
+
     def list_runs(self, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
         """The runs of some kinds, newest first, without those that were removed."""
         rows = self.rows("select * from runs where file is not null or status = 'eval' order by id desc")
@@ -357,14 +362,12 @@ def _advice(error: Exception) -> str:
 def kind_of(row: sqlite3.Row) -> str:
     """The kind of a run: `optimize`, `eval`, or that of runs that are not listed. Versions that stored none told it by
     other columns."""
-    kind = row["kind"] if "kind" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
-    return kind or ("optimize" if row["file"] is not None else row["status"])
+    return row["kind"] or ("optimize" if row["file"] is not None else row["status"])
 
 
 def tags_of(row: sqlite3.Row) -> list[str]:
     """The tags of a run."""
-    text = row["tags"] if "tags" in row.keys() else None  # noqa: SIM118
-    return parse_json(text, f"the tags of run {row['run']} (table runs)", list) if text else []
+    return parse_json(row["tags"], f"the tags of run {row['run']} (table runs)", list) if row["tags"] else []
 
 
 def now() -> str:

@@ -48,42 +48,15 @@ class Evaluations:
     run_id: int
 
     def find(self, candidate: str, split: str, replica: int) -> sqlite3.Row | None:
-        """id, n and complete of an evaluation."""
-        sql = "select id, n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?"
+        """n and complete of an evaluation."""
+        sql = "select n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?"
         return self.store.row(sql, self.run_id, candidate, split, replica)
-
-    def delete(self, evaluation_id: int) -> None:
-        """Delete, at once, an evaluation and its results."""
-        self.store.execute("delete from evaluations where id = ?", evaluation_id)
 
     def delete_val(self) -> None:
         """Delete, at once, all evaluations on val."""
         self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
 
-    def add(
-        self,
-        candidate: str,
-        split: str,
-        replica: int,
-        *,
-        n: int,
-        score: float | None,
-        failed: int,
-        complete: bool,
-        objectives: str,
-        results: Iterable[ResultRow],
-    ) -> asyncio.Future[None] | None:
-        """Queue an evaluation with its results; the future of the last result, None if there is none."""
-        key = (self.run_id, candidate, split, replica)
-        sums = {"n": n, "score": score, "failed": failed, "complete": int(complete), "objectives": objectives}
-        row = dict(zip(("run_id", "candidate", "split", "replica"), key, strict=True))
-        self.store.write(*insertion("insert into evaluations", {**row, **sums}))
-        done = None
-        for position, result in enumerate(results):
-            done = self.store.write(_ADD_RESULT, *key, position, *result, checksum(*result))
-        return done
-
-    # An evaluation whose rows are stored as they come: its n and score stay empty until it is complete
+    # Rows are stored as they come or all at once; n and score stay empty until the end
 
     def begin(self, candidate: str, split: str, replica: int) -> None:
         """Queue an evaluation that has no rows yet. One that is there loses its rows: they are scored anew."""
@@ -103,9 +76,9 @@ class Evaluations:
 
     def end(
         self, candidate: str, split: str, replica: int, *, n: int, score: float, failed: int, complete: bool, means: str
-    ) -> None:
+    ) -> asyncio.Future[None]:
         """Queue the sums of an evaluation that has begun. means: objectives as JSON."""
-        self.store.write(
+        return self.store.write(
             "update evaluations set n = ?, score = ?, failed = ?, complete = ?, objectives = ? "
             "where run_id = ? and candidate = ? and split = ? and replica = ?",
             *(n, score, failed, int(complete), means, self.run_id, candidate, split, replica),
@@ -144,8 +117,7 @@ class Evaluations:
             "select count(*) from results where evaluation_id in (select id from evaluations where run_id = ?) and "
             "(score is not null or failure is not null)"
         )
-        row = self.store.row(sql, self.run_id)
-        return row[0] if row else 0
+        return self.store.number(sql, self.run_id)
 
     def list_scores(self, candidate: str, split: str, *, part: str = "") -> list[sqlite3.Row]:
         """example, score and failure of the rows of a candidate in a split, and replica, in their order. part: only of

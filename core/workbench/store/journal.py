@@ -212,16 +212,16 @@ class Journal:
     def count_attempts_of(self, process: int, key: str) -> int:
         """Count the attempts at a call that one process has recorded."""
         sql = "select count(*) from attempts where run_id = ? and key = ? and process = ?"
-        return self._number(sql, self.run_id, key, process)
+        return self.store.number(sql, self.run_id, key, process)
 
     def count_failed_attempts(self, key: str) -> int:
         """Count the attempts at a call that are known to have failed."""
         sql = "select count(*) from attempts where run_id = ? and key = ? and outcome is not null"
-        return self._number(sql, self.run_id, key)
+        return self.store.number(sql, self.run_id, key)
 
     def count_unknown_attempts(self) -> int:
         """Count the attempts with an unknown outcome."""
-        return self._number("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
+        return self.store.number("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
 
     def count_failures(self) -> dict[str, int]:
         """Count the failed attempts by kind of error."""
@@ -286,10 +286,6 @@ class Journal:
             "and role != 'task' group by role"
         )
         return list(self.store.rows(sql, self.run_id))
-
-    def _number(self, sql: str, *values: Any) -> int:
-        row = self.store.row(sql, *values)
-        return row[0] if row else 0
 
 
 def summed_parts(row: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.store.content import checksum, parse_json, spec_checksum
+from workbench.store.content import checksum, parse_json
 from workbench.store.database import LISTED, REMOVED, Store, dumps, insertion, kind_of, now
 
 
@@ -33,7 +33,7 @@ def add_run(
         those whose runs are listed.
     """
     row = {"run": run, "name": name, "spec": spec, "file": file, "started": now(), **others}
-    row["spec_checksum"] = spec_checksum(run, name, file, spec)
+    row["spec_checksum"] = checksum(run, name, file, spec)
     number = store.execute(*insertion("insert into runs", row)).lastrowid
     assert number is not None
     return number
@@ -146,8 +146,7 @@ class RunRecord:
 
     def count_calls(self) -> int:
         """Count the settled model calls, those that other runs paid for included."""
-        row = self.store.row("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
-        return row[0] if row else 0
+        return self.store.number("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
 
     def list_calls(self, role: str, after: str, most: int) -> list[sqlite3.Row]:
         """Calls of models in the order of their keys, without their texts. role: of this one; "" of all. after: only

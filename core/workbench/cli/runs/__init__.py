@@ -54,7 +54,6 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
 
     report, kind = read_report(r) or {}, kind_of(r)
     tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
-    note = r["note"] if "note" in r.keys() else None  # noqa: SIM118  # of a sqlite3.Row
     evaluated = kind == "eval" and report.get("n")
     return {
         "run": r["run"],
@@ -70,7 +69,7 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
         "split": report["split"] if evaluated else None,
         "n": report["n"] if evaluated else None,
         "tags": tags_of(r),
-        "note": note,
+        "note": r["note"],
         "branched_from": origin_of(r),
     }
 
