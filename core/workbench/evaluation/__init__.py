@@ -26,6 +26,7 @@ from workbench.evaluation.exports import write_markdown as write_markdown
 from workbench.evaluation.matrix import evaluate_matrix as evaluate_matrix
 from workbench.evaluation.matrix import parse_axis as parse_axis
 from workbench.evaluation.rows import add_details as add_details
+from workbench.evaluation.rows import add_texts as add_texts
 from workbench.evaluation.rows import failed_rows as failed_rows
 from workbench.evaluation.rows import find_candidate as find_candidate
 from workbench.evaluation.rows import read_calls as read_calls
