@@ -12,16 +12,7 @@ from typing import Any
 
 from workbench.kit.labels.agreement import JudgeAgreement, compare_judge
 from workbench.kit.labels.items import Answer
-from workbench.proof import (
-    LEAST_LABELS,
-    Drawn,
-    JudgedRow,
-    Label,
-    describe_gap,
-    follow_draw,
-    mean_labels,
-    place_in_draw,
-)
+from workbench.proof import LEAST_LABELS, Drawn, JudgedRow, Label, describe_gap, follow_draw, mean_labels, place_in_draw
 
 
 @dataclass(frozen=True)
