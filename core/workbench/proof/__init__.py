@@ -6,6 +6,7 @@ This room reads, and decides nothing that a search sees.
 from workbench.proof.attacks import few_rows_for_attacks as few_rows_for_attacks
 from workbench.proof.findings import build_report as build_report
 from workbench.proof.judged import LEAST_LABELS as LEAST_LABELS
+from workbench.proof.judged import NOTHING as NOTHING
 from workbench.proof.judged import Drawn as Drawn
 from workbench.proof.judged import JudgeCheck as JudgeCheck
 from workbench.proof.judged import JudgedRow as JudgedRow
@@ -14,6 +15,7 @@ from workbench.proof.judged import answer_key as answer_key
 from workbench.proof.judged import check_judge as check_judge
 from workbench.proof.judged import describe_gap as describe_gap
 from workbench.proof.judged import follow_draw as follow_draw
+from workbench.proof.judged import judge_rows as judge_rows
 from workbench.proof.judged import mean_labels as mean_labels
 from workbench.proof.judged import place_in_draw as place_in_draw
 from workbench.proof.judged import read_labels as read_labels

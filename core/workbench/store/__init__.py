@@ -34,7 +34,6 @@ from workbench.store.runs import add_run as add_run
 from workbench.store.runs import find_exact_run as find_exact_run
 from workbench.store.runs import find_or_add_run as find_or_add_run
 from workbench.store.runs import find_runs as find_runs
-from workbench.store.runs import find_started_run as find_started_run
 from workbench.store.runs import is_result as is_result
 from workbench.store.runs import list_attributions as list_attributions
 from workbench.store.runs import list_run_heads as list_run_heads

@@ -39,19 +39,14 @@ def add_run(
     return number
 
 
-def find_started_run(store: Store, status: str, spec: str, options: str) -> sqlite3.Row | None:
-    """The newest run of this status that was started with just this file and these options."""
-    sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
-    return store.row(sql, status, spec, options)
-
-
 def find_or_add_run(
     store: Store, statuses: Sequence[str], *, spec: str, options: str, **others: Any
 ) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the run that was started with just this file and these options and has one of the
-    statuses, those named first before others; else of a new run of the first status."""
+    """(id, name, seconds so far) of the newest run that was started with just this file and these options and has one
+    of the statuses, those named first before others; else of a new run of the first status."""
+    sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
     for status in statuses:
-        if (row := find_started_run(store, status, spec, options)) is not None:
+        if (row := store.row(sql, status, spec, options)) is not None:
             return row["id"], row["run"], row["seconds"] or 0.0
     run = new_run_name()
     return add_run(store, run=run, status=statuses[0], spec=spec, options=options, **others), run, 0.0

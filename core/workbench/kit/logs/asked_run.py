@@ -123,17 +123,14 @@ def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, po
         StoreError: the database cannot be used, or another process works on the run.
     """
     check_lms(lm)
+    given: dict[str, Any] = {"name": command.name, "kind": command.kind, "seed": command.seed}
+    given |= {
+        "spec": dumps(dict(command.settings)),
+        "options": dumps({**command.inputs, "lm": lm.model_dump(mode="json")}),
+    }
     with Store(database) as store:
-        run_id, run, earlier = _find_or_add(store, command, lm)
+        run_id, run, earlier = find_or_add_run(store, (command.working, command.done), **given)
         with RunLock(store, run):
             ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
             ledger.bill.forget_unanswered()
             yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool))
-
-
-def _find_or_add(store: Store, command: Command, lm: LMSpec) -> tuple[int, str, float]:
-    """(id, name, seconds so far)."""
-    spec = dumps(dict(command.settings))
-    options = dumps({**command.inputs, "lm": lm.model_dump(mode="json")})
-    settings: dict[str, Any] = {"spec": spec, "options": options, "seed": command.seed}
-    return find_or_add_run(store, (command.working, command.done), name=command.name, kind=command.kind, **settings)
