@@ -22,7 +22,6 @@ from workbench.study.position import restore_position as restore_position
 from workbench.study.racing import Race as Race
 from workbench.study.racing import paired_race as paired_race
 from workbench.study.sampler import AskedTrial as AskedTrial
-from workbench.study.sampler import PartialFixedTrial as PartialFixedTrial
 from workbench.study.sampler import RandomTrial as RandomTrial
 from workbench.study.sampler import Searcher as Searcher
 from workbench.study.sampler import make_sampler as make_sampler
