@@ -182,7 +182,7 @@ def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
         for field in fields[served + 1 :]:
             if field not in named:
                 continue
-            why = _overwritten(name, last[field])
+            why = "" if name in last[field] else f": '{last[field][0]}' writes the field again"
             yield name, f"nothing reads '{field}' of node '{name}'{why}."
 
 
@@ -190,10 +190,6 @@ def _named_outputs(node: NodeKind) -> set[str]:
     """The outputs that the file itself names, in a signature."""
     signature = getattr(node, "signature", None)
     return {field.name for field in signature.outputs} if isinstance(signature, Signature) else set()
-
-
-def _overwritten(name: str, last: list[str]) -> str:
-    return "" if name in last else f": '{last[0]}' writes the field again"
 
 
 def _not_optional(task: Task) -> Iterator[str]:
