@@ -361,7 +361,7 @@ Said = tuple[float | None, str]
 NOTHING: Said = (None, "")
 
 
-def judge_rows(rows: Iterable[tuple[str, Hashable, Said, Said]], labels: Sequence[Label]) -> list[JudgedRow]:
+def judge_rows(rows: Iterable[tuple[str, str, Said, Said]], labels: Sequence[Label]) -> list[JudgedRow]:
     """Rows with what people said of them. rows: id, cluster, and what the judge said of both sides."""
     known, skipped = mean_labels(labels), {(one.row, one.answer) for one in labels if one.score is None}
     made: list[JudgedRow] = []
