@@ -8,95 +8,62 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from workbench._version import __version__
+from workbench._version import __version__ as __version__
 
-_EXPORTS = {
-    "hookimpl": "workbench.plugins",
-    "BudgetSpent": "workbench.errors",
-    "Context": "workbench.runtime",
-    "Dataset": "workbench.task",
-    "Evaluation": "workbench.study",
-    "Example": "workbench.task",
-    "LM": "workbench.lm",
-    "LMError": "workbench.errors",
-    "Metric": "workbench.task",
-    "NodeError": "workbench.errors",
-    "NodeKind": "workbench.workflow",
-    "Optimizer": "workbench.study",
-    "Patch": "workbench.workflow",
-    "PluginError": "workbench.errors",
-    "Request": "workbench.lm",
-    "Response": "workbench.lm",
-    "Score": "workbench.task",
-    "SpecError": "workbench.errors",
-    "Study": "workbench.study",
-    "Workflow": "workbench.workflow",
-    "WorkbenchError": "workbench.errors",
-    "Prediction": "workbench.inference",
-    "PredictionError": "workbench.inference",
-    "load": "workbench.inference",
-    "load_spec": "workbench.spec",
-    "EvalReport": "workbench.evaluation",
-    "Report": "workbench.proof",
-    "optimize": "workbench.api",
-    "aoptimize": "workbench.api",
-    "evaluate": "workbench.api",
-    "aevaluate": "workbench.api",
-    "resume": "workbench.run",
+#: What each room gives.
+_HOMES = {
+    "workbench.api": ("aevaluate", "aoptimize", "evaluate", "optimize"),
+    "workbench.errors": ("BudgetSpent", "LMError", "NodeError", "PluginError", "SpecError", "WorkbenchError"),
+    "workbench.evaluation": ("EvalReport",),
+    "workbench.inference": ("Prediction", "PredictionError", "load"),
+    "workbench.lm": ("LM", "Request", "Response"),
+    "workbench.plugins": ("hookimpl",),
+    "workbench.proof": ("Report",),
+    "workbench.run": ("resume",),
+    "workbench.runtime": ("Context",),
+    "workbench.spec": ("load_spec",),
+    "workbench.study": ("Evaluation", "Optimizer", "Study"),
+    "workbench.task": ("Dataset", "Example", "Metric", "Score"),
+    "workbench.workflow": ("NodeKind", "Patch", "Workflow"),
 }
-__all__ = [
-    "hookimpl",
-    "__version__",
-    "BudgetSpent",
-    "Context",
-    "Dataset",
-    "Evaluation",
-    "Example",
-    "LM",
-    "LMError",
-    "Metric",
-    "NodeError",
-    "NodeKind",
-    "Optimizer",
-    "Patch",
-    "PluginError",
-    "Request",
-    "Response",
-    "Score",
-    "SpecError",
-    "Study",
-    "Workflow",
-    "WorkbenchError",
-    "Prediction",
-    "PredictionError",
-    "load",
-    "load_spec",
-    "EvalReport",
-    "Report",
-    "optimize",
-    "aoptimize",
-    "evaluate",
-    "aevaluate",
-    "resume",
-]
 
 if TYPE_CHECKING:
-    from workbench.api import aevaluate, aoptimize, evaluate, optimize
-    from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, WorkbenchError
-    from workbench.evaluation import EvalReport
-    from workbench.inference import Prediction, PredictionError, load
-    from workbench.lm import LM, Request, Response
-    from workbench.plugins import hookimpl
-    from workbench.proof import Report
-    from workbench.run import resume
-    from workbench.runtime import Context
-    from workbench.spec import load_spec
-    from workbench.study import Evaluation, Optimizer, Study
-    from workbench.task import Dataset, Example, Metric, Score
-    from workbench.workflow import NodeKind, Patch, Workflow
+    from workbench.api import aevaluate as aevaluate
+    from workbench.api import aoptimize as aoptimize
+    from workbench.api import evaluate as evaluate
+    from workbench.api import optimize as optimize
+    from workbench.errors import BudgetSpent as BudgetSpent
+    from workbench.errors import LMError as LMError
+    from workbench.errors import NodeError as NodeError
+    from workbench.errors import PluginError as PluginError
+    from workbench.errors import SpecError as SpecError
+    from workbench.errors import WorkbenchError as WorkbenchError
+    from workbench.evaluation import EvalReport as EvalReport
+    from workbench.inference import Prediction as Prediction
+    from workbench.inference import PredictionError as PredictionError
+    from workbench.inference import load as load
+    from workbench.lm import LM as LM
+    from workbench.lm import Request as Request
+    from workbench.lm import Response as Response
+    from workbench.plugins import hookimpl as hookimpl
+    from workbench.proof import Report as Report
+    from workbench.run import resume as resume
+    from workbench.runtime import Context as Context
+    from workbench.spec import load_spec as load_spec
+    from workbench.study import Evaluation as Evaluation
+    from workbench.study import Optimizer as Optimizer
+    from workbench.study import Study as Study
+    from workbench.task import Dataset as Dataset
+    from workbench.task import Example as Example
+    from workbench.task import Metric as Metric
+    from workbench.task import Score as Score
+    from workbench.workflow import NodeKind as NodeKind
+    from workbench.workflow import Patch as Patch
+    from workbench.workflow import Workflow as Workflow
 
 
 def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'workbench' has no attribute {name!r}")

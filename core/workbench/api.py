@@ -132,14 +132,11 @@ def _setting(address: str, value: Any, database: Path) -> Any:
     """A setting as a file can hold it."""
     if address == "metric" and callable(value):
         return _address_of(value)
-    if address == "data" and not isinstance(value, str) and not (is_dict(value) and not _is_rows(value.get("rows"))):
-        rows, rest = (value["rows"], {k: v for k, v in value.items() if k != "rows"}) if is_dict(value) else (value, {})
+    rows = value.get("rows") if is_dict(value) else value
+    if address == "data" and rows is not None and not isinstance(rows, str):
+        rest = {k: v for k, v in value.items() if k != "rows"} if is_dict(value) else {}
         return {"file": str(_write_rows(rows, database)), **rest}
     return value
-
-
-def _is_rows(value: Any) -> bool:
-    return value is not None and not isinstance(value, str)
 
 
 def _write_rows(rows: Any, database: Path) -> Path:

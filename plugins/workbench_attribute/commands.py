@@ -270,14 +270,11 @@ def _read_run(
 
     if form is not None:
         raise click.UsageError("--format needs a file of logs, and this is a run of workbench")
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         logs = load_stored_logs(store, run, rows, split)
         if lm is None and settings.method not in BASELINES:
             lm = model_of_run(store, require_trust_in_run(run, db))
         return logs, lm, str(store.find_run(run)["run"])
-    finally:
-        store.close()
 
 
 # Output

@@ -11,7 +11,7 @@ from workbench.cli import echo_json, say
 from workbench.errors import SpecError
 
 if TYPE_CHECKING:
-    from workbench.attribution import ReplayReport, RowDiagnosis, Suspect
+    from workbench.attribution import ReplayReport, Suspect
     from workbench_attribute.replays import ReplayOptions
 
 SEALED_ROWS = "These rows are sealed: changes based on reading them cannot be proved on them."
@@ -24,12 +24,12 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     """Repeat the failed rows of a run, and print what is found. Returns whether the budget lasted and a step was
     found."""
     from workbench.cli.trust import require_trust_in_run
-    from workbench.kit.logs import check_model
+    from workbench.task import check_lms
     from workbench_attribute.replays import replay_failures
 
     run = require_trust_in_run(run, db)
     if options.lm is not None:
-        check_model(options.lm)
+        check_lms(options.lm)
 
     def report_progress(done: int, of: int) -> None:
         if not as_json:
@@ -37,45 +37,14 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
 
     found = replay_failures(run, options=options, database=db, on_row=report_progress)
     if as_json:
-        echo_json(_as_dict(found, options))
+        echo_json({**found.as_dict(), "left_out": found.left_out, "paid": found.paid.as_dict()})
     else:
         _print_replays(found)
     return found.complete and bool(found.by_node)
 
 
-def _as_dict(found: ReplayReport, options: ReplayOptions) -> dict[str, Any]:
-    return {
-        "method": "replay",
-        "repair": options.repair,
-        "lm": options.lm and options.lm.model,
-        "run": found.run,
-        "repeated": found.repeated,
-        "rows": [_row_as_dict(row) for row in found.rows],
-        "repair_rate": found.repair_rate,
-        "by_node": found.by_node,
-        "left_out": found.left_out,
-        "paid": found.paid.as_dict(),
-    }
-
-
-def _row_as_dict(row: RowDiagnosis) -> dict[str, Any]:
-    d, step = row.diagnosis, row.diagnosis.step if row.diagnosis else None
-    return {
-        "row": row.example,
-        "score": row.score,
-        "steps": row.steps,
-        "node": step and step.node,
-        "agent": step and step.agent,
-        "step": step and step.index,
-        "said": step and step.text,
-        **({"failure": row.failure} if d is None else {k: v for k, v in vars(d).items() if k != "step"}),
-        "calls": row.calls,
-        "usd": row.usd,
-    }
-
-
 def _print_replays(found: ReplayReport) -> None:
-    for number, line in enumerate(found.as_attribution().lines()):
+    for number, line in enumerate(found.lines()):
         say(line, bold=number == 1)
     if found.left_out:
         say(f"{found.left_out} more rows failed; --limit examines more than {len(found.rows)}")
@@ -97,11 +66,8 @@ def rank_run(run: str, split: str | None, passing: float, formula: str, db: str,
     from workbench.kit.logs import SEALED, scored_rows
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         rows, taken = scored_rows(store, run, split)
-    finally:
-        store.close()
     if taken in SEALED:
         say(SEALED_ROWS, err=True)
     sides: tuple[list[Any], list[Any]] = ([], [])

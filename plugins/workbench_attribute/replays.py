@@ -15,8 +15,7 @@ from typing import Any, Literal
 from workbench.attribution import (
     Diagnosis,
     ReplayReport,
-    Rerun,
-    RowDiagnosis,
+    RowFinding,
     TraceStep,
     bisect_steps,
     label_repairs,
@@ -119,8 +118,7 @@ def replay_failures(
         StoreError: there is no such run, its data have changed, or it has no failed rows that may be examined.
     """
     options = options or ReplayOptions()
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         row = store.find_run(run)
         task = prepare_stored(row)
         if task.data_hash != row["data_hash"]:
@@ -142,8 +140,6 @@ def replay_failures(
                 ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
             course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
             return run_in_loop(course.go(failed, name, left_out))
-    finally:
-        store.close()
 
 
 def _workflow(store: Store, row: Any, task: Task, candidate: str) -> Workflow:
@@ -225,10 +221,6 @@ def _run_of(
     return find_or_add_run(store, (WORKING, DONE), **settings)
 
 
-def _row(failed: _Failed, found: Diagnosis | None, steps: int = 0, failure: str = "") -> RowDiagnosis:
-    return RowDiagnosis(failed.example.id, failed.score, found, steps, failure, failed.replica)
-
-
 class _UnansweredError(Exception):
     """Infrastructure failed in a repeated run, which says nothing about the step."""
 
@@ -272,14 +264,15 @@ class _Course:
         """Examine the rows, and store what is found with the run of this name."""
         rows = await self._examine_all(failed)
         how = self.options.repair if self.model is None else f"{self.options.repair}: {self.model.model}"
-        report = ReplayReport(name, self.row["run"], rows, self.paid, how, self.workflow.hash, left_out)
+        method = f"replay, steps repaired by {how}"
+        report = ReplayReport(name, method, [self.row["run"]], rows, self.paid, left_out)
         record = RunRecord(self.store, self.ledger.run_id)
-        record.end_with_report(DONE, report.as_attribution().as_dict(), max(self.ledger.seconds, 0.001))
+        record.end_with_report(DONE, report.as_dict(), max(self.ledger.seconds, 0.001))
         self.store.flush()
         return report
 
-    async def _examine_all(self, failed: Sequence[_Failed]) -> list[RowDiagnosis]:
-        found: list[RowDiagnosis | None] = [None] * len(failed)
+    async def _examine_all(self, failed: Sequence[_Failed]) -> list[RowFinding]:
+        found: list[RowFinding | None] = [None] * len(failed)
         asked = [dict[str, tuple[int, float]]() for _ in failed]
 
         async def job(index: int) -> None:
@@ -295,16 +288,34 @@ class _Course:
             await self.runtime.aclose()
             RunRecord(self.store, self.ledger.run_id).save_seconds(max(self.ledger.seconds, 0.001))
             self.ledger.close()
-        rows = [one or _row(row, None, failure=ENDED) for one, row in zip(found, failed, strict=True)]
+        rows = [one or self._row(row, failure=ENDED) for one, row in zip(found, failed, strict=True)]
         return share_costs(rows, asked)
 
-    async def _examine(self, failed: _Failed) -> RowDiagnosis:
+    def _row(self, failed: _Failed, d: Diagnosis | None = None, steps: int = 0, failure: str = "") -> RowFinding:
+        found, step = d or Diagnosis(None), d.step if d else None
+        return RowFinding(
+            failed.example.id,
+            self.workflow.hash,
+            failed.replica,
+            failed.score,
+            node=step and step.node,
+            agent=step and step.agent,
+            step=step and step.index,
+            steps=steps,
+            confidence=found.confidence,
+            repaired=found.repaired if d else None,
+            reruns=found.reruns,
+            evidence=found.evidence,
+            failure=failure,
+        )
+
+    async def _examine(self, failed: _Failed) -> RowFinding:
         first = await self._run(self.workflow, failed, {})
         assert first.trace is not None
         steps = all_steps = steps_of(first.trace)
         if self._passes(first):
             words = "it passes when repeated: its tool results or model answers were not recorded"
-            return _row(failed, Diagnosis(None, evidence=words), len(steps))
+            return self._row(failed, Diagnosis(None, evidence=words), len(steps))
         if self.options.repair == "label":
             steps, repairs = label_repairs(self.workflow, steps, failed.example.fields)
         elif self.options.repair == "sibling":
@@ -312,23 +323,22 @@ class _Course:
         else:
             repairs = model_repairs(steps, self.model, self.options.draws)
 
-        async def run(chosen: Mapping[Address, Repair]) -> Rerun:
-            result = await self._run(self.workflow, failed, chosen)
-            return Rerun(self._passes(result), result.score)  # its cost is known when all rows are done
+        async def run(chosen: Mapping[Address, Repair]) -> bool:
+            return self._passes(await self._run(self.workflow, failed, chosen))
 
         if not any(repairs.values()):
             nothing = Diagnosis(None, evidence=f"none of its {len(all_steps)} steps has a repair of this kind")
-            return _row(failed, nothing, len(all_steps))
+            return self._row(failed, nothing, len(all_steps))
         search = scan_steps if self.options.scan or self.options.repair == "fresh" else bisect_steps
         try:
             found = await search(steps, run, lambda step: repairs.get(step.index, ()))
         except _UnansweredError as error:
-            return _row(failed, None, len(all_steps), str(error))
+            return self._row(failed, None, len(all_steps), str(error))
         lacking = [s for s in steps if not repairs.get(s.index) and (found.step is None or s.index < found.step.index)]
         if lacking:
             found.confidence /= 2
             found.evidence += f"; {len(lacking)} steps{' before it' if found.step else ''} have no repair of this kind"
-        return _row(failed, found, len(all_steps))
+        return self._row(failed, found, len(all_steps))
 
     async def _run(self, workflow: Workflow, failed: _Failed, repairs: Mapping[Address, Repair]) -> Result:
         draw = Draw(failed.replica, repairs=repairs)

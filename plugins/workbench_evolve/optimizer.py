@@ -23,7 +23,7 @@ from pydantic import Field
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.prompting import Proposer
-from workbench.study import PartialFixedTrial
+from workbench.study import RandomTrial
 from workbench.task import Example, Space
 from workbench_evolve.operators import Breeder, list_operators
 from workbench_evolve.population import Archive, Individual, Island, compute_fitness
@@ -146,7 +146,7 @@ class Evolve(Optimizer):
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
     """The start with the maximum number of demos, often the largest improvement; None if the space has no demos."""
     rich = space.starts(study.best)[1:]
-    return (space.suggest(PartialFixedTrial(rich[0], study.rng), study.best), "the richest start") if rich else None
+    return (space.suggest(RandomTrial(study.rng, rich[0]), study.best), "the richest start") if rich else None
 
 
 def _screening_rows(study: Study, most: int) -> list[Example]:

@@ -262,11 +262,8 @@ def _asked_about(result: str, db: str, called: bool = True) -> Source:
     if Path(result).suffix in (".yaml", ".yml"):
         raise SpecError(f"there is no file {one_line(result)}", hint="Name a file that `optimize` wrote, or a run.")
     run = require_trust_in_run(result, db)
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         return read_candidate(store, run)
-    finally:
-        store.close()
 
 
 @click.command("gateway")

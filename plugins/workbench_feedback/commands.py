@@ -180,11 +180,8 @@ def _model_of(read: Comments, db: str) -> LMSpec:
     lm = None
     if read.runs:
         run = require_trust_in_run(read.runs[0], db)
-        store = ReadOnlyStore(db)
-        try:
+        with ReadOnlyStore(db) as store:
             lm = model_of_run(store, run)
-        finally:
-            store.close()
     if lm is None:
         raise SpecError(
             "no language model is named to read the comments",

@@ -22,14 +22,7 @@ from workbench.spec import BudgetSpec, LMSpec
 from workbench_feedback.answers import TRIES, Asker, Messages, Unreadable
 from workbench_feedback.clustering import Groups, ask_groups, cut_tree, read_groups, sort_groups
 from workbench_feedback.comments import Comments
-from workbench_feedback.coverage import (
-    Agreement,
-    Match,
-    ask_matches,
-    can_match,
-    read_matches,
-    shuffle_traces,
-)
+from workbench_feedback.coverage import Agreement, Match, ask_matches, can_match, read_matches, shuffle_traces
 from workbench_feedback.grounding import Aspect, Grounded, ask_aspects, read_aspects
 from workbench_feedback.inducing import ask_metric, read_metric, rename_twins
 from workbench_feedback.judging import Judged, ask_ratings, read_ratings

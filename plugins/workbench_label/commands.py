@@ -79,11 +79,8 @@ def label_command(
 def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         return read(store, target, field)
-    finally:
-        store.close()
 
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:

@@ -68,16 +68,13 @@ def red_team(
     pool = pool or LMPool()
     for error in lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd):
         raise source.locate(error) if isinstance(error, SpecError) else error
-    store = Store(database)
-    try:
+    with Store(database) as store:
         run_id, name, seconds = _run_of(store, place_of(path), task, options)
         with RunLock(store, name):
             ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=task.spec.cache)
             if seconds:
                 ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
             return run_in_loop(_attack(task, rows, ledger, options, pool, name, on_row))
-    finally:
-        store.close()
 
 
 def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions) -> tuple[int, str, float]:

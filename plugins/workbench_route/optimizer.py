@@ -16,8 +16,8 @@ from pydantic import Field, field_validator
 
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at
-from workbench.kit.logs import check_model
 from workbench.spec import MODELS, PATH, lm_spec
+from workbench.task import check_lms
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
 from workbench_route.fitting import LEAST_ROWS, check_library
@@ -103,7 +103,7 @@ class LearnRoute(Optimizer):
         check_library()
         for place, lm in enumerate(self.lms):
             with errors_at("lms", place):
-                check_model(lm_spec(lm))
+                check_lms(lm_spec(lm))
         sites = {site.name: site for site in find_sites(wrap_nodes(study.workflow, self.lms))}
         for name, place in self.recorded.items():
             if name not in sites:

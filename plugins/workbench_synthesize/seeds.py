@@ -71,8 +71,7 @@ def load_seeds(pipeline: Pipeline, database: str) -> list[Seed]:
 
 
 def _seeds_of_run(name: str, kind: str, database: str) -> list[Seed]:
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         row = store.find_run(name)
         task = prepare_stored(row)
         if row["data_hash"] is not None and task.data_hash != row["data_hash"]:
@@ -83,8 +82,6 @@ def _seeds_of_run(name: str, kind: str, database: str) -> list[Seed]:
             known = dict.fromkeys(str(one["example"]) for one in logs.scored() if one["example"] in train)
             return [_of_log(log) for log in logs.logs([*known])] if known else []
         return _failed(row["run"], train, train_scores(store, row["id"]))
-    finally:
-        store.close()
 
 
 def _train_alone(task: Task) -> list[Example]:

@@ -104,8 +104,7 @@ def synthesize(
         "seeds": digest([[seed.id, seed.fields, seed.weight] for seed in seeds]),
         "code": digest(code),
     }
-    store = Store(database)
-    try:
+    with Store(database) as store:
         named = {"name": pipeline.spec.name, "spec": source.text, "options": dumps(settings)}
         run_id, run, earlier = find_or_add_run(store, ["synthesizing"], **named, seed=pipeline.spec.seed)
         with RunLock(store, run):
@@ -115,8 +114,6 @@ def synthesize(
                 write_rows(found.rows, out)
             RunRecord(store, run_id).end(f"synthesized ({found.status})")
             return found
-    finally:
-        store.close()
 
 
 class _Course:

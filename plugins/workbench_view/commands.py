@@ -48,8 +48,7 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
         return fail(f"'{one_line(out)}' has no known suffix: use {', '.join(WRITERS)}", 2)
     write, beginning = WRITERS[out.suffix]
     check_output(out, ours=begins_with(beginning), overwrite=overwrite)
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         row = store.find_run(run, kinds=("optimize", "eval"))
         if kind_of(row) not in ("optimize", "eval"):
             raise StoreError(
@@ -60,8 +59,6 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
             if kind_of(row) == "eval"
             else write(read_facts(store, row["run"]))
         )
-    finally:
-        store.close()
     try:
         write_whole(out, text)
     except OSError as error:

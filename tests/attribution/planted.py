@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.helpers.scripted import Script, make_workflow
 
-from workbench.attribution import Rerun, TraceStep, steps_of
+from workbench.attribution import TraceStep, steps_of
 from workbench.ledger import Ledger
 from workbench.lm import Request
 from workbench.runtime import Address, Draw, Program, Repair, Runtime
@@ -68,11 +68,11 @@ class Models(Script):
 
 @dataclass
 class Failed:
-    """A failed run, and what repeats it."""
+    """A failed run, what repeats it, and the calls that this has paid."""
 
     steps: list[TraceStep]
     rerun: Callable[[Mapping[Address, Repair]], Any]
-    script: Models
+    paid: Callable[[], int]
 
 
 async def fail(workflow: Workflow, row: str, right: int, models: Models, store: Store, run_id: int) -> Failed:
@@ -88,12 +88,11 @@ async def fail(workflow: Workflow, row: str, right: int, models: Models, store: 
     first = await run({})
     assert first.prediction[f"n{right}"] != right
 
-    async def rerun(repairs: Mapping[Address, Repair]) -> Rerun:
-        before = ledger.paid.calls
-        done = await run(repairs)
-        return Rerun(done.prediction.get(f"n{right}") == right, calls=ledger.paid.calls - before)
+    async def rerun(repairs: Mapping[Address, Repair]) -> bool:
+        return (await run(repairs)).prediction.get(f"n{right}") == right
 
-    return Failed(steps_of(first.trace), rerun, models)
+    before = ledger.paid.calls
+    return Failed(steps_of(first.trace), rerun, lambda: ledger.paid.calls - before)
 
 
 def new_store(path: Path) -> Store:

@@ -314,7 +314,7 @@ def test_errors_of_the_command_line_and_bugs_are_visible(
         ["runs", "list"],
     ):
         if words == ["runs", "list"]:
-            monkeypatch.setattr("workbench.cli.runs._readable", fails)
+            monkeypatch.setattr("workbench.cli.runs.open_store", fails)
         with pytest.raises(SystemExit) as ended:
             main(words)
         said = capsys.readouterr()

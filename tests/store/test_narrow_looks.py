@@ -33,9 +33,11 @@ def stored(path: Path) -> Store:
                 )
                 for n in range(3)
             ]
-            Evaluations(store, 1).add(
-                "c", split, 0, n=3, score=0.5, failed=0, complete=True, objectives="{}", results=rows
-            )
+            evaluations = Evaluations(store, 1)
+            evaluations.begin("c", split, 0)
+            for position, row in enumerate(rows):
+                evaluations.add_row("c", split, 0, position, row)
+            evaluations.end("c", split, 0, n=3, score=0.5, failed=0, complete=True, means="{}")
 
     asyncio.run(write())
     store.flush()

@@ -11,7 +11,7 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench.spec import apply_overrides, check_spec, load_yaml
-from workbench.study import PartialFixedTrial, RandomTrial, Searcher
+from workbench.study import RandomTrial, Searcher
 from workbench.task import Example, Space
 from workbench.task.search_space import check_space
 from workbench.workflow import Workflow
@@ -78,7 +78,7 @@ def test_every_combination_is_drawn_and_works() -> None:
 def test_given_names_of_contents_are_taken() -> None:
     space = checked(SEARCH)
     picks = {"nodes.facts": "absent", "nodes.plan": "outline", "nodes.answer.samples": 3, "nodes.plan.samples": 4}
-    values = space.suggest(PartialFixedTrial(picks, random.Random(0)), workflow())
+    values = space.suggest(RandomTrial(random.Random(0), picks), workflow())
     made = workflow().patched(values)
     assert made.get("nodes.plan") == {
         "kind": "predict",
@@ -107,7 +107,7 @@ def test_optuna_searches_them_and_starts_from_what_is_written() -> None:
 def test_a_place_in_the_graph_is_kept() -> None:
     start = make_workflow({**NODES, "answer": {**NODES["answer"], "needs": ["facts"]}}, Path("."))
     space = checked('nodes.answer: {any_of: {vote: {ensemble: {predict: "text, plan -> label"}}}}', start)
-    values = space.suggest(PartialFixedTrial({"nodes.answer": "vote"}, random.Random(0)), start)
+    values = space.suggest(RandomTrial(random.Random(0), {"nodes.answer": "vote"}), start)
     assert start.patched(values).get("nodes.answer.needs") == ["facts"]
 
 

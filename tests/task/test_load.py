@@ -99,9 +99,9 @@ def test_a_mistyped_provider_is_told_where_it_stands(model: str, meant: str, tmp
     (tmp_path / "w.yaml").write_text(f"{HEAD}{PROGRAM}lm: bundled/nano\nroles:\n  proposer: {model}\n")
     spec, source = load_spec(tmp_path / "w.yaml")
     if not meant:
-        return check_lms(spec)
+        return check_lms(spec.lm, spec.roles)
     with pytest.raises(SpecError, match="there is no LM provider") as raised, source.locating():
-        check_lms(spec)
+        check_lms(spec.lm, spec.roles)
     assert f"Did you mean '{meant}'" in str(raised.value.hint)
     assert (raised.value.line, raised.value.column) == (8, 3)
 

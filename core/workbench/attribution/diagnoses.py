@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.base.text import one_line
+from workbench.base.text import align, one_line
 
 #: Nodes in the printed totals, and characters of a cell.
 MOST_NODES, WIDTH = 10, 40
@@ -65,7 +65,7 @@ class RowFinding:
         return tuple(one_line(cell if len(cell) <= WIDTH else f"{cell[: WIDTH - 1]}…") for cell in cells)
 
 
-_HEAD = ("row", "node", "step", "confidence", "repaired", "re-runs", "calls", "cost")
+_HEAD = ("row", "node", "step", "confidence", "repaired", "re-runs", "calls", "cost", "evidence")
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,8 @@ class AttributionReport:
     def lines(self) -> list[str]:
         """The whole report as plain text."""
         of = f" of run {', '.join(self.examined)}" if self.examined else ""
-        table = [_HEAD, *(row.cells() for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        texts = ["evidence", *(one_line((row.failure or row.evidence)[:300]) for row in self.rows)]
-        out = [one_line(f"method: {self.method}{of}, run {self.run}")]
-        for cells, text in zip(table, texts, strict=True):
-            out.append("  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)) + f"  {text}")
+        rows = [(*row.cells(), one_line((row.failure or row.evidence)[:300])) for row in self.rows]
+        out = [one_line(f"method: {self.method}{of}, run {self.run}"), *align([_HEAD, *rows])]
         decided = [*self.by_node.items()][:MOST_NODES]
         out += [one_line(f"{node}: decided {count} of {len(self.rows)} failures") for node, count in decided]
         if (rate := self.repair_rate) is not None:

@@ -18,18 +18,8 @@ from workbench.runtime import Address, Repair
 RepairOf = Callable[[TraceStep], Sequence[Repair]]
 
 
-@dataclass(frozen=True)
-class Rerun:
-    """The outcome of a repeated run. calls, usd: what it paid."""
-
-    passed: bool
-    score: float | None = None
-    calls: int = 0
-    usd: float = 0.0
-
-
-#: Repeats the run with these repairs.
-RunWith = Callable[[Mapping[Address, Repair]], Awaitable[Rerun]]
+#: Repeats the run with these repairs. Returns whether it passes.
+RunWith = Callable[[Mapping[Address, Repair]], Awaitable[bool]]
 
 
 @dataclass
@@ -41,7 +31,7 @@ class Diagnosis:
         repaired: whether the run passes when this step alone is repaired.
         confidence: of the re-runs that bear on it, the share that agrees.
         evidence: why, in a sentence.
-        reruns, calls, usd: what it took.
+        reruns: what it took.
     """
 
     step: TraceStep | None
@@ -49,8 +39,6 @@ class Diagnosis:
     confidence: float = 0.0
     evidence: str = ""
     reruns: int = 0
-    calls: int = 0
-    usd: float = 0.0
 
 
 @dataclass
@@ -59,7 +47,7 @@ class _Replays:
 
     run: RunWith
     repair_of: RepairOf
-    spent: Diagnosis = field(default_factory=lambda: Diagnosis(None))
+    reruns: int = 0
     known: dict[frozenset[int], bool] = field(default_factory=dict[frozenset[int], bool])
 
     async def passes(self, steps: Sequence[TraceStep]) -> bool:
@@ -73,18 +61,14 @@ class _Replays:
             self.known[key] = False
             for turn in range(max(len(options) for _, options in repairs)):
                 chosen = {step.address: options[min(turn, len(options) - 1)] for step, options in repairs}
-                rerun = await self.run(chosen)
-                self.spent.reruns += 1
-                self.spent.calls += rerun.calls
-                self.spent.usd += rerun.usd
-                if rerun.passed:
+                self.reruns += 1
+                if await self.run(chosen):
                     self.known[key] = True
                     break
         return self.known[key]
 
     def diagnose(self, step: TraceStep | None, repaired: bool, confidence: float, evidence: str) -> Diagnosis:
-        spent = self.spent
-        return Diagnosis(step, repaired, confidence, evidence, spent.reruns, spent.calls, spent.usd)
+        return Diagnosis(step, repaired, confidence, evidence, self.reruns)
 
 
 async def bisect_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf) -> Diagnosis:
@@ -117,30 +101,18 @@ async def bisect_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: Repa
     return replays.diagnose(step, False, 0.5, words)
 
 
-async def scan_steps(
-    steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf, *, order: Sequence[int] = (), most: int = 0
-) -> Diagnosis:
-    """The decisive step by repairing one at a time. Right also where repairs are not monotone.
+async def scan_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf) -> Diagnosis:
+    """The decisive step by repairing one at a time, from the first. Right also where repairs are not monotone.
 
     Args:
         steps: of the failed run, in order.
         run: repeats it.
         repair_of: the repairs of a step.
-        order: indexes of steps, the most suspicious first, as other methods rank them; the rest follow in order. The
-            first whose repair helps is taken, so without an order it is the earliest.
-        most: so many steps are tried; 0: all.
     """
-    replays, named = _Replays(run, repair_of), [steps[i] for i in order]
-    ranked = [*named, *(step for step in steps if step not in named)]
-    tried = [step for step in ranked if repair_of(step)][: most or len(ranked)]
-    for number, step in enumerate(tried):
+    replays, tried = _Replays(run, repair_of), [step for step in steps if repair_of(step)]
+    for step in tried:
         if await replays.passes([step]):
-            earlier = {s.index for s in tried[:number]} | {s.index for s in steps if not repair_of(s)}
-            sure = earlier >= set(range(step.index))
-            words = "it passes with this step alone repaired" + (
-                _before(step.index) if sure else f"; of the {step.index} before it some were not tried"
-            )
-            return replays.diagnose(step, True, 1.0 if sure else 0.5, words)
+            return replays.diagnose(step, True, 1.0, f"it passes with this step alone repaired{_before(step.index)}")
     return replays.diagnose(None, False, 0.0, f"it fails with any one of {len(tried)} steps repaired")
 
 

@@ -16,6 +16,11 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def dicts_in(value: object) -> Iterator[dict[str, Any]]:
+    """The mappings among the values of a list; none of anything else."""
+    return filter(is_dict, value if is_list(value) else ())
+
+
 def walk(value: Any) -> Iterator[Any]:
     """A value and each value inside it at any depth, in no order that means anything; keys are not among them."""
     waiting = [value]

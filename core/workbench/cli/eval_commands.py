@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from workbench.base.text import indented
 from workbench.cli import echo_json, say
-from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, with_budget, with_sandbox
+from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, add_options, with_budget, with_sandbox
 from workbench.cli.output import Output, with_output
 
 if TYPE_CHECKING:
@@ -43,12 +44,6 @@ _GATES = (
 )
 
 
-def _with_gates(command: Any) -> Any:
-    for option in reversed(_GATES):
-        command = option(command)
-    return command
-
-
 @click.command("eval")
 @FILE
 @click.option(
@@ -66,7 +61,7 @@ def _with_gates(command: Any) -> Any:
     metavar="ADDRESS=VALUE,VALUE",
     help="Evaluate once per value. Repeat it to evaluate all combinations. @FILE is the text of a file.",
 )
-@_with_gates
+@partial(add_options, _GATES)
 @SET
 @SEED
 @CACHE
@@ -132,45 +127,33 @@ def _read_bar(name: str, db: str) -> Side:
     from workbench.evaluation import read_side
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         return read_side(store, name)
-    finally:
-        store.close()
 
 
 def _gate(first: Side, report: EvalReport, db: str, margin: float) -> tuple[bool, Difference]:
     from workbench.evaluation import not_worse, read_side
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         return not_worse(first, read_side(store, report.run), margin)
-    finally:
-        store.close()
 
 
 def _write_junit(report: EvalReport, db: str, path: Path) -> None:
     from workbench.evaluation import read_rows, write_junit
     from workbench.store import ReadOnlyStore, read_report
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         row = store.find_run(report.run)
         write_junit(report, read_rows(store, row, read_report(row)), path)
-    finally:
-        store.close()
 
 
 def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
     from workbench.evaluation import compare_sides, comparison_lines, read_side
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         sides = [read_side(store, report.run) for report in reports if report.n]
-    finally:
-        store.close()
     differences = compare_sides(sides) if len(sides) > 1 else []
     if as_json:
         return echo_json({"cells": [r.as_dict() for r in reports], "compared": [d.as_dict() for d in differences]})
@@ -209,8 +192,7 @@ def compare_command(runs: tuple[str, ...], changed: bool, db: str, as_json: bool
     from workbench.evaluation import compare_sides, comparison_lines, read_side
     from workbench.store import ReadOnlyStore, kind_of
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         if len(runs) == 1:
             if ":" in runs[0] or kind_of(store.find_run(runs[0].partition("@")[0])) == "eval":
                 raise click.UsageError("name at least two runs to compare, or one run of optimize")
@@ -218,8 +200,6 @@ def compare_command(runs: tuple[str, ...], changed: bool, db: str, as_json: bool
             runs = (f"{run}:baseline{at}{split}", f"{run}:winner{at}{split}")
         sides = [read_side(store, name) for name in runs]
         differences = compare_sides(sides)
-    finally:
-        store.close()
     if as_json:
         shown = [
             {

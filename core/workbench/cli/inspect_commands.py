@@ -15,15 +15,7 @@ import click
 
 from workbench.base.text import indented, one_line, short, visible_json
 from workbench.cli import ask, echo_json, fail, say
-from workbench.cli.options import DB, JSON, OVERWRITE
-
-
-def _store(db: str) -> Any:
-    from workbench.store import ReadOnlyStore
-
-    store = ReadOnlyStore(db)
-    click.get_current_context().call_on_close(store.close)
-    return store
+from workbench.cli.options import DB, JSON, OVERWRITE, open_store
 
 
 @click.command("show")
@@ -66,7 +58,7 @@ def show_command(
         return say(_drawing(run, db), nl=False)
     if Path(run).suffix in (".yaml", ".yml"):
         return fail(f"{run} is a workflow file, not a run; draw it with: workbench show --mermaid {run}", 2)
-    store = _store(db)
+    store = open_store(db)
     row = store.find_run(run)
     report, calls = read_report(row), calls or (20 if role else 0)
     if kind_of(row) == "attribute" and (failures or example):
@@ -188,7 +180,7 @@ def _drawing(run: str, db: str) -> str:
         spec = check_nodes(source)
         with source.locating(), without_user_code("names"):
             return mermaid(load_workflow(spec, Path(run).resolve().parent))
-    return draw_winner(_store(db), run)
+    return draw_winner(open_store(db), run)
 
 
 @click.command("diff")
@@ -204,7 +196,7 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
     from workbench.run import candidate_workflow, changes_between, winner_of
     from workbench.store import Candidates, read_report
 
-    store = _store(db)
+    store = open_store(db)
     row = store.find_run(run, kinds=("optimize",))
     first = candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline())
     chosen = candidate or winner_of(read_report(row))
@@ -253,7 +245,7 @@ def _bundle(run: str, candidate: str | None, out: Path | None, carry: bool, db: 
         source = require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
         made = bundle_file(source, out, check)
     else:
-        made = bundle_candidate(_store(db), require_trust_in_run(run, db), candidate, out, check)
+        made = bundle_candidate(open_store(db), require_trust_in_run(run, db), candidate, out, check)
     say(f"wrote {one_line(out)}: {one_line(', '.join(made.files))}")
     if made.variables:
         say(f"It needs these variables of the environment: {one_line(', '.join(made.variables))}")
@@ -326,7 +318,7 @@ def export_command(
         return _export_rows(run, candidate, split, out, overwrite, db)
     if split is not None:
         raise click.UsageError("--split is only for --format atif")
-    text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code, overwrite=overwrite)
+    text = export_candidate(open_store(db), run, candidate, form, out, run_code=run_code, overwrite=overwrite)
     if text is not None:
         return say(text, nl=False)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
@@ -339,7 +331,7 @@ def _export_rows(
 ) -> None:
     from workbench.evaluation import export_trajectories, write_trajectories
 
-    rows = export_trajectories(_store(db), run, candidate or "", split)
+    rows = export_trajectories(open_store(db), run, candidate or "", split)
     if out is None:
         for row in rows:
             echo_json(row)

@@ -82,6 +82,15 @@ def add_options(options: tuple[Any, ...], command: Any) -> Any:
     return command
 
 
+def open_store(db: str, *, write: bool = False) -> Any:
+    """Open the run database of `--db` until the command ends."""
+    from workbench.store import ReadOnlyStore, Store
+
+    store = Store(db, create=False) if write else ReadOnlyStore(db)
+    click.get_current_context().call_on_close(store.close)
+    return store
+
+
 def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the sandbox options. The command receives them as `sandbox`, a SandboxChoice."""
 

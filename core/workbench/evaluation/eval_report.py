@@ -121,12 +121,9 @@ class EvalReport:
         """
         import pandas
 
-        store = ReadOnlyStore(self.database)
-        try:
+        with ReadOnlyStore(self.database) as store:
             row = store.find_run(self.run)
             found = read_rows(store, row, read_report(row))
-        finally:
-            store.close()
         results = [
             {"id": r["example"], "split": r["split"], "repeat": r["replica"]}
             | {f"prediction.{name}": value for name, value in (r["prediction"] or {}).items()}

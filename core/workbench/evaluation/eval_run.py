@@ -14,11 +14,10 @@ from typing import Any
 
 from workbench.base.concurrency import run_in_loop
 from workbench.base.files import disk_warnings
-from workbench.base.signals import catch_signals
 from workbench.errors import BudgetSpent, Interrupted, StoreError, WorkbenchError, merge_errors
 from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
-from workbench.ledger import CallInfo, Ledger
+from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.proof import Report, evaluated_name
 from workbench.run import (
@@ -29,6 +28,7 @@ from workbench.run import (
     RunInfo,
     as_stored_row,
     check_trackers,
+    end_evaluation,
     evaluated_lms,
     lms_not_ready,
     make_crew,
@@ -116,8 +116,7 @@ def evaluate(
     pool = pool or LMPool()
     if wrong := wrong_in_file(lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd)):
         raise merge_errors([source.locate(error) for error in wrong])
-    store = Store(database)
-    try:
+    with Store(database) as store:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
         stored["inputs"] = [*task.inputs]  # which of a row's fields the workflow reads, for whoever looks at it later
         with started_run(store, "eval", place_of(path), task, stored) as (run, run_id):
@@ -125,8 +124,6 @@ def evaluate(
             course.ledger.stopping = spent
             course.warnings += left_out
             return run_in_loop(course.go())
-    finally:
-        store.close()
 
 
 def resume_evaluation(
@@ -144,8 +141,7 @@ def resume_evaluation(
     `evaluate`, and raises what it raises.
     """
     options = options or EvalOptions()
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         row = store.find_run(run)
         if kind_of(row) != "eval" or row["file"] is None:
             raise StoreError(f"run {row['run']} is not an evaluation that can be resumed")
@@ -170,8 +166,6 @@ def resume_evaluation(
                 "its current form, and earlier tool results are kept"
             )
         return run_in_loop(course.go())
-    finally:
-        store.close()
 
 
 def resume_run(
@@ -182,11 +176,8 @@ def resume_run(
     listener: Listener | None = None,
 ) -> Report | EvalReport:
     """Resume a run of `optimize` or of `eval`, whichever it is. Raises what these raise."""
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         kind = kind_of(store.find_run(run))
-    finally:
-        store.close()
     if kind != "eval":
         return resume(run, options=options, database=database, listener=listener)
     given = options or Options()
@@ -214,8 +205,8 @@ class EvalRun:
         budget = spec.budget.model_dump(exclude_none=True)
         info = RunInfo(run, spec.name, str(store.path), budget, "eval", settings_to_compare(task))
         self.announcer = Announcer(store, run_id, info, listener)
-        self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds, reuse=spec.cache)
-        self.ledger.on_slowed = self._on_slowed
+        self.ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier_seconds, reuse=spec.cache)
+        self.announcer.watch(self.ledger)
         self.runtime = Runtime.of_spec(spec, self.ledger, pool=pool, sandbox=options.sandbox)
         self.runtime.elsewhere = make_crew(task, self.runtime, self.announcer.emit)
         self.evaluator = Evaluator(
@@ -237,9 +228,7 @@ class EvalRun:
             warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
             resumed, split = self.ledger.resumed, str(self.options.split)
             self.announcer.start(self.task.spec.track, self.evaluator, warnings=warnings, resumed=resumed, split=split)
-            course = asyncio.current_task()
-            assert course is not None
-            restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
+            restore_signals = self.announcer.stop_at_signal(self.ledger)
             status, raised = "finished", None
             try:
                 await self._course()
@@ -300,21 +289,14 @@ class EvalRun:
         """All results, or those of one repeat."""
         asked = self.results if replica is None else [self.results[replica]]
         found = tuple(r for part in asked for r in part if r is not None)
-        return Evaluation(self.task.workflow, str(self.options.split), found, len(found) == len(asked) * len(self.rows))
+        complete = len(found) == len(asked) * len(self.rows)
+        return Evaluation(self.task.workflow, str(self.options.split), found, complete, replica or 0)
 
     def _finish(self, status: str, error: BaseException | None) -> EvalReport:
         """Store the sums and the report."""
         workflow, split = self.task.workflow, str(self.options.split)
         for replica in range(self.options.repeats):
-            one = self._evaluation(replica)
-            self.evaluations.end(
-                *(workflow.hash, split, replica),
-                n=len(one.results),
-                score=one.score,
-                failed=sum(one.failures.values()),
-                complete=one.complete,
-                means=dumps(one.objectives),
-            )
+            end_evaluation(self.evaluations, self._evaluation(replica))
         found = self._evaluation()
         message = None if error is None else str(error) if isinstance(error, WorkbenchError) else repr(error)
         report = EvalReport(
@@ -364,17 +346,3 @@ class EvalRun:
     def _fault_lines(self) -> list[str]:
         further = [f"{name}: {line}" for name, _, faults in self.evaluator.further for line in faults.lines()]
         return [*self.evaluator.faults.lines(), *further]
-
-    def _on_call(self, call: CallInfo) -> None:
-        self.announcer.emit("call_settled", call=call, ledger=self.ledger)
-
-    def _on_slowed(self, lm: str, before: int, after: int) -> None:
-        self.announcer.emit("rate_limited", lm=lm, before=before, after=after)
-
-    def _stop(self) -> bool:
-        """Send nothing new from now on. False if that was the case already."""
-        if self.ledger.stopping is not None:
-            return False
-        self.ledger.stopping = Interrupted("interrupted")
-        self.announcer.emit("stopping")
-        return True

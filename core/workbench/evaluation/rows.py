@@ -114,8 +114,17 @@ def row_details(
 def add_details(
     store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Results of `read_rows` with what else is known of them: `inputs`, which the workflow reads; `further`, the other
-    fields of a row of an evaluation, the label among them; prompts in their spans; and `diagnoses`.
+    """Results of `read_rows` with what else is known of them: that of `add_texts`, and `diagnoses`."""
+    for one in add_texts(store, row, results, inputs):
+        one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
+    return [*results]
+
+
+def add_texts(
+    store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
+) -> Sequence[dict[str, Any]]:
+    """Results of `read_rows` with `inputs`, which the workflow reads; `further`, the other fields of a row of an
+    evaluation, the label among them; and the prompts in their spans.
 
     inputs: those of the run's rows by id, if they have been read before.
     """
@@ -123,8 +132,7 @@ def add_details(
     journal = Journal(store, row["id"])
     for one in results:
         _add_prompts(one["spans"] or (), journal)
-        one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
-    return [*results]
+    return results
 
 
 def _add_inputs(

@@ -54,13 +54,10 @@ def run_single(
     choice = sandbox or SandboxChoice.from_environment()
 
     async def course() -> dict[str, Any]:
-        store = Store(database)
-        try:
+        with Store(database) as store:
             ledger = Ledger(store, _add_run(store, task), task.spec.budget, reuse=task.spec.cache)
             result = await _run(task, example, ledger, choice, consent, pool)
             return {**_as_dict(result, scored=inputs is None), "spent": ledger.summary()}
-        finally:
-            store.close()
 
     return run_in_loop(course())
 
@@ -132,7 +129,7 @@ def _task_of_inputs(
     def unused(example: Any, prediction: Any, trace: Any = None) -> Score:
         return Score(0.0)  # shown to nobody
 
-    dataset = Dataset((), (), SealedRows(()), (), "", "")
+    dataset = Dataset((), (), SealedRows(()))
     task = Task(spec, source, workflow, dataset, unused, tuple(workflow.input_fields))
     for name in task.inputs:
         if name not in inputs:

@@ -10,7 +10,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.lm import LMPool
-from workbench.spec import ConfigurationSpec, Source, Spec
+from workbench.spec import Source, Spec
 from workbench.task import check_lms, check_node_lms
 from workbench.workflow import Workflow
 
@@ -45,7 +45,7 @@ def check_configurations(
     for place, one in _others(spec):
         with _at(place, path):
             own, _, other = read_workflow(path, [*one.items(), *changes])
-            check_lms(own)
+            check_lms(own.lm, own.roles)
             check_node_lms(other, own.roles)
             _check_fields(workflow, other)
 
@@ -53,12 +53,8 @@ def check_configurations(
 def _others(spec: Spec) -> Iterator[tuple[int, dict[str, Any]]]:
     """The place and the own sections of each configuration but the first, which is the file's."""
     for place, one in enumerate(spec.configurations[1:], start=1):
-        yield place, _sections(one)
-
-
-def _sections(one: ConfigurationSpec) -> dict[str, Any]:
-    lm = None if one.lm is None else one.lm.model_dump(mode="json", exclude_unset=True)
-    return {key: value for key, value in (("lm", lm), ("nodes", one.nodes)) if value is not None}
+        lm = None if one.lm is None else one.lm.model_dump(mode="json", exclude_unset=True)
+        yield place, {key: value for key, value in (("lm", lm), ("nodes", one.nodes)) if value is not None}
 
 
 def _check_fields(own: Workflow, other: Workflow) -> None:

@@ -31,7 +31,7 @@ from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import SandboxChoice
 from workbench.spec import Source, Spec, read_source
-from workbench.store import Journal, Store, add_run, find_started_run, new_run_name
+from workbench.store import Journal, Store, add_run, find_or_add_run, new_run_name
 from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
@@ -137,11 +137,7 @@ def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str
         name = new_run_name()
         return store, add_run(store, run=name, name=spec.name, status=_STATUS, spec=source.text, options="{}")
     store = Store(out.with_name(f"{out.name}.calls"))
-    run = find_started_run(store, _STATUS, source.text, job)
-    if run is None:
-        run_id = add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
-    else:
-        run_id = run["id"]
+    run_id, _, _ = find_or_add_run(store, (_STATUS,), name=spec.name, spec=source.text, options=job)
     Journal(store, run_id).delete_unanswered_calls()
     return store, run_id
 

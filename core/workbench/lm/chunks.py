@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.base.type_guards import is_dict, is_list
+from workbench.base.type_guards import dicts_in, is_dict
 from workbench.lm.dialects import read_content, read_thoughts
 from workbench.lm.events import StreamedCalls
 from workbench.lm.pieces import Piece
@@ -26,7 +26,7 @@ class ChunkReader:
 
     def add(self, chunk: Any) -> None:
         """Raises LMError for content that nobody can read."""
-        for choice in _dicts(chunk.get("choices")) if is_dict(chunk) else ():
+        for choice in dicts_in(chunk.get("choices")) if is_dict(chunk) else ():
             delta = choice.get("delta") or choice.get("message")
             if not choice.get("index") and is_dict(delta):  # of several answers, the first
                 self._tell(self._read(delta))
@@ -117,7 +117,3 @@ def _is_whole(told: list[str]) -> bool:
         return is_dict(json.loads("".join(told)))
     except (ValueError, RecursionError):
         return False
-
-
-def _dicts(value: Any) -> Iterator[dict[str, Any]]:
-    return filter(is_dict, value if is_list(value) else ())

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.base.text import LINE_END
-from workbench.base.type_guards import is_dict, is_list
+from workbench.base.type_guards import dicts_in, is_dict, is_list
 from workbench.errors import LMError
 
 _DONE = "[DONE]"
@@ -74,7 +74,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 continue  # of several answers, the first
             begun = True
             if is_dict(told := one.get("logprobs")):
-                logprobs += _dicts(told.get("content"))
+                logprobs += dicts_in(told.get("content"))
             for name in ("finish_reason", "error"):
                 if one.get(name):
                     choice[name] = one[name]
@@ -108,7 +108,7 @@ class StreamedCalls:
 
     def add(self, pieces: Any) -> Iterator[tuple[int, str]]:
         """(the place of a call, what its arguments grew by) of each piece."""
-        for piece in _dicts(pieces):
+        for piece in dicts_in(pieces):
             index, told = piece.get("index"), piece.get("function")
             number, function = index if isinstance(index, int) else None, told if is_dict(told) else {}
             id_, name, place = piece.get("id"), function.get("name"), self._last.get(number)
@@ -126,7 +126,3 @@ class StreamedCalls:
 
     def whole(self) -> list[dict[str, Any]]:
         return [{**c, "function": {**c["function"], "arguments": "".join(given)}} for c, given in self.begun]
-
-
-def _dicts(value: Any) -> Iterator[dict[str, Any]]:
-    return filter(is_dict, value if is_list(value) else ())

@@ -7,10 +7,10 @@ Sources: platform.openai.com/docs/api-reference (responses, responses-streaming,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from workbench.base.type_guards import is_dict, is_list
+from workbench.base.type_guards import dicts_in, is_dict
 from workbench.errors import LMError
 from workbench.lm.events import parse_events, read_events
 from workbench.lm.native import Native
@@ -33,7 +33,7 @@ def is_as_named(native: Native, body: Mapping[str, Any]) -> bool:
     if native.api != "chat" or native.body.get("n") not in (None, 1):
         return True
     forced = native.body.get("tool_choice") not in (None, "auto")  # then the end of a call is `stop`
-    for choice in _listed(body.get("choices")):
+    for choice in dicts_in(body.get("choices")):
         message = choice.get("message")
         content = message.get("content") if is_dict(message) else None
         called = is_dict(message) and bool(message.get("tool_calls")) and not forced
@@ -60,10 +60,6 @@ def join_events(api: str, raw: bytes) -> dict[str, Any] | None:
     return found
 
 
-def _listed(value: Any) -> Iterator[dict[str, Any]]:
-    return filter(is_dict, value if is_list(value) else ())
-
-
 def _call(number: Any, name: Any, arguments: Any) -> dict[str, Any]:
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"id": number, "type": "function", "function": {"name": name, "arguments": written}}
@@ -81,15 +77,15 @@ def _chat(message: dict[str, Any], end: Any, usage: Any, turn: Any, more: Mappin
 
 def _read_chat(body: Mapping[str, Any]) -> dict[str, Any]:
     """The same, with calls of tools that take a text as calls of functions."""
-    choices = [*_listed(body.get("choices"))]
+    choices = [*dicts_in(body.get("choices"))]
     message = choices[0].get("message") if choices else None
-    if not is_dict(message) or not any("custom" in call for call in _listed(message.get("tool_calls"))):
+    if not is_dict(message) or not any("custom" in call for call in dicts_in(message.get("tool_calls"))):
         return dict(body)
     calls = [
         _call(call.get("id"), call["custom"].get("name"), json.dumps({"input": call["custom"].get("input")}))
         if is_dict(call.get("custom"))
         else call
-        for call in _listed(message["tool_calls"])
+        for call in dicts_in(message["tool_calls"])
     ]
     return {**body, "choices": [{**choices[0], "message": {**message, "tool_calls": calls}}]}
 
@@ -99,20 +95,20 @@ def _read_chat(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_response(body: Mapping[str, Any]) -> dict[str, Any]:
     texts, refusals, calls, thoughts, logprobs = [], [], [], None, []
-    for item in _listed(body.get("output")):
+    for item in dicts_in(body.get("output")):
         match item.get("type"):
             case "message":
-                for part in _listed(item.get("content")):
+                for part in dicts_in(item.get("content")):
                     (refusals if part.get("type") == "refusal" else texts).append(
                         str(part.get("refusal") or part.get("text") or "")
                     )
-                    logprobs += _listed(part.get("logprobs"))
+                    logprobs += dicts_in(part.get("logprobs"))
             case "function_call":
                 calls.append(_call(item.get("call_id"), item.get("name"), item.get("arguments")))
             case "custom_tool_call":
                 calls.append(_call(item.get("call_id"), item.get("name"), json.dumps({"input": item.get("input")})))
             case "reasoning":
-                parts = [*_listed(item.get("summary")), *_listed(item.get("content"))]
+                parts = [*dicts_in(item.get("summary")), *dicts_in(item.get("content"))]
                 thoughts = "\n".join(filter(None, (thoughts, *(str(part.get("text") or "") for part in parts))))
             case _:
                 pass
@@ -133,7 +129,7 @@ def _join_response(events: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _read_message(body: Mapping[str, Any]) -> dict[str, Any]:
     texts, calls, thoughts = [], [], None
-    for block in _listed(body.get("content")):
+    for block in dicts_in(body.get("content")):
         match block.get("type"):
             case "text":
                 texts.append(str(block.get("text") or ""))
@@ -195,7 +191,7 @@ def _loaded(text: str) -> Any:
 
 
 def _read_completion(body: Mapping[str, Any]) -> dict[str, Any]:
-    choice = next(_listed(body.get("choices")), None)
+    choice = next(dicts_in(body.get("choices")), None)
     if choice is None:
         return dict(body)
     message = {"role": "assistant", "content": str(choice.get("text") or ""), "tool_calls": [], "thoughts": None}
@@ -203,7 +199,7 @@ def _read_completion(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _join_completion(events: list[dict[str, Any]]) -> dict[str, Any] | None:
-    choices = [choice for event in events for choice in _listed(event.get("choices")) if not choice.get("index")]
+    choices = [choice for event in events for choice in dicts_in(event.get("choices")) if not choice.get("index")]
     ends = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")]
     usage = next((event["usage"] for event in reversed(events) if event.get("usage")), None)
     text = "".join(str(choice.get("text") or "") for choice in choices)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -345,30 +345,30 @@ def prove_by_labels(
         labels = read_labels(path) if path is not None and path.exists() else []
     except SpecError as error:  # what was paid for is reported all the same
         faults = [f"the labels are not used: {error}"]
-    rows = _judged_rows(task, pairs, labels)
+    field, first = graded_field(task.spec.metrics[0]), [pair[0].example for pair in pairs]
+    said = [[(side.score, answer_key(side.prediction, field)) for side in pair] for pair in pairs]
+    judged = [(row.id, task.cluster_of(row), a, b) for row, (a, b) in zip(first, said, strict=True)]
+    rows = judge_rows(judged, whole_labellers(labels))
     drawn = follow_draw(rows)
     looks = _count_looks(ledger, digest([drawn.labelled, drawn.skipped])) if len(drawn.labelled) >= LEAST_LABELS else 0
     alpha = level_after([*earlier, *["labels"] * looks])
     return *check_judge(replace(proof, alpha=alpha), rows, looks), faults
 
 
-def _judged_rows(task: Task, pairs: Sequence[tuple[Result, Result]], labels: Sequence[Label]) -> list[JudgedRow]:
-    labels, field = whole_labellers(labels), graded_field(task.spec.metrics[0])
+#: The judge's score of an answer, and its key.
+Said = tuple[float | None, str]
+#: Of a side without an answer.
+NOTHING: Said = (None, "")
+
+
+def judge_rows(rows: Iterable[tuple[str, str, Said, Said]], labels: Sequence[Label]) -> list[JudgedRow]:
+    """Rows with what people said of them. rows: id, cluster, and what the judge said of both sides."""
     known, skipped = mean_labels(labels), {(one.row, one.answer) for one in labels if one.score is None}
     made: list[JudgedRow] = []
-    for pair in pairs:
-        row, (a, b) = pair[0].example, ((side.example.id, answer_key(side.prediction, field)) for side in pair)
-        cluster = task.cluster_of(row)
-        made.append(
-            JudgedRow(
-                cluster,
-                (pair[0].score, pair[1].score),
-                (known.get(a), known.get(b)),
-                (a in skipped, b in skipped),
-                place_in_draw(cluster),
-                row.id,
-            )
-        )
+    for row, cluster, (first, a), (second, b) in rows:
+        people = known.get((row, a)), known.get((row, b))
+        seen = (row, a) in skipped, (row, b) in skipped
+        made.append(JudgedRow(cluster, (first, second), people, seen, place_in_draw(cluster), row))
     return made
 
 

@@ -244,11 +244,8 @@ class Report:
         """The candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and the
         objectives per row. Raises ImportError without pandas."""
         pandas: Any = import_module("pandas")
-        store = ReadOnlyStore(self.database)
-        try:
+        with ReadOnlyStore(self.database) as store:
             found = Candidates(store, store.find_run(self.run)["id"]).read_all()
-        finally:
-            store.close()
         costs = [json.loads(c.pop("objectives") or "{}") for c in found]
         return pandas.DataFrame(
             {**c, **{name: value for name, value in cost.items() if name != "score"}}

@@ -52,10 +52,9 @@ def find_earlier_tests(store: Store, run_id: int, candidate: str, task: Task, ro
     keys = sorted({key for key, _ in rows})
     same = {**match_rows(rows, seen.read_texts(without=keys)), **{key: key for key in keys}}
     own = tests.find(run_id, candidate, keys)  # tests after it are later ones
-    old = tests.find_unlisted(task.test_hash, except_run=run_id)
     most, baseline = OVERLAP * len(keys), task.workflow.hash
     tested = tests.find_overlapping(same, most, before=own, except_of=(baseline, evaluated_name(task)))
-    return old + seen.find_selections(same, most, before=run_id, baseline=baseline) + tested
+    return seen.find_selections(same, most, before=run_id, baseline=baseline) + tested
 
 
 def level_after(earlier: Sequence[str]) -> float:

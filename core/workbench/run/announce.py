@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from workbench.base.signals import catch_signals
+from workbench.errors import Interrupted
+from workbench.ledger import Ledger
 from workbench.run.options import Listener
 from workbench.run.trackers import RunInfo, Trackers
 from workbench.store import Store
@@ -40,6 +44,25 @@ class Announcer:
         self.trackers.emit(event, data)
         if event not in _NOT_STORED:
             self.store.event(self.run_id, event, **{k: v for k, v in data.items() if k not in _OBJECTS})
+
+    def watch(self, ledger: Ledger) -> None:
+        """Announce the calls that a ledger settles, and what slows it down."""
+        ledger.on_call = lambda call: self.emit("call_settled", call=call, ledger=ledger)
+        ledger.on_slowed = lambda lm, before, after: self.emit("rate_limited", lm=lm, before=before, after=after)
+
+    def stop_at_signal(self, ledger: Ledger) -> Callable[[], None]:
+        """Let the first signal end what the ledger sends, and a second one this task. Returns what undoes it."""
+
+        def stop() -> bool:
+            if ledger.stopping is not None:
+                return False
+            ledger.stopping = Interrupted("interrupted")
+            self.emit("stopping")
+            return True
+
+        course = asyncio.current_task()
+        assert course is not None
+        return catch_signals(course, stop, f"workbench resume {self.info.run} --db {self.store.path}")
 
     def finish(self, report: Any) -> list[str]:
         """Announce the end of the run, and wait for the trackers. Returns warnings for the report."""

@@ -16,17 +16,7 @@ from workbench.run.history import candidate_workflow, winner_of
 from workbench.run.start import prepare_stored
 from workbench.run.stored_file import read_stored_file, read_stored_source
 from workbench.spec import CodeRefused, Source, apply_overrides, check_spec, load_yaml, without_user_code
-from workbench.store import (
-    Candidates,
-    Orders,
-    Store,
-    add_run,
-    dumps,
-    kind_of,
-    new_run_name,
-    read_options,
-    read_report,
-)
+from workbench.store import Candidates, Orders, Store, add_run, dumps, kind_of, new_run_name, read_options, read_report
 from workbench.task import dump_yaml, file_tree, kept_search, written_value
 from workbench.workflow import Workflow
 

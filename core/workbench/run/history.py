@@ -12,14 +12,7 @@ from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 from workbench.plugins import plugins
 from workbench.run.stored_file import read_stored_file
 from workbench.spec import Spec, without_user_code
-from workbench.store import (
-    Candidates,
-    RunLock,
-    RunRecord,
-    Store,
-    read_options,
-    read_report,
-)
+from workbench.store import Candidates, RunLock, RunRecord, Store, read_options, read_report
 from workbench.task import load_data
 from workbench.workflow import Workflow, list_changes, mermaid
 

@@ -173,13 +173,13 @@ async def run_sealed_test(
     with suppress(BudgetSpent):
         await evaluator.gather(len(test), run_row)
     done = [row for row in rows if row is not None]
+    if sides[1] != baseline:  # first: a kill hides no look
+        described = describe_rows([row[0].example for row in done], task.inputs)
+        record_test(ledger.store, ledger.run_id, sides[1].hash, described)
     for side, workflow in enumerate(sides):
         if workflow in sides[:side]:
             continue
         results = tuple(row[side] for row in done)
         evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
         await store_evaluation(ledger.store, ledger.run_id, evaluation, row_keys)
-    if sides[1] != baseline:
-        described = describe_rows([row[0].example for row in done], task.inputs)
-        record_test(ledger.store, ledger.run_id, sides[1].hash, described)
     return done

@@ -16,7 +16,6 @@ from typing import Any
 
 from workbench.base.distribution import describe_machine
 from workbench.base.files import disk_warnings
-from workbench.base.signals import catch_signals
 from workbench.errors import (
     BudgetSpent,
     Interrupted,
@@ -86,8 +85,9 @@ class Session:
         info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
         self.announcer = Announcer(store, run_id, info, listener)
         self._emit = self.announcer.emit
-        self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
-        self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
+        self.ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=earlier_seconds, searching=True)
+        self.announcer.watch(self.ledger)
+        self.ledger.reuse, self.ledger.on_call = task.spec.cache, self._on_call
         self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
         self.runtime.elsewhere = self.crew = make_crew(task, self.runtime, self._emit)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
@@ -118,9 +118,7 @@ class Session:
             self.announcer.start(self.task.spec.track, self.evaluator, warnings=warned, resumed=self.ledger.resumed)
             if (chosen := self.options.chosen) is not None:
                 self._on_note("default", preflight.explain_choice(self.task, chosen), {"optimizers": chosen})
-            course = asyncio.current_task()
-            assert course is not None
-            restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
+            restore_signals = self.announcer.stop_at_signal(self.ledger)
             try:
                 with self.task.dataset.test.sealed():
                     found = [] if self.ledger.resumed else await self.find_obstacles()
@@ -292,9 +290,6 @@ class Session:
     def _on_row(self, done: int, of: int) -> None:
         self._emit("tested", done=done, of=of)
 
-    def _on_slowed(self, lm: str, before: int, after: int) -> None:
-        self._emit("rate_limited", lm=lm, before=before, after=after)
-
     def _on_candidate(self, workflow: Workflow, optimizer: str) -> None:
         self.steering.check()
         if workflow.hash in self._candidates:
@@ -382,11 +377,3 @@ class Session:
         self.record.end_with_report(report.status, stored, self.ledger.seconds)
         report.warnings += self.announcer.finish(report)  # shown, not stored
         self.store.flush()
-
-    def _stop(self) -> bool:
-        """Send nothing new from now on. False if that was the case already."""
-        if self.ledger.stopping is not None:
-            return False
-        self.ledger.stopping = Interrupted("interrupted")
-        self._emit("stopping")
-        return True

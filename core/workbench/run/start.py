@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,15 +100,12 @@ def optimize(
         check_trackers(task.spec.track)
     if optimizers is None and not task.spec.optimize:
         options = replace(options, chosen=[name for name, _ in named])
-    store = Store(database)
-    try:
+    with Store(database) as store:
         check_result_file(store, options, task)
-        stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
+        stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
         steps = list(optimizers) if optimizers is not None else named
         with started_run(store, "optimize", place_of(path), task, stored) as (run, run_id):
             return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
-    finally:
-        store.close()
 
 
 @contextmanager
@@ -147,11 +144,6 @@ def add_started_run(store: Store, run: str, kind: str, file: Path, task: Task, o
     )
 
 
-def _hashes(task: Task) -> dict[str, str]:
-    """Return the hashes by which a run can be resumed, and earlier tests of its sealed rows are found."""
-    return {"referred": task.external_hash, "test": task.test_hash}
-
-
 def resume(
     run: str,
     *,
@@ -167,8 +159,7 @@ def resume(
     of the start, unless the options name another.
     """
     options = options or Options()
-    store = Store(database, create=False)
-    try:
+    with Store(database, create=False) as store:
         row = store.find_run(run)
         if (kind := kind_of(row)) != "optimize":
             raise StoreError(f"run {row['run']} ({kind}) cannot be resumed: it is not a run of optimize")
@@ -202,8 +193,6 @@ def resume(
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_in_loop(session.go())
-    finally:
-        store.close()
 
 
 def prepare(
@@ -243,16 +232,11 @@ def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> l
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
-        try:
+        async with aclosing(session.runtime):
             return [*trackers_not_ready(task.spec.track), *await session.find_obstacles()]
-        finally:
-            await session.runtime.aclose()
 
-    store = Store(IN_MEMORY)
-    try:
+    with Store(IN_MEMORY) as store:
         return run_in_loop(course())
-    finally:
-        store.close()
 
 
 def _prepare(

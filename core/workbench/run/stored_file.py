@@ -7,20 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.spec import (
-    Inherited,
-    Source,
-    Spec,
-    apply_overrides,
-    check_spec,
-    load_yaml,
-    without_user_code,
-)
-from workbench.store import (
-    kind_of,
-    read_options,
-    read_spec,
-)
+from workbench.spec import Inherited, Source, Spec, apply_overrides, check_spec, load_yaml, without_user_code
+from workbench.store import kind_of, read_options, read_spec
 from workbench.task import expand_references
 
 

@@ -5,6 +5,7 @@ The scores of train rows come from optimizers and from `workbench eval --split t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,19 +34,22 @@ async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation, ke
     exists = evaluations.find(*key)
     if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
         return
-    if exists is not None:
-        evaluations.delete(exists["id"])
-    done = evaluations.add(
-        *key,
-        n=len(evaluation.results),
-        score=evaluation.score,
-        failed=sum(evaluation.failures.values()),
-        complete=evaluation.complete,
-        objectives=dumps(evaluation.objectives),
-        results=[as_stored_row(result, keys) for result in evaluation.results],
+    evaluations.begin(*key)
+    for position, result in enumerate(evaluation.results):
+        evaluations.add_row(*key, position, as_stored_row(result, keys))
+    await end_evaluation(evaluations, evaluation)
+
+
+def end_evaluation(evaluations: Evaluations, found: Evaluation) -> asyncio.Future[None]:
+    """Queue the sums of an evaluation whose rows are stored."""
+    return evaluations.end(
+        *(found.workflow.hash, found.split, found.replica),
+        n=len(found.results),
+        score=found.score,
+        failed=sum(found.failures.values()),
+        complete=found.complete,
+        means=dumps(found.objectives),
     )
-    if done is not None:
-        await done
 
 
 def find_evaluation(store: Store, run_id: int, workflow: Workflow, val: Sequence[Example]) -> Evaluation | None:

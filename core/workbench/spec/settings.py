@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.errors import SpecError, suggest
+from workbench.errors import PluginError, SpecError, suggest
 from workbench.plugins import plugins
 from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
 
@@ -164,11 +165,8 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
         settings = cast(dict[str, Any], value)
         if part == "lm" and isinstance(settings.get("lm"), str):
             settings["lm"] = {"model": settings["lm"]}
-        if part not in settings and "kind" not in settings and (kind := _kind_of_short_form(settings, part)):
-            settings |= {
-                "kind": kind,
-                part: settings.pop(kind),
-            }  # {ensemble: NODE} is short for {kind: ensemble, of: NODE}
+        if (kind := written_key(settings, part)) != part:
+            settings |= {"kind": kind, part: settings.pop(kind)}
         path.append(part)
         inner = settings.setdefault(part, {})
     if not is_dict(inner) and not is_list(inner):
@@ -179,10 +177,14 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
     return inner
 
 
-def _kind_of_short_form(node: dict[str, Any], part: str) -> str | None:
-    """The node kind under whose name the value of a setting stands; None if none does."""
-    known = plugins().names("node_kinds")
-    return next((key for key in node if key in known and plugins().get("node_kinds", key).primary == part), None)
+def written_key(node: Mapping[str, Any], name: str) -> str:
+    """The key under which a mapping of a file has a setting: `{ensemble: NODE}` is short for
+    `{kind: ensemble, of: NODE}`."""
+    if name not in node and "kind" not in node:
+        with suppress(PluginError):  # told when the kind is used
+            kinds = (key for key in node if key in plugins().names("node_kinds"))
+            return next((key for key in kinds if plugins().get("node_kinds", key).primary == name), name)
+    return name
 
 
 def _index(value: list[Any], part: str, setting: Setting) -> int:

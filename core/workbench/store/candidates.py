@@ -26,17 +26,12 @@ class Candidates:
     ) -> None:
         """Queue a candidate; one that is there already stays as it is."""
         values = (hash_, seq, parent, optimizer, note, patch, tree)
-        self.store.write(
-            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id,
-            *values,
-            checksum(*values),
-        )
+        sql = "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        self.store.write(sql, self.run_id, *values, checksum(*values))
 
     def count(self) -> int:
         """Count the candidates."""
-        row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
-        return row[0] if row else 0
+        return self.store.number("select count(*) from candidates where run_id = ?", self.run_id)
 
     def unreached(self, reached: int, run: str) -> list[str]:
         """A warning about candidates of earlier processes that a replay did not reach; an empty list if none."""

@@ -32,8 +32,7 @@ def text_key(text: str) -> str:
 def check_sum(row: sqlite3.Row | dict[str, Any], place: str, *parts: object, column: str = "checksum") -> None:
     """Raise StoreError if the parts are not those of which the row's checksum was made. Rows that were written before
     there were checksums have none. place: names the table and the row."""
-    stored = row[column] if column in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
-    if stored is not None and stored != checksum(*parts):
+    if row[column] is not None and row[column] != checksum(*parts):
         raise StoreError(f"{place} is damaged: its content does not match its checksum; use a copy of the database")
 
 
@@ -189,11 +188,6 @@ def read_report(row: Any) -> dict[str, Any] | None:
     else:
         _check(report, _REPORT, place, _NEEDED)
     return report
-
-
-def spec_checksum(run: str, name: str, file: str | None, spec: str) -> str:
-    """The checksum of what a run was started with and keeps."""
-    return checksum(run, name, file, spec)
 
 
 def read_spec(row: Any) -> str:

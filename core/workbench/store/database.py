@@ -16,10 +16,10 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from workbench.base.files import check_database_files, make_private
 from workbench.errors import StoreError
@@ -264,6 +264,11 @@ class Store:
         """The first row of a query, or None. Raises what `rows` raises."""
         return next(self.rows(sql, *values), None)
 
+    def number(self, sql: str, *values: Any) -> int:
+        """The number that a query asks for, e.g. a count."""
+        row = self.row(sql, *values)
+        return row[0] if row else 0
+
     def list_runs(self, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
         """The runs of some kinds, newest first, without those that were removed."""
         rows = self.rows("select * from runs where file is not null or status = 'eval' order by id desc")
@@ -296,6 +301,12 @@ class Store:
         """The runs of any kind with a tag, newest first."""
         rows = self.rows("select * from runs order by id desc")
         return [row for row in rows if row["status"] != REMOVED and tag in tags_of(row)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         try:
@@ -351,18 +362,21 @@ def _advice(error: Exception) -> str:
 def kind_of(row: sqlite3.Row) -> str:
     """The kind of a run: `optimize`, `eval`, or that of runs that are not listed. Versions that stored none told it by
     other columns."""
-    kind = row["kind"] if "kind" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
-    return kind or ("optimize" if row["file"] is not None else row["status"])
+    return row["kind"] or ("optimize" if row["file"] is not None else row["status"])
 
 
 def tags_of(row: sqlite3.Row) -> list[str]:
     """The tags of a run."""
-    text = row["tags"] if "tags" in row.keys() else None  # noqa: SIM118
-    return parse_json(text, f"the tags of run {row['run']} (table runs)", list) if text else []
+    return parse_json(row["tags"], f"the tags of run {row['run']} (table runs)", list) if row["tags"] else []
 
 
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def insertion(into: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The statement that adds a row, given by its columns, and then the values. into: e.g. `insert into calls`."""
+    return f"{into} ({', '.join(row)}) values ({', '.join('?' * len(row))})", *row.values()
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode

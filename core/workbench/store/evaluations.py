@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.store.content import check_sum, checksum
-from workbench.store.database import Store, dumps
+from workbench.store.database import Store, dumps, insertion
 
 
 class ResultRow(NamedTuple):
@@ -48,61 +48,27 @@ class Evaluations:
     run_id: int
 
     def find(self, candidate: str, split: str, replica: int) -> sqlite3.Row | None:
-        """id, n and complete of an evaluation."""
-        sql = "select id, n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?"
+        """n and complete of an evaluation."""
+        sql = "select n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?"
         return self.store.row(sql, self.run_id, candidate, split, replica)
-
-    def delete(self, evaluation_id: int) -> None:
-        """Delete, at once, an evaluation and its results."""
-        self.store.execute("delete from evaluations where id = ?", evaluation_id)
 
     def delete_val(self) -> None:
         """Delete, at once, all evaluations on val."""
         self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
 
-    def add(
-        self,
-        candidate: str,
-        split: str,
-        replica: int,
-        *,
-        n: int,
-        score: float | None,
-        failed: int,
-        complete: bool,
-        objectives: str,
-        results: Iterable[ResultRow],
-    ) -> asyncio.Future[None] | None:
-        """Queue an evaluation with its results; the future of the last result, None if there is none."""
-        key = (self.run_id, candidate, split, replica)
-        self.store.write(
-            "insert into evaluations (run_id, candidate, split, replica, n, score, failed, complete, objectives) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *key,
-            n,
-            score,
-            failed,
-            int(complete),
-            objectives,
-        )
-        done = None
-        for position, result in enumerate(results):
-            done = self.store.write(_ADD_RESULT, *key, position, *result, checksum(*result))
-        return done
-
-    # An evaluation whose rows are stored as they come: its n and score stay empty until it is complete
+    # Rows are stored as they come or all at once; n and score stay empty until the end
 
     def begin(self, candidate: str, split: str, replica: int) -> None:
         """Queue an evaluation that has no rows yet. One that is there loses its rows: they are scored anew."""
         key = (self.run_id, candidate, split, replica)
         one = "run_id = ? and candidate = ? and split = ? and replica = ?"
-        self.store.write(
-            "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
-            "values (?, ?, ?, ?, 0, 0, 0)",
-            *key,
-        )
+        self._begin(candidate, split, replica)
         self.store.write(f"delete from results where evaluation_id = (select id from evaluations where {one})", *key)
         self.store.write(f"update evaluations set n = 0, score = null, failed = 0, complete = 0 where {one}", *key)
+
+    def _begin(self, candidate: str, split: str, replica: int) -> None:
+        row = {"run_id": self.run_id, "candidate": candidate, "split": split, "replica": replica}
+        self.store.write(*insertion("insert or ignore into evaluations", {**row, "n": 0, "failed": 0, "complete": 0}))
 
     def add_row(self, candidate: str, split: str, replica: int, position: int, row: ResultRow) -> asyncio.Future[None]:
         """Queue a row of an evaluation that has begun, in place of an earlier result of it."""
@@ -110,9 +76,9 @@ class Evaluations:
 
     def end(
         self, candidate: str, split: str, replica: int, *, n: int, score: float, failed: int, complete: bool, means: str
-    ) -> None:
+    ) -> asyncio.Future[None]:
         """Queue the sums of an evaluation that has begun. means: objectives as JSON."""
-        self.store.write(
+        return self.store.write(
             "update evaluations set n = ?, score = ?, failed = ?, complete = ?, objectives = ? "
             "where run_id = ? and candidate = ? and split = ? and replica = ?",
             *(n, score, failed, int(complete), means, self.run_id, candidate, split, replica),
@@ -151,8 +117,7 @@ class Evaluations:
             "select count(*) from results where evaluation_id in (select id from evaluations where run_id = ?) and "
             "(score is not null or failure is not null)"
         )
-        row = self.store.row(sql, self.run_id)
-        return row[0] if row else 0
+        return self.store.number(sql, self.run_id)
 
     def list_scores(self, candidate: str, split: str, *, part: str = "") -> list[sqlite3.Row]:
         """example, score and failure of the rows of a candidate in a split, and replica, in their order. part: only of
@@ -179,11 +144,7 @@ class Evaluations:
     ) -> None:
         """Queue (position, example, score, failure) of train rows; only where a score is missing is it replaced."""
         key = (self.run_id, candidate, replica)
-        self.store.write(
-            "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
-            "values (?, ?, 'train', ?, 0, 0, 0)",
-            *key,
-        )
+        self._begin(candidate, "train", replica)
         for result in results:
             self.store.write(
                 "insert into results (evaluation_id, position, example, score, failure) values ((select id from "

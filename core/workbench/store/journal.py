@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import StoreError
 from workbench.lm import Request, Response, split_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
-from workbench.store.database import Store, dumps
+from workbench.store.database import Store, dumps, insertion
 
 #: A message with more characters is stored once, by its hash.
 LARGE_TEXT = 256
@@ -60,45 +60,32 @@ class Journal:
         key: str,
         *,
         role: str,
-        lm: str,
         request: Request,
         response: Response | None,
         outcome: str,
         message: str | None,
-        attempts: int,
-        prompt_tokens: int,
-        completion_tokens: int,
-        usd: float,
-        seconds: float,
-        queued: float,
+        **others: Any,
     ) -> asyncio.Future[None]:
         """Queue a settled call of a model; it takes the place of an earlier one with its key. Large texts are
-        stored once, by their hash. seconds: of its requests; queued: those that it waited before and between them."""
+        stored once, by their hash.
+
+        others: lm (its identity), attempts, prompt_tokens, completion_tokens, usd, seconds (of its requests) and queued
+            (those that it waited before and between them).
+        """
         body = request.as_dict()
         body["messages"] = [self._without_large(message) for message in body["messages"]]
         if "native" in body:
             body["native"] = {**body["native"], "body": self._by_hash(body["native"]["body"])}
         values, tokens = (None, None) if response is None else split_tokens(response)
         asked, answer = dumps(body), None if values is None else dumps(values)
-        return self.store.write(
-            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, ?)",
-            self.run_id,
-            key,
-            role,
-            lm,
-            asked,
-            answer,
-            outcome,
-            message,
-            attempts,
-            prompt_tokens,
-            completion_tokens,
-            usd,
-            seconds,
-            checksum(key, role, asked, answer, outcome, message, *([tokens.hex()] if tokens else [])),
-            queued,
-            tokens,
-        )
+        summed = (key, role, asked, answer, outcome, message)
+        return self._put("lm", summed, packed_tokens=tokens, **others)
+
+    def _put(self, kind: str, summed: Sequence[str | None], **others: Any) -> asyncio.Future[None]:
+        """summed: what the checksum covers besides tokens."""
+        row = {"run_id": self.run_id, "kind": kind, **dict(zip(_SUMMED, summed, strict=True)), **others}
+        row["checksum"] = checksum(*summed_parts(row))
+        return self.store.write(*insertion("insert or replace into calls", row))
 
     def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
         """Queue an answer that an earlier run paid for (`EarlierCalls`), with what it cost then."""
@@ -108,11 +95,7 @@ class Journal:
             "checksum": checksum(*summed_parts({**dict(row), "role": role})),
             "reused": row["run_id"] if row["reused"] is None else row["reused"],
         }
-        values = {**dict(row), **changed}
-        marks = ", ".join("?" * len(values))
-        return self.store.write(
-            f"insert or replace into calls ({', '.join(values)}) values ({marks})", *values.values()
-        )
+        return self.store.write(*insertion("insert or replace into calls", {**dict(row), **changed}))
 
     def _without_large(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """A message with the hash of a large text, or of a large image, in its place."""
@@ -143,17 +126,8 @@ class Journal:
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""
-        return self.store.write(
-            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?, null, null, "
-            "null)",
-            self.run_id,
-            key,
-            kind,
-            content,
-            result,
-            seconds,
-            checksum(key, "task", content, result, "ok", None),
-        )
+        paid = {"lm": "", "attempts": 0, "prompt_tokens": 0, "completion_tokens": 0, "usd": 0, "seconds": seconds}
+        return self._put(kind, (key, "task", content, result, "ok", None), packed_tokens=None, **paid)
 
     def delete_call(self, key: str) -> asyncio.Future[None]:
         """Queue that a call is forgotten, so that a resumed run asks again."""
@@ -226,44 +200,28 @@ class Journal:
         self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
     ) -> asyncio.Future[None]:
         """Queue an attempt that gave no answer, with what it may cost; outcome: None if nobody knows it."""
-        return self.store.write(
-            "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id,
-            key,
-            role,
-            process,
-            outcome,
-            message,
-            tokens,
-            usd,
-        )
+        row = {"run_id": self.run_id, "key": key, "role": role, "process": process, "outcome": outcome}
+        row |= {"message": message, "prompt_tokens": tokens, "usd": usd}
+        return self.store.write(*insertion("insert into attempts", row))
 
     def record_lost_attempt(self, key: str, role: str, process: int, tokens: int, usd: float) -> None:
         """Write, at once, an attempt of a process that ended before its outcome was known."""
-        self.store.execute(
-            "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
-            self.run_id,
-            key,
-            role,
-            process,
-            tokens,
-            usd,
-        )
+        row = {"run_id": self.run_id, "key": key, "role": role, "process": process, "prompt_tokens": tokens, "usd": usd}
+        self.store.execute(*insertion("insert into attempts", row))
 
     def count_attempts_of(self, process: int, key: str) -> int:
         """Count the attempts at a call that one process has recorded."""
         sql = "select count(*) from attempts where run_id = ? and key = ? and process = ?"
-        return self._number(sql, self.run_id, key, process)
+        return self.store.number(sql, self.run_id, key, process)
 
     def count_failed_attempts(self, key: str) -> int:
         """Count the attempts at a call that are known to have failed."""
         sql = "select count(*) from attempts where run_id = ? and key = ? and outcome is not null"
-        return self._number(sql, self.run_id, key)
+        return self.store.number(sql, self.run_id, key)
 
     def count_unknown_attempts(self) -> int:
         """Count the attempts with an unknown outcome."""
-        return self._number("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
+        return self.store.number("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
 
     def count_failures(self) -> dict[str, int]:
         """Count the failed attempts by kind of error."""
@@ -328,10 +286,6 @@ class Journal:
             "and role != 'task' group by role"
         )
         return list(self.store.rows(sql, self.run_id))
-
-    def _number(self, sql: str, *values: Any) -> int:
-        row = self.store.row(sql, *values)
-        return row[0] if row else 0
 
 
 def summed_parts(row: Any) -> list[Any]:

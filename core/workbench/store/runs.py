@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.store.content import checksum, parse_json, spec_checksum
-from workbench.store.database import LISTED, REMOVED, Store, dumps, kind_of, now
+from workbench.store.content import checksum, parse_json
+from workbench.store.database import LISTED, REMOVED, Store, dumps, insertion, kind_of, now
 
 
 def new_run_name() -> str:
@@ -25,68 +25,31 @@ def new_run_name() -> str:
 
 
 def add_run(
-    store: Store,
-    *,
-    run: str,
-    name: str,
-    status: str,
-    spec: str,
-    options: str,
-    seed: int | None = None,
-    file: str | None = None,
-    data_hash: str | None = None,
-    host: str | None = None,
-    pid: int | None = None,
-    version: str | None = None,
-    kind: str | None = None,
+    store: Store, *, run: str, name: str, spec: str, file: str | None = None, **others: str | int | None
 ) -> int:
-    """Add a run that starts now; returns its number. kind: the command, of those whose runs are listed."""
-    cursor = store.execute(
-        "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version, "
-        "kind, spec_checksum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        run,
-        name,
-        status,
-        now(),
-        file,
-        spec,
-        options,
-        data_hash,
-        seed,
-        host,
-        pid,
-        version,
-        kind,
-        spec_checksum(run, name, file, spec),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    """Add a run that starts now; returns its number.
 
-
-def find_started_run(store: Store, status: str, spec: str, options: str) -> sqlite3.Row | None:
-    """The newest run of this status that was started with just this file and these options."""
-    sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
-    return store.row(sql, status, spec, options)
+    others: status and options; and, where they are known, seed, data_hash, host, pid, version and kind, the command of
+        those whose runs are listed.
+    """
+    row = {"run": run, "name": name, "spec": spec, "file": file, "started": now(), **others}
+    row["spec_checksum"] = checksum(run, name, file, spec)
+    number = store.execute(*insertion("insert into runs", row)).lastrowid
+    assert number is not None
+    return number
 
 
 def find_or_add_run(
-    store: Store,
-    statuses: Sequence[str],
-    *,
-    name: str,
-    spec: str,
-    options: str,
-    seed: int | None = None,
-    kind: str | None = None,
+    store: Store, statuses: Sequence[str], *, spec: str, options: str, **others: Any
 ) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the run that was started with just this file and these options and has one of the
-    statuses, those named first before others; else of a new run of the first status."""
+    """(id, name, seconds so far) of the newest run that was started with just this file and these options and has one
+    of the statuses, those named first before others; else of a new run of the first status."""
+    sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
     for status in statuses:
-        if (row := find_started_run(store, status, spec, options)) is not None:
+        if (row := store.row(sql, status, spec, options)) is not None:
             return row["id"], row["run"], row["seconds"] or 0.0
     run = new_run_name()
-    added = add_run(store, run=run, name=name, status=statuses[0], spec=spec, options=options, seed=seed, kind=kind)
-    return added, run, 0.0
+    return add_run(store, run=run, status=statuses[0], spec=spec, options=options, **others), run, 0.0
 
 
 def list_attributions(store: Store) -> list[sqlite3.Row]:
@@ -178,8 +141,7 @@ class RunRecord:
 
     def count_calls(self) -> int:
         """Count the settled model calls, those that other runs paid for included."""
-        row = self.store.row("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
-        return row[0] if row else 0
+        return self.store.number("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
 
     def list_calls(self, role: str, after: str, most: int) -> list[sqlite3.Row]:
         """Calls of models in the order of their keys, without their texts. role: of this one; "" of all. after: only

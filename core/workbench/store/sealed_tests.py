@@ -84,19 +84,6 @@ class SealedTests:
             runs[row["id"]] = row["run"]
         return [runs[test] for test, rows in shared.items() if len(rows) > more_than]
 
-    def find_unlisted(self, test_hash: str, *, except_run: int) -> list[str]:
-        """The runs, one name for each test, that tested a changed workflow on this test set before tests were listed
-        in a table of their own."""
-        found = self.store.rows(
-            "select distinct r.id, r.run, e.candidate from runs r join evaluations e on e.run_id = r.id "
-            "where e.split = 'test' and e.n > 0 and json_extract(r.options, '$.test') = ? and r.id != ? "
-            "and e.candidate != (select hash from candidates where run_id = r.id order by seq limit 1) "
-            "and not exists (select 1 from sealed_tests t where t.run_id = r.id) order by r.id",
-            test_hash,
-            except_run,
-        )
-        return [row["run"] for row in found]
-
 
 def _are_texts(value: Any) -> bool:
     return is_dict(value) and all(isinstance(text, str) for text in value.values())

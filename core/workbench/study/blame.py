@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workbench.attribution import Element, Rerun, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
+from workbench.attribution import Element, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
 from workbench.runtime import Address, Draw, Repair
 from workbench.spec import LMSpec
 from workbench.study.evaluate import Evaluator
@@ -98,9 +98,9 @@ async def replay_blame(evaluator: Evaluator, workflow: Workflow, failed: Sequenc
     for result in failed:
         assert result.trace is not None
 
-        async def run(repairs: Mapping[Address, Repair], result: Result = result) -> Rerun:
+        async def run(repairs: Mapping[Address, Repair], result: Result = result) -> bool:
             again = await evaluator.run_one(program, result.example, Draw(repairs=repairs))
-            return Rerun(again.score is not None and again.score > (result.score or 0.0), again.score, again.calls)
+            return again.score is not None and again.score > (result.score or 0.0)
 
         found = await bisect_steps(
             steps_of(result.trace), run, lambda step: [Repair(lm=lm)] if step.response is not None else []

@@ -16,14 +16,17 @@ from workbench.workflow import Patch, Workflow
 
 
 class RandomTrial:
-    """A trial that draws every value at random: the baseline of all searches."""
+    """A trial that draws every value at random, the baseline of all searches; but those that are `fixed`, by name (see
+    `Space.starts`)."""
 
-    def __init__(self, rng: random.Random):
-        self.rng = rng
+    def __init__(self, rng: random.Random, fixed: Mapping[str, Any] = MappingProxyType({})):
+        self.rng, self.fixed = rng, fixed
 
     def suggest_float(
         self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
     ) -> float:
+        if name in self.fixed:
+            return self.fixed[name]
         if log:
             return min(max(math.exp(self.rng.uniform(math.log(low), math.log(high))), low), high)
         if step:
@@ -31,35 +34,15 @@ class RandomTrial:
         return self.rng.uniform(low, high)
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        if name in self.fixed:
+            return self.fixed[name]
         if log:
             drawn = math.exp(self.rng.uniform(math.log(low - 0.5), math.log(high + 0.5)))
             return min(max(round(drawn), low), high)
         return self.rng.randrange(low, high + 1, step)
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        return self.rng.choice(choices)
-
-
-class PartialFixedTrial:
-    """A trial that suggests the given values by name, and draws the others at random (see `Space.starts`)."""
-
-    def __init__(self, values: Mapping[str, Any], rng: random.Random):
-        self.values, self.others = values, RandomTrial(rng)
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
-    ) -> float:
-        return (
-            self.values[name] if name in self.values else self.others.suggest_float(name, low, high, log=log, step=step)
-        )
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
-        return (
-            self.values[name] if name in self.values else self.others.suggest_int(name, low, high, log=log, step=step)
-        )
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        return self.values[name] if name in self.values else self.others.suggest_categorical(name, choices)
+        return self.fixed[name] if name in self.fixed else self.rng.choice(choices)
 
 
 @dataclass

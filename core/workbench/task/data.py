@@ -61,7 +61,7 @@ def _sealed(parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecE
     """The three splits, the test rows among them sealed."""
     train, val, test = parts
     contents = [[dict(row.fields) for row in part] for part in parts]
-    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), digest(contents[2]), tuple(holes))
+    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), tuple(holes))
 
 
 def _read(data: DataSpec, key: str, location: str, base: Path, holes: list[tuple[str, SpecError]]) -> list[Example]:

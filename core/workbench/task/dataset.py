@@ -92,9 +92,9 @@ class SealedRows:
 class Dataset:
     """Three splits. Optimizers learn from train and select on val; test is sealed until the winner is chosen.
 
-    data_hash changes when any row or its split changes: a run cannot be resumed on other data. test_hash changes when a
-    test row does. Both cover the rows as they were read, including those that were left out of the test. holes: fields
-    with values that a row cannot hold, each with the error for who reads it (`workbench.task.rows`).
+    data_hash changes when any row or its split changes: a run cannot be resumed on other data. It covers the rows as
+    they were read, including those that were left out of the test. holes: fields with values that a row cannot hold,
+    each with the error for who reads it (`workbench.task.rows`).
     """
 
     train: tuple[Example, ...]
@@ -102,7 +102,6 @@ class Dataset:
     test: SealedRows
     warnings: tuple[str, ...] = field(default=())
     data_hash: str = ""
-    test_hash: str = ""
     holes: tuple[tuple[str, SpecError], ...] = ()
 
 

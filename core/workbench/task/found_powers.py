@@ -13,6 +13,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,12 @@ from workbench.spec import (
     powers_of,
     read_path,
     run_python,
+    written_key,
 )
 from workbench.task.metric import metric_options, parse_call
 from workbench.task.rows import folder_of, reader_of
 from workbench.task.workflow_file import referred_functions
-from workbench.workflow import node_class, node_tree
+from workbench.workflow import node_class, node_tree, written_place
 
 #: The sections of a file, and what they hold. The others hold nothing that leads out of the workbench.
 SECTIONS: Mapping[str, Declaration] = {
@@ -167,13 +169,9 @@ class _File:
             return
         yield from (Part("file", one.value, one.at) for one in referred_functions(setting))
         for kind, tree in _normal_forms(raw):
-            try:
-                primary = node_class(kind).primary
-            except PluginError:
-                continue  # which the loader tells
-            written = {primary: kind} if primary not in raw and kind in raw else {}
             for one in powers_of("node_kinds", kind, Written(tree, setting.at, self.base)):
-                yield _placed(one, setting.at, written)
+                depth = len(setting.at)
+                yield replace(one, at=(*one.at[:depth], *written_place(raw, one.at[depth:])))
 
     def _model(self, setting: Written) -> Found:
         lm = {"model": setting.value} if isinstance(setting.value, str) else setting.value
@@ -222,8 +220,11 @@ class _File:
         except SpecError:
             return  # which the loader tells
         if name in plugins().names("metrics"):
-            at = (*setting.at, name) if is_dict(written) and is_dict(written.get(name)) else setting.at
-            yield from powers_of("metrics", name, Written(options, at, self.base))
+            at, alone = setting.at, True  # as a call, or as the value of one option
+            if is_dict(written):
+                at, alone = (*setting.at, name), not is_dict(written[name])
+            for one in powers_of("metrics", name, Written(options, at, self.base)):
+                yield replace(one, at=at) if alone else one
 
     def _optimizer(self, setting: Written) -> Found:
         return _named("optimizers", replace(setting, base=self.base))
@@ -289,25 +290,10 @@ def _normal_forms(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
     except (SpecError, PluginError):
         named = [raw.get("kind"), *raw]
         for kind in {name for name in named if isinstance(name, str) and name in known}:
-            yield kind, {_primary(kind): raw.get(kind), **raw}
+            with suppress(PluginError):  # which the loader tells
+                yield kind, {node_class(kind).primary: raw.get(kind), **raw}
     else:
         yield tree["kind"], tree
-
-
-def _primary(kind: str) -> str:
-    try:
-        return node_class(kind).primary
-    except PluginError:
-        return kind
-
-
-def _placed(one: Power | Part, at: Place, written: Mapping[str, str]) -> Power | Part:
-    """Place a finding in the normal form of a node where the file writes it."""
-    place = one.at[len(at) :]
-    if not place or place[0] not in written:
-        return one
-    moved = (*at, written[str(place[0])], *place[1:])
-    return replace(one, at=moved)
 
 
 def _metric_call(written: Any) -> tuple[str, dict[str, Any]]:
@@ -390,7 +376,6 @@ def put(value: Any, keys: list[str], new: Any) -> Any:
     if isinstance(value, str):
         value = {"model": value}  # of a model that is named alone
     held: dict[str, Any] = dict(value) if is_dict(value) else {}
-    if key not in held:  # the primary setting stands under the kind
-        key = next((k for k, _ in _normal_forms(held) if _primary(k) == key and k in held), key)
+    key = written_key(held, key)
     held[key] = put(held.get(key), rest, new)
     return held

@@ -11,14 +11,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import Defect, DefectKind, suggest
-from workbench.plugins import plugins
 from workbench.spec import SERVER, names_in
 from workbench.task.dataset import Example
 from workbench.task.load import Task
 from workbench.task.reach import is_empty
-from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, node_class
+from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, written_place
 
 Place = tuple[str | int, ...]
 
@@ -65,7 +63,7 @@ def _of_nodes(task: Task, filled: Collection[str]) -> Iterator[Defect]:
             values = _closed_inputs(task, name) if inner is node else {}
             for defect in inner.defects(Surroundings(task.spec.lm, names, values)):
                 if not _is_meant(task, defect, path, inner, filled):
-                    yield replace(defect, path=_as_written(task.source.value, (*path, *defect.path)))
+                    yield replace(defect, path=tuple(written_place(task.source.value, (*path, *defect.path))))
 
 
 def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
@@ -107,21 +105,6 @@ def _listed(node: NodeKind, field: str) -> tuple[Any, ...]:
     signature = getattr(node, "signature", None)
     outputs = signature.outputs if isinstance(signature, Signature) else ()
     return next((f.allowed for f in outputs if f.name == field), ())
-
-
-def _as_written(value: Any, path: Place) -> Place:
-    """A path of the normal form as the file has it: `{ensemble: ...}` is short for `{kind: ensemble, of: ...}`."""
-    written: list[str | int] = []
-    kinds = plugins().names("node_kinds")
-    for key in path:
-        if is_dict(value) and key not in value:
-            key = next((k for k in value if k in kinds and node_class(k).primary == key), key)
-        written.append(key)
-        if is_dict(value):
-            value = value.get(str(key))
-        else:
-            value = value[key] if is_list(value) and isinstance(key, int) and key < len(value) else None
-    return tuple(written)
 
 
 def _of_policy(task: Task) -> Iterator[Defect]:
@@ -199,7 +182,7 @@ def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
         for field in fields[served + 1 :]:
             if field not in named:
                 continue
-            why = _overwritten(name, last[field])
+            why = "" if name in last[field] else f": '{last[field][0]}' writes the field again"
             yield name, f"nothing reads '{field}' of node '{name}'{why}."
 
 
@@ -207,10 +190,6 @@ def _named_outputs(node: NodeKind) -> set[str]:
     """The outputs that the file itself names, in a signature."""
     signature = getattr(node, "signature", None)
     return {field.name for field in signature.outputs} if isinstance(signature, Signature) else set()
-
-
-def _overwritten(name: str, last: list[str]) -> str:
-    return "" if name in last else f": '{last[0]}' writes the field again"
 
 
 def _not_optional(task: Task) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, check_embeds, lm_prefixes, make_lm, split_model
@@ -13,18 +13,11 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeKind, Workflow
 
 
-class HasLMs(Protocol):
-    """A spec that names language models."""
-
-    lm: LMSpec
-    roles: Any  # LMSpec by role
-
-
-def check_lms(spec: HasLMs) -> None:
+def check_lms(lm: LMSpec, roles: Mapping[Any, LMSpec] = {}) -> None:
     """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
-    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
+    for path, one in ((("lm",), lm), *((("roles", role), one) for role, one in roles.items())):
         with errors_at(*path):
-            check_lm(lm)
+            check_lm(one)
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:

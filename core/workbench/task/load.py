@@ -47,11 +47,6 @@ class Task:
         return self.dataset.data_hash
 
     @property
-    def test_hash(self) -> str:
-        """Changes when a sealed row changes."""
-        return self.dataset.test_hash
-
-    @property
     def sealed_attacks(self) -> Mapping[str, AttackSpec]:
         """The attacks that baseline and winner suffer on each sealed row."""
         return self.attacks if self.spec.constraints is not None else {}
@@ -149,7 +144,7 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
         return made
 
     return {
-        "lm": lambda: check_lms(spec),
+        "lm": lambda: check_lms(spec.lm, spec.roles),
         "nodes": workflow,
         "metric": lambda: load_metrics(spec, base),
         "data": lambda: load_data(spec, base),

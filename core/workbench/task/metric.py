@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sysconfig
 import traceback
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
-from workbench.spec import PREFIX, Spec, relocate_address
+from workbench.spec import PREFIX, Spec
 from workbench.task.arguments import check_types, find_missing_arguments
 from workbench.task.dataset import Example, Score
 
@@ -181,28 +180,6 @@ def metric_files(metrics: Sequence[Any], base: Path) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def relocate_metric(metric: Any, base: Path, folder: Path) -> Any:
-    """A metric as a workflow file in another folder writes it."""
-    if isinstance(metric, str):
-        return relocate_address(metric, base, folder)
-    if not isinstance(metric, Mapping) or len(cast(Mapping[str, Any], metric)) != 1:
-        return metric
-    written = cast(Mapping[str, Any], metric)
-    name, given = next(iter(written.items()))
-    try:
-        factory = plugins().get("metrics", name)
-    except PluginError:
-        return metric  # of a stored run whose plugin is gone
-    paths = _path_options(factory)
-    if isinstance(given, str) and paths:
-        return {name: _moved(given, base, folder)}
-    if isinstance(given, Mapping):
-        options = cast(Mapping[str, Any], given)
-        moved = {k: _moved(v, base, folder) if k in paths and isinstance(v, str) else v for k, v in options.items()}
-        return {name: moved}
-    return metric
-
-
 def _made_of(written: Mapping[str, Any], base: Path) -> tuple[Any, dict[str, Any]]:
     name, given = next(iter(written.items()))
     factory = plugins().get("metrics", name)
@@ -211,10 +188,6 @@ def _made_of(written: Mapping[str, Any], base: Path) -> tuple[Any, dict[str, Any
 
 def _path_options(factory: Any) -> tuple[str, ...]:
     return tuple(getattr(factory, "path_options", ()))
-
-
-def _moved(path: str, base: Path, folder: Path) -> str:
-    return path if Path(path).is_absolute() else os.path.relpath(base / path, folder)
 
 
 def _argument(node: ast.expr) -> Any:

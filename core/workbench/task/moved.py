@@ -1,4 +1,4 @@
-"""Nodes and optimizers as a file in another folder writes them: the paths that they declare lead where they led."""
+"""Sections of a file as one in another folder writes them: the paths that they declare lead where they led."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.type_guards import change_at, is_list
+from workbench.lm import relocate_weights
 from workbench.spec import PREFIX, SERVER, WORD, Power, relocate_address
 from workbench.task.found_powers import find_powers
 
 
 def move_tree(tree: Any, base: Path, folder: Path) -> Any:
-    """Sections of a file that lies in `base`, as a file in another folder writes them, but models and addresses that
-    begin with `python:`. A path that leads nowhere stays as it is, and so does a value that only a program reads, as a
-    variable of its environment."""
+    """Sections of a file that lies in `base`, as a file in another folder writes them. A path that leads nowhere stays
+    as it is, and so does a value that only a program reads, as a variable of its environment."""
     base, folder = base.resolve(), folder.resolve()
-    if base == folder:
-        return tree
     found = find_powers(tree, base, follow=False)
-    for power in found.powers:
+    for at in found.models:
+        tree = change_at(tree, at, partial(relocate_weights, base=base, folder=folder))
+    for power in found.powers if base != folder else ():
         if power.form and not any(power.at[: len(model)] == model for model in found.models):  # which moves as a whole
             tree = change_at(tree, power.at, partial(_moved, power, base, folder))
     return tree
@@ -31,9 +31,10 @@ def _moved(power: Power, base: Path, folder: Path, value: Any) -> Any:
         return [_moved_path(word, base, folder) if (base / str(word)).is_file() else word for word in value]
     if not isinstance(value, str):
         return value
-    if power.form == "address":  # with its prefix it is one anywhere
-        bare = not value.startswith(PREFIX)
-        return relocate_address(f"{PREFIX}{value}", base, folder).removeprefix(PREFIX) if bare else value
+    if power.form == "address":
+        if value.startswith(PREFIX):
+            return relocate_address(value, base, folder)
+        return relocate_address(f"{PREFIX}{value}", base, folder).removeprefix(PREFIX)
     if power.form == "command":  # runs in the folder of the file
         prefix = SERVER if value.startswith(SERVER) else ""
         command, mark, tool = value.removeprefix(prefix).rpartition("#")

@@ -19,7 +19,16 @@ from workbench.errors import PluginError, SpecError, collect_errors, errors_at, 
 from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
 from workbench.spec import Inherited, PolicySpec, Spec, Written, check_nodes, load_yaml_file
-from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
+from workbench.workflow import (
+    Tree,
+    Workflow,
+    learnable_addresses,
+    node_at,
+    node_class,
+    node_tree,
+    setting_at,
+    written_place,
+)
 
 
 @dataclass(frozen=True)
@@ -220,7 +229,7 @@ def load_workflow(
         workflow.check()
     except SpecError as error:
         for one in (error, *error.more):
-            one.path = _as_written(one.path, spec)
+            one.path = tuple(written_place({"nodes": spec.nodes}, one.path))
         raise
     return workflow
 
@@ -241,12 +250,3 @@ def add_types(raw: Any, types: Mapping[str, str]) -> Any:
         if used and "types" in node_class(kinds[0]).Config.model_fields:
             found["types"] = {**used, **(raw.get("types") or {})}
     return found
-
-
-def _as_written(path: tuple[str | int, ...], spec: Spec) -> tuple[str | int, ...]:
-    """The path of a node's setting in the file, where the primary one stands under its kind: `predict: ...`."""
-    if len(path) < 3 or path[0] != "nodes":
-        return path
-    raw = spec.nodes[str(path[1])]
-    kind = None if "kind" in raw else next((k for k in raw if k in plugins().names("node_kinds")), None)
-    return (*path[:2], kind, *path[3:]) if kind is not None and path[2] == node_class(kind).primary else path

@@ -12,11 +12,9 @@ import yaml
 from workbench.base.files import write_whole
 from workbench.base.text import one_line, visible
 from workbench.errors import SpecError
-from workbench.lm import LM_KEYS, relocate_weights
 from workbench.plugins import plugins
-from workbench.spec import Source, Spec, load_yaml, reads_as_text, relocate_address
+from workbench.spec import Source, Spec, load_yaml, reads_as_text
 from workbench.task.load import Task
-from workbench.task.metric import relocate_metric
 from workbench.task.moved import move_tree
 from workbench.task.search_space import check_space
 from workbench.workflow import Tree, Workflow, node_class, task_lm
@@ -33,6 +31,12 @@ CALLED_KEYS = (
     "configurations",
     "concurrency",
     "timeout",
+)
+#: Those of a result, in their order.
+_SECTIONS = (
+    *("name", "description", "lm", "roles", "data", "metric", "objectives", "pick", "targets", "policy", "nodes"),
+    *("search", "optimize", "rounds", "attacks", "constraints", "proof", "cache", "budget", "concurrency", "timeout"),
+    "seed",
 )
 
 
@@ -98,42 +102,21 @@ def file_tree(
         baseline: the workflow that the file began with. `optimize:` is kept only if the kinds of nodes are those: an
             optimizer may find nothing to work on in others, and then the file would be refused.
     """
-    tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
-    lm = raw.get("lm")
+    given: Tree = {**raw, "nodes": {n: written_node(t) for n, t in workflow.nodes.items()}}
     if workflow.tree.get("lm"):
-        lm = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
-    if lm is not None:
-        tree["lm"] = relocate_weights(lm, workflow.base, folder)
-    for key in ("roles", "data", "metric", "objectives", "pick", "targets", "policy"):
-        if key in raw:
-            tree[key] = raw[key]
-    if "roles" in raw:
-        tree["roles"] = {role: relocate_weights(lm, workflow.base, folder) for role, lm in (raw["roles"] or {}).items()}
+        given["lm"] = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
-        tree["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
-    data = {"file": raw["data"]} if isinstance(raw["data"], str) else raw["data"]
-    tree["data"] = {
-        k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
-        for k, v in data.items()
-    }
-    things: Tree = {"nodes": {n: written_node(t) for n, t in workflow.nodes.items()}}
-    if "optimize" in raw and baseline is not None and same_kinds(baseline, workflow):
-        things["optimize"] = raw["optimize"]
-    things = _moved_tree(move_tree(things, workflow.base, folder), workflow.base, folder)
-    tree["nodes"], written = things.pop("nodes"), raw["metric"]
-    moved = [relocate_metric(m, workflow.base, folder) for m in (written if isinstance(written, list) else [written])]
-    tree["metric"] = moved if isinstance(written, list) else moved[0]
-    if search:
-        tree["search"] = {address: raw["search"][address] for address in search}
-    tree |= things
-    for key in ("rounds", "attacks", "constraints", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
-        if key in raw:
-            tree[key] = raw[key]
-    if isinstance(spec.attacks, str):
-        tree["attacks"] = _moved(spec.attacks, workflow.base, folder)
-    if spec.proof.labels is not None:
-        tree["proof"] = {**raw["proof"], "labels": _moved(spec.proof.labels, workflow.base, folder)}
-    return tree
+        given["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
+    if isinstance(raw["data"], str):
+        given["data"] = {"file": raw["data"]}
+    kept = {"search": {address: raw["search"][address] for address in search}} if search else {}
+    left_out = {"search"} if baseline is not None and same_kinds(baseline, workflow) else {"search", "optimize"}
+    sections = {key: given[key] for key in _SECTIONS if key in given and key not in left_out}
+    moved = move_tree(sections, workflow.base, folder) | kept
+    labels = spec.proof.labels
+    if labels is not None and not Path(labels).is_absolute():  # people may write that file after the run
+        moved["proof"] = {**given["proof"], "labels": os.path.relpath(workflow.base / labels, folder)}
+    return {key: moved[key] for key in _SECTIONS if moved.get(key) is not None}
 
 
 def same_kinds(baseline: Workflow, workflow: Workflow) -> bool:
@@ -250,21 +233,3 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 
 _Dumper.add_representer(str, _text)
-
-
-def _moved(location: str, base: Path, folder: Path) -> str:
-    """A relative path as seen from another folder; absolute paths and `READER:PLACE` stay as they are."""
-    if ":" in location or Path(location).is_absolute():
-        return location
-    return os.path.relpath(base / location, folder)
-
-
-def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
-    if isinstance(tree, dict):
-        return {
-            k: relocate_weights(v, base, folder) if k in LM_KEYS else _moved_tree(v, base, folder)
-            for k, v in tree.items()
-        }
-    if isinstance(tree, list):
-        return [_moved_tree(v, base, folder) for v in tree]
-    return relocate_address(tree, base, folder) if isinstance(tree, str) else tree

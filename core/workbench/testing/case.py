@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
+import re
+import sys
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -57,6 +59,12 @@ def unchanged(remedy: str, **values: Any) -> Generator[None]:
     yield
     for name, value in values.items():
         assert value == before[name], f"it changed {name.replace('_', ' ')}: {remedy}"
+
+
+def checks_in(module: str) -> list[Callable[[Any], None]]:
+    """The checks of a suite, in their order: the functions of its module that are named `check_` and what they check.
+    The one named after the kind alone, e.g. `check_node`, runs them."""
+    return [thing for name, thing in vars(sys.modules[module]).items() if re.match("check_[a-z]+_", name)]
 
 
 def run_all(checks: list[Callable[[Any], None]], case: Any) -> None:

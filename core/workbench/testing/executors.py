@@ -14,7 +14,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from workbench.runtime import Crew, Draw, Executor, Program, Runtime, SandboxCho
 from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
-from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all
+from workbench.testing.case import assert_declares_powers, assert_documented, checks_in, name_of, run_all
 from workbench.testing.lms import ChatServer
 from workbench.workflow import ExampleRun, Workflow, node_tree
 
@@ -105,11 +105,8 @@ def _drive(
     async def course() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             spec = lm_spec({"model": "openai/m", "api_base": address, "attempts": 1})
-            driver = _Driver(Path(folder), make() if make else None, pool, spec, calls)
-            try:
+            async with aclosing(_Driver(Path(folder), make() if make else None, pool, spec, calls)) as driver:
                 return await use(driver)
-            finally:
-                await driver.aclose()
 
     return asyncio.run(course())
 
@@ -127,14 +124,7 @@ def check_executor(make: Make) -> None:
 
 def executor_checks() -> list[Callable[[Make], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_executor_is_documented,
-        check_executor_gives_what_rows_here_give,
-        check_executor_carries_large_rows,
-        check_executor_raises_what_ends_a_run,
-        check_executor_outlives_a_worker,
-        check_executor_ends_its_workers,
-    ]
+    return checks_in(__name__)
 
 
 def check_executor_is_documented(make: Make) -> None:

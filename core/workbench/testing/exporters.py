@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.spec import Spec
 from workbench.task import Task
-from workbench.testing.case import assert_documented, name_of, run_all, seeded, unchanged
+from workbench.testing.case import assert_documented, checks_in, name_of, run_all, seeded, unchanged
 from workbench.workflow import Workflow
 
 
@@ -47,12 +47,7 @@ def check_exporter(export: Callable[..., Any], workflow: Workflow, **more: Any) 
 
 def exporter_checks() -> list[Callable[[ExporterCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_exporter_is_documented,
-        check_exporter_writes_where_it_is_told,
-        check_exporter_is_deterministic,
-        check_exporter_leaves_the_workflow_unchanged,
-    ]
+    return checks_in(__name__)
 
 
 def _files(folder: Path) -> dict[str, bytes]:

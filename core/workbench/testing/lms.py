@@ -13,7 +13,7 @@ import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from workbench.errors import FailureKind, LMError
 from workbench.lm import LM, Request, Response
-from workbench.testing.case import assert_documented, name_of, run_all
+from workbench.testing.case import assert_documented, checks_in, name_of, run_all
 
 Result = TypeVar("Result")
 
@@ -116,17 +116,7 @@ def check_lm(make: Callable[[str], LM], **more: Any) -> None:
 
 def lm_checks() -> list[Callable[[LMCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_lm_has_its_attributes,
-        check_lm_answers,
-        check_lm_stores_no_key,
-        check_lm_sends_once,
-        check_lm_does_not_wait_for_rate_limits,
-        check_lm_raises_lm_errors,
-        check_lm_tells_failures_apart,
-        check_lm_price,
-        check_lm_takes_requests_at_once,
-    ]
+    return checks_in(__name__)
 
 
 @contextmanager
@@ -149,11 +139,8 @@ def _use(case: LMCase, server: ChatServer, use: Callable[[LM], Awaitable[Result]
     """Make the LM, use it in an event loop of its own, and close it."""
 
     async def course() -> Result:
-        lm = case.make(server.address)
-        try:
+        async with aclosing(case.make(server.address)) as lm:
             return await use(lm)
-        finally:
-            await lm.aclose()
 
     with _with_key(case):
         return asyncio.run(course())

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,15 @@ from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.runtime import open_sandbox
 from workbench.task import Example, as_score
-from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
+from workbench.testing.case import (
+    assert_declares_powers,
+    assert_documented,
+    checks_in,
+    name_of,
+    run_all,
+    seeded,
+    unchanged,
+)
 
 #: What a model may write into any field.
 ODD_VALUES = (
@@ -74,11 +83,8 @@ class MetricCase:
         return Response(self.judge(messages), "stop", 5, 5, 0.0)
 
     async def _call(self, source: str, function: str, arguments: Mapping[str, Any], **settings: Any) -> Any:
-        sandbox = await open_sandbox()
-        try:
+        async with aclosing(await open_sandbox()) as sandbox:
             return await sandbox.call(source, function, arguments, **settings)
-        finally:
-            await sandbox.aclose()
 
     def odd_predictions(self) -> list[dict[str, Any]]:
         """Predictions with odd values in one field each."""
@@ -100,15 +106,7 @@ def check_metric(
 
 def metric_checks() -> list[Callable[[MetricCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_metric_is_documented,
-        check_metric_declares_its_powers,
-        check_metric_prefers_the_right_prediction,
-        check_metric_takes_any_prediction,
-        check_metric_stays_between_0_and_1,
-        check_metric_leaves_row_and_prediction_unchanged,
-        check_metric_is_deterministic,
-    ]
+    return checks_in(__name__)
 
 
 def check_metric_is_documented(case: MetricCase) -> None:

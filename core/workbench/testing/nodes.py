@@ -19,7 +19,7 @@ from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Context, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
-from workbench.testing.case import assert_declares_powers, assert_documented, run_all, seeded
+from workbench.testing.case import assert_declares_powers, assert_documented, checks_in, run_all, seeded
 from workbench.workflow import NodeKind, Trace, Workflow
 
 Say = Callable[[Request], "str | Response"]
@@ -55,20 +55,7 @@ def check_node(kind: type[NodeKind], settings: Mapping[str, Any], row: Mapping[s
 
 def node_checks() -> list[Callable[[NodeCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_node_is_documented,
-        check_node_declares_its_powers,
-        check_node_declares_its_fields,
-        check_node_writes_what_it_declares,
-        check_node_reads_what_it_declares,
-        check_node_leaves_its_inputs_unchanged,
-        check_node_replays,
-        check_node_needs_no_global_random,
-        check_node_keeps_no_state,
-        check_node_keeps_to_its_calls,
-        check_node_survives_failing_calls,
-        check_node_lets_the_budget_end_a_run,
-    ]
+    return checks_in(__name__)
 
 
 class _Watched(Mapping[str, Any]):
@@ -160,13 +147,10 @@ def _run(
         return _Outcome(outputs, error, pool.requests - before, given)
 
     async def courses(database: Path) -> _Outcome:
-        store = Store(database)
-        try:
+        with Store(database) as store:
             run = add_run(store, run="checked", name="checked", status="run", spec="", options="{}")
             found = [await course(store, run) for _ in range(times)]
             return found[-1]
-        finally:
-            store.close()
 
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(courses(Path(folder) / "run.db"))
@@ -185,11 +169,6 @@ def _outputs(case: NodeCase, **more: Any) -> Any:
     return outcome.outputs
 
 
-def check_node_declares_its_powers(case: NodeCase) -> None:
-    """`powers` says which settings lead to Python, programs, addresses, paths and variables."""
-    assert_declares_powers(case.kind, _name(case), case.kind.Config.model_fields)
-
-
 def check_node_is_documented(case: NodeCase) -> None:
     """The class has a docstring, each setting a description; `primary` and `learnable` name settings."""
     kind = case.kind
@@ -205,6 +184,11 @@ def check_node_is_documented(case: NodeCase) -> None:
     )
     for name in kind.learnable:
         assert name.split(".")[0] in {*names, *kind.groups}, f"learnable names '{name}', which is not a setting"
+
+
+def check_node_declares_its_powers(case: NodeCase) -> None:
+    """`powers` says which settings lead to Python, programs, addresses, paths and variables."""
+    assert_declares_powers(case.kind, _name(case), case.kind.Config.model_fields)
 
 
 def check_node_declares_its_fields(case: NodeCase) -> None:

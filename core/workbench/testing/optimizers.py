@@ -12,7 +12,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from workbench.study import Optimizer, Study
-from workbench.testing.case import assert_declares_powers
+from workbench.testing.case import assert_declares_powers, checks_in, run_all
 from workbench.testing.simulated import Killed, SimulatedLM, SimulatedRun, run_simulated
 from workbench.workflow import Workflow
 
@@ -27,26 +27,12 @@ def check_optimizer(optimizer: Optimizer | type[Optimizer], **parameters: Any) -
     Raises AssertionError that says what to fix.
     """
     made = optimizer(**parameters) if isinstance(optimizer, type) else optimizer
-    for check in optimizer_checks():
-        check(made)
+    run_all(optimizer_checks(), made)
 
 
 def optimizer_checks() -> list[Check]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_is_documented,
-        check_declares_its_powers,
-        check_honours_any_budget,
-        check_never_sees_test_rows,
-        check_is_deterministic,
-        check_resumes_exactly,
-        check_survives_failures,
-        check_survives_refusals,
-        check_leaves_its_input_unchanged,
-        check_leaves_global_random_alone,
-        check_keeps_to_its_estimate,
-        check_is_ready_without_a_call,
-    ]
+    return checks_in(__name__)
 
 
 def _run(optimizer: Any, **settings: Any) -> SimulatedRun:
@@ -67,11 +53,6 @@ def _ended_well(run: SimulatedRun, optimizer: Any, when: str) -> None:
     )
 
 
-def check_declares_its_powers(optimizer: Optimizer) -> None:
-    """`powers` says which parameters lead to Python, programs, addresses, paths and variables."""
-    assert_declares_powers(type(optimizer), _name(optimizer), type(optimizer).model_fields)
-
-
 def check_is_documented(optimizer: Optimizer) -> None:
     """The class has a docstring, every parameter a default and a description."""
     cls = type(optimizer)
@@ -80,6 +61,11 @@ def check_is_documented(optimizer: Optimizer) -> None:
     for name, field in cls.model_fields.items():
         assert field.description, f"the parameter '{name}' needs a description: Field(..., description='...')"
         assert not field.is_required(), f"the parameter '{name}' needs a default: users should not have to choose"
+
+
+def check_declares_its_powers(optimizer: Optimizer) -> None:
+    """`powers` says which parameters lead to Python, programs, addresses, paths and variables."""
+    assert_declares_powers(type(optimizer), _name(optimizer), type(optimizer).model_fields)
 
 
 def check_honours_any_budget(optimizer: Optimizer) -> None:

@@ -11,7 +11,15 @@ from typing import Any
 
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
+from workbench.testing.case import (
+    assert_declares_powers,
+    assert_documented,
+    checks_in,
+    name_of,
+    run_all,
+    seeded,
+    unchanged,
+)
 
 
 @dataclass(frozen=True)
@@ -45,16 +53,7 @@ def check_reader(
 
 def reader_checks() -> list[Callable[[ReaderCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_reader_is_documented,
-        check_reader_declares_its_powers,
-        check_reader_gives_rows,
-        check_reader_is_deterministic,
-        check_reader_names_the_line,
-        check_reader_refuses_what_it_cannot_read,
-        check_reader_refuses_unknown_options,
-        check_reader_leaves_file_and_options_unchanged,
-    ]
+    return checks_in(__name__)
 
 
 @contextmanager

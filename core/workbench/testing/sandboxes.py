@@ -9,11 +9,12 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.runtime import BOUNDARIES, LEVELS, Sandbox, SandboxResult
-from workbench.testing.case import name_of, run_all
+from workbench.testing.case import checks_in, name_of, run_all
 
 Open = Callable[[], Awaitable[Sandbox]]
 Result = TypeVar("Result")
@@ -26,24 +27,13 @@ def check_sandbox(open_: Open) -> None:
 
 def sandbox_checks() -> list[Callable[[Open], None]]:
     """All checks, for `pytest.mark.parametrize`."""
-    return [
-        check_sandbox_names_its_level,
-        check_sandbox_returns_values,
-        check_sandbox_says_how_a_call_failed,
-        check_sandbox_ends_what_takes_too_long,
-        check_sandbox_keeps_no_state,
-        check_sandbox_runs_calls_at_once,
-        check_sandbox_holds_what_it_claims,
-    ]
+    return checks_in(__name__)
 
 
 def _with(open_: Open, use: Callable[[Sandbox], Awaitable[Result]]) -> Result:
     async def course() -> Result:
-        sandbox = await open_()
-        try:
+        async with aclosing(await open_()) as sandbox:
             return await use(sandbox)
-        finally:
-            await sandbox.aclose()
 
     return asyncio.run(course())
 

@@ -153,11 +153,8 @@ class SimulatedRun:
 
     def candidates(self) -> list[tuple[str, float | None]]:
         """(hash, score on val) of every candidate in order; the score is None if val was not finished."""
-        store = Store(self.folder / "run.db")
-        try:
+        with Store(self.folder / "run.db") as store:
             return read_val_scores(store)
-        finally:
-            store.close()
 
 
 def run_simulated(
@@ -180,9 +177,6 @@ def run_simulated(
         "options": Options(out=str(folder / "out.yaml"), allow_unproved=True),
     }
     report = resume("last", **settings) if again else optimize(path, **settings)
-    store = Store(folder / "run.db")
-    try:
+    with Store(folder / "run.db") as store:
         trees = read_trees(store)
-    finally:
-        store.close()
     return SimulatedRun(report, lm, folder, begun[0] if begun else lm.requests, trees)

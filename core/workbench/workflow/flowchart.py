@@ -10,7 +10,7 @@ from workbench.workflow.node import NodeKind
 from workbench.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
-    from workbench.workflow.node import Drawing
+    pass
 
 _SHAPES = {"box": '["{}"]', "round": '("{}")', "circle": '(("{}"))'}
 
@@ -68,12 +68,9 @@ def _drawn(node: NodeKind, label: str, ids: _Ids, own: str, depth: int) -> list[
             lines += [f"{indent}  {inner[vertex]}{shape.format(_quoted(shown))}"] if simple else child
         else:
             lines.append(f"{indent}  {inner.new(vertex)}{shape.format(_quoted(shown))}")
-    lines += _inner_edges(inside, inner, indent)
+    for a, b, values in inside.edges(data=True):
+        lines.append(indent + _edge(inner[a], inner[b], str(values.get("label", ""))))
     return [*lines, f"{indent}end"]
-
-
-def _inner_edges(inside: Drawing, ids: _Ids, indent: str) -> list[str]:
-    return [indent + _edge(ids[a], ids[b], str(values.get("label", ""))) for a, b, values in inside.edges(data=True)]
 
 
 def _edge(start: str, end: str, label: str) -> str:

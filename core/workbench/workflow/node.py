@@ -1,4 +1,4 @@
-"""The contract of a node, one step of a workflow, and what it may use while it runs."""
+"""The contract of a node, one step of a workflow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from workbench.errors import Defect
-from workbench.lm import Message, Response
-from workbench.spec import LMSpec, PolicySpec, Powers, lm_spec
+from workbench.spec import LMSpec, Powers, lm_spec
 from workbench.workflow.signature import Signature
 from workbench.workflow.trace import Span
 
@@ -24,78 +23,6 @@ if TYPE_CHECKING:
 
 #: Key of a demo: the messages between its inputs and its answer, e.g. calls of tools and their results.
 EXCHANGE = "_exchange"
-
-
-class NodeContext(Protocol):
-    """The services for a running node. Everything with an effect goes through it: so it is paid, journalled and traced.
-
-    `workbench.Context` implements it, and says what each method raises.
-    """
-
-    node: str  # its path, e.g. `vote.of`
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        lm: LMSpec | None = None,
-        replica: int = 0,
-        role: str = "task",
-        **settings: Any,
-    ) -> Response:
-        """Ask the node's language model. Another replica is a fresh sample, if the model samples at all."""
-        ...
-
-    async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Sequence[float]]:
-        """A vector for each text."""
-        ...
-
-    async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a tool or another effect, once for each place in an example; its result must be JSON."""
-        ...
-
-    async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run something that makes calls by its own course, once for each place in an example; its result must be
-        JSON."""
-        ...
-
-    async def shared(self, name: str, open_it: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
-        ...
-
-    async def sandboxed(
-        self,
-        source: str,
-        function: str,
-        arguments: Mapping[str, Any],
-        *,
-        timeout: float = 5.0,
-        large: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Call a function of a Python source in the sandbox. timeout: in seconds. large: further arguments, of which
-        the journal keeps the hash alone."""
-        ...
-
-    async def run_child(
-        self,
-        node: NodeKind,
-        name: str,
-        inputs: Mapping[str, Any],
-        replica: int = 0,
-        agent: str | None = None,
-        policy: PolicySpec | None = None,
-        place: int | None = None,
-    ) -> Mapping[str, Any]:
-        """Run a node inside this one. place: among those that may begin at once."""
-        ...
-
-    def note(self, **values: Any) -> None:
-        """Record something on the span, e.g. that a fallback read the answer."""
-        ...
-
-    def step(self, state: str, earned: float) -> None:
-        """Mark the latest call as a step in an environment: the state it was taken in, and its reward."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -267,8 +194,11 @@ class NodeKind:
         in between, under the key EXCHANGE: without them the demo would teach to answer without tools."""
         return {**span.inputs, **span.outputs}
 
-    async def run(self, inputs: Mapping[str, Any], ctx: NodeContext) -> Mapping[str, Any]:
-        """Run the node on one example. Returns a value for every name in `outputs`."""
+    async def run(self, inputs: Mapping[str, Any], ctx: Any) -> Mapping[str, Any]:
+        """Run the node on one example. Returns a value for every name in `outputs`.
+
+        Everything with an effect goes through ctx, a `workbench.Context`: so it is paid, journalled and traced.
+        """
         raise NotImplementedError
 
 

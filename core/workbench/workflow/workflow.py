@@ -21,7 +21,7 @@ from workbench.base.hashing import digest
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, CodeRefused, Instead, instead_of_code, spec_error, without_user_code
+from workbench.spec import NODE_KEYS, CodeRefused, Instead, instead_of_code, spec_error, without_user_code, written_key
 from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -118,7 +118,7 @@ class Workflow:
     def get(self, address: str, default: Any = GONE) -> Any:
         """The value at an address. Raises KeyError if there is none and no default is given."""
         value: Any = self.tree
-        for part in _written_path(self.tree, address):
+        for part in written_place(self.tree, address.split(".")):
             try:
                 value = value[int(part)] if is_list(value) else value[part]
             except (KeyError, IndexError, ValueError, TypeError):
@@ -136,10 +136,10 @@ class Workflow:
         patch = patch if isinstance(patch, Patch) else Patch(dict(patch), note=note)
         tree: Tree = self.tree
         for address in patch.unset:
-            tree = edit_tree(tree, _written_path(tree, address), GONE, address)
+            tree = edit_tree(tree, written_place(tree, address.split(".")), GONE, address)
         for address, value in patch.set.items():
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
-            tree = edit_tree(tree, _written_path(tree, address), value, address)
+            tree = edit_tree(tree, written_place(tree, address.split(".")), value, address)
         child = Workflow(tree, self.base, self.hash, patch, self.instead)
         child.check()  # a bad value is refused here rather than where it is used
         return child
@@ -211,22 +211,16 @@ class Workflow:
         return {field: until_required(names[::-1], self.nodes) for field, names in writers.items()}
 
 
-def _written_path(tree: Any, address: str) -> list[str]:
-    """The keys on the way to an address: where a node inside another is written `{map: {...}}`, short for
-    `{kind: map, of: {...}}`, the way to its `of` leads through `map`."""
-    found = list[str]()
-    for part in address.split("."):
-        if is_dict(tree) and part not in tree and "kind" not in tree:
-            kinds = plugins().names("node_kinds")
-            part = next((k for k in tree if k in kinds and node_class(k).primary == part), part)
+def written_place(tree: Any, place: Iterable[str | int]) -> list[Any]:
+    """The keys on the way to a place of the normal form in a tree that may be written in short forms."""
+    found: list[Any] = []
+    for part in place:
+        if is_dict(tree):
+            part = written_key(tree, str(part))
+            tree = tree.get(part)
+        else:
+            tree = tree[int(part)] if is_list(tree) and str(part).isdigit() and int(part) < len(tree) else None
         found.append(part)
-        tree = (
-            tree.get(part)
-            if is_dict(tree)
-            else tree[int(part)]
-            if is_list(tree) and part.isdigit() and int(part) < len(tree)
-            else None
-        )
     return found
 
 

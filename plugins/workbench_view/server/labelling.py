@@ -61,11 +61,8 @@ def label_rows_page(site: Site, store: Store, request: Request) -> Response:
 
 def label_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
     """Write the label of a form; returns the address of the next answer."""
-    store = Store(site.database, create=False)
-    try:
+    with Store(site.database, create=False) as store:
         return _write(site, _of_run(site, store, find_run(store, request)), form)
-    finally:
-        store.close()
 
 
 def label_rows(site: Site, request: Request, form: Mapping[str, str]) -> str:

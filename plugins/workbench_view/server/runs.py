@@ -115,14 +115,11 @@ def tag_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
     """Write the tags and the note of a run, in place of those it has."""
     name = str(request.path_params["run"])
     tags, note = read_tags(form.get("tags", "")), form.get("note", "").strip()[:MOST_NOTE]
-    store = Store(site.database, create=False)
-    try:
+    with Store(site.database, create=False) as store:
         row = find_exact_run(store, name)
         if row is None:
             raise NotFound(f"There is no run '{name[:80]}' in this database.")
         RunRecord(store, row["id"]).tag(tags, note or None)
-    finally:
-        store.close()
     return url(f"/runs/{row['run']}") + "#notes"
 
 

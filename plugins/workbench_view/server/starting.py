@@ -33,12 +33,9 @@ class Starter:
 
     def start(self, run: str) -> None:
         """Start a run, and wait until it runs or has ended. Raises Refused, with the reason, if it does neither."""
-        store = ReadOnlyStore(self._database, check=False)
-        try:
+        with ReadOnlyStore(self._database, check=False) as store:
             with self._lock:
                 self._start(store, run)
-        finally:
-            store.close()
 
     def _start(self, store: Store, run: str) -> None:
         self._processes = [one for one in self._processes if one.poll() is None]  # none stays a zombie

@@ -67,12 +67,12 @@ def test_show_tells_the_diagnoses_of_an_attribution(database: Path) -> None:
         cells = [row["row"], row["node"], str(row["step"]), "of", str(NODES), "1.00", "yes", str(row["reruns"])]
         assert line.split()[:8] == cells and row["evidence"] in line
     assert "Repair rate: 100%" in shown.output and f"Cost: {found['paid']['calls']} calls" in shown.output
-    assert f"of run {found['repeated']}" in shown.output and "Only its calls" not in shown.output
+    assert f"of run {found['examined'][0]}" in shown.output and "Only its calls" not in shown.output
     report = last_json(show(database, found["run"], "--json"))["report"]
     assert report["repair_rate"] == 1.0 and report["by_node"] == found["by_node"]
     assert sum(row["calls"] for row in report["rows"]) == found["paid"]["calls"]
     refused = show(database, found["run"], "--row", found["rows"][0]["row"])
-    assert refused.exit_code == 2 and f"those of workbench show {found['repeated']}" in refused.output
+    assert refused.exit_code == 2 and f"those of workbench show {found['examined'][0]}" in refused.output
 
 
 def test_show_of_a_row_names_its_diagnosis_and_the_run_that_made_it(database: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_replay_whose_budget_ends_exits_with_1_and_goes_on_with_more(database:
     short = attribute(database, *flags, "--budget-calls", "5")
     assert short.exit_code == 1 and "budget: it ran out" in short.output
     rest = last_json(attribute(database, *flags, "--json"))
-    assert all("failure" not in row for row in rest["rows"])
+    assert all(not row["failure"] for row in rest["rows"])
 
 
 def test_labels_repair_the_nodes_that_the_row_names(database: Path, models: Models) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,7 @@ def file(tmp_path: Path) -> Path:
 def check(found: ReplayReport) -> None:
     assert found.rows and found.complete and found.repair_rate == 1.0
     for one in found.rows:
-        assert one.diagnosis is not None and one.diagnosis.step is not None
-        number = int(one.example.rpartition("r")[2])
-        assert one.diagnosis.step.node == f"node{fault_of(number)}", one
+        assert one.node == f"node{fault_of(int(one.row.rpartition('r')[2]))}", one
 
 
 @pytest.fixture
@@ -89,9 +88,8 @@ def test_the_planted_step_is_named_and_only_what_follows_it_is_paid(file: Path, 
     asked = [str(request.messages) for request in models.requests]
     assert not set(asked[:sent]) & set(asked[sent:]), "what the evaluation asked is answered by its journal"
     for one in found.rows:
-        assert one.diagnosis is not None and one.steps == NODES and one.diagnosis.reruns <= 5
-        assert one.diagnosis.calls < one.diagnosis.reruns * NODES
-    assert sum(one.diagnosis.calls for one in found.rows if one.diagnosis) == found.paid.calls
+        assert one.steps == NODES and one.reruns <= 5 and one.calls < one.reruns * NODES
+    assert sum(one.calls for one in found.rows) == found.paid.calls
     again = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(again)
     assert again.paid.calls == 0 and again.run == found.run
@@ -107,11 +105,10 @@ def test_a_call_that_rows_share_counts_once(file: Path, models: Models, tmp_path
     found = replay_failures("last", options=options, database=tmp_path / "b.db", pool=models)
     by_input: dict[int, list[int]] = {}
     for row in found.rows:
-        by_input.setdefault(int(row.example[1:]) // 2, []).append(row.calls)
+        by_input.setdefault(int(row.row[1:]) // 2, []).append(row.calls)
     pairs = [calls for calls in by_input.values() if len(calls) == 2]
     assert pairs and all(first > 0 == second for first, second in pairs)
     assert sum(row.calls for row in found.rows) == found.paid.calls > 0
-    assert all(row.diagnosis and row.diagnosis.calls == row.calls for row in found.rows)
     again = replay_failures("last", options=options, database=tmp_path / "b.db", pool=models)
     assert [row.calls for row in again.rows] == [row.calls for row in found.rows]
 
@@ -126,14 +123,13 @@ def test_other_repairs(repair: Any, file: Path, models: Models, database: Path) 
     """A label puts right what a node gave; further draws of a model that always errs do not."""
     found = replay_failures("last", options=ReplayOptions(repair, draws=2), database=database, pool=models)
     if repair == "label":  # the last node gives the answer: to put in the right one would make any row pass
-        last = [one for one in found.rows if fault_of(int(one.example.rpartition("r")[2])) == NODES - 1]
-        assert last and all(one.diagnosis and one.diagnosis.step is None for one in last)
-        found.rows = [one for one in found.rows if one not in last]
-        check(found)
+        last = [one for one in found.rows if fault_of(int(one.row.rpartition("r")[2])) == NODES - 1]
+        assert last and all(one.step is None and not one.failure for one in last)
+        check(replace(found, rows=[one for one in found.rows if one not in last]))
         assert not models.strong.requests
     else:
-        assert found.repair_rate == found.as_attribution().repair_rate == 0.0
-        assert all(one.diagnosis and one.diagnosis.reruns == 2 * NODES for one in found.rows)
+        assert found.repair_rate == 0.0
+        assert all(one.reruns == 2 * NODES for one in found.rows)
 
 
 class Careful(Optimizer):
@@ -158,9 +154,9 @@ def test_the_answer_of_a_candidate_that_passed_repairs_a_step_without_the_model(
     assert done.candidates == 2
     options = ReplayOptions("sibling", candidate="baseline")
     found = replay_failures("last", options=options, database=tmp_path / "a.db", pool=models)
-    named = [one.diagnosis.step.node for one in found.rows if one.diagnosis and one.diagnosis.step]
+    named = [one.node for one in found.rows if one.node is not None]
     assert set(named) == {"node2"}
-    lone = [one.diagnosis for one in found.rows if one.diagnosis and one.diagnosis.step is None]
+    lone = [one for one in found.rows if one.node is None]
     assert lone and all("has a repair of this kind" in d.evidence for d in lone)
     assert found.by_node == {"node2": len(named)} and not models.strong.requests
     winner = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=tmp_path / "a.db", pool=models)
@@ -198,8 +194,8 @@ def test_a_model_that_is_down_is_no_finding_and_the_next_call_asks_again(models:
     answers_, models.strong.say = models.strong.say, down
     options = ReplayOptions(lm=STRONG_LM, most=2)
     found = replay_failures("last", options=options, database=database, pool=models)
-    assert not found.complete and found.repair_rate == 0.0 and not found.by_node
-    assert all(one.diagnosis is None and one.failure.startswith("not answered") for one in found.rows)
+    assert not found.complete and found.repair_rate is None and not found.by_node
+    assert all(one.failure.startswith("not answered") for one in found.rows)
     models.strong.say = answers_
     again = replay_failures("last", options=options, database=database, pool=models)
     check(again)

@@ -11,7 +11,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import ask, echo_json, fail, say
-from workbench.cli.options import DB, JSON, YES, limit_option
+from workbench.cli.options import DB, JSON, YES, limit_option, open_store
 from workbench.cli.tree import CommandGroup
 
 
@@ -33,7 +33,7 @@ def runs_list(
     """List the runs of optimize and eval, newest first."""
     from workbench.store import LISTED, tags_of
 
-    store = _readable(db)
+    store = open_store(db)
     found = [r for r in store.list_runs((kind,) if kind else LISTED) if set(tags) <= set(tags_of(r))]
     found = [r for r in found if name is None or name.lower() in (r["name"] or "").lower()]
     rows = [_described(store, r) for r in found[:limit]]
@@ -54,7 +54,6 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
 
     report, kind = read_report(r) or {}, kind_of(r)
     tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
-    note = r["note"] if "note" in r.keys() else None  # noqa: SIM118  # of a sqlite3.Row
     evaluated = kind == "eval" and report.get("n")
     return {
         "run": r["run"],
@@ -70,7 +69,7 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
         "split": report["split"] if evaluated else None,
         "n": report["n"] if evaluated else None,
         "tags": tags_of(r),
-        "note": note,
+        "note": r["note"],
         "branched_from": origin_of(r),
     }
 
@@ -110,7 +109,7 @@ def runs_tag(run: str, tags: tuple[str, ...], note: str | None, remove: bool, db
         raise click.BadParameter(f"'{wrong[0]}' may contain only letters, digits, '.', '_' and '-'", param_hint="TAGS")
     if "last" in tags:
         raise click.BadParameter("'last' means the newest run", param_hint="TAGS")
-    store = _writable(db)
+    store = open_store(db, write=True)
     row = store.find_run(run)
     kept = set(tags_of(row)) - set(tags) if remove else {*tags_of(row), *tags}
     RunRecord(store, row["id"]).tag(kept, (row["note"] if note is None else note) or None)
@@ -128,7 +127,7 @@ def runs_rm(runs: tuple[str, ...], yes: bool, db: str) -> None:
     """
     from workbench.store import RunRecord
 
-    store = _writable(db)
+    store = open_store(db, write=True)
     found = {row["run"]: row for row in map(store.find_run, runs)}
     _refuse_running(store, list(found.values()))
     names = ", ".join(f"{one_line(row['run'])} ({one_line(row['name'])})" for row in found.values())
@@ -153,7 +152,7 @@ def runs_prune(keep: int, dry_run: bool, yes: bool, db: str) -> None:
     from workbench.run import prune_run, removable_files
     from workbench.store import remove_unused_texts
 
-    store = _writable(db)
+    store = open_store(db, write=True)
     found = [row for row in store.list_runs(("optimize",))[keep:] if row["status"] == "finished"]
     files = removable_files(store, found)
     size, folders = sum(map(_size, files)), sum(path.is_dir() for path in files)
@@ -175,22 +174,6 @@ def runs_prune(keep: int, dry_run: bool, yes: bool, db: str) -> None:
 
 def _size(path: Path) -> int:
     return sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) if path.is_dir() else path.stat().st_size
-
-
-def _readable(db: str) -> Any:
-    from workbench.store import ReadOnlyStore
-
-    store = ReadOnlyStore(db)
-    click.get_current_context().call_on_close(store.close)
-    return store
-
-
-def _writable(db: str) -> Any:
-    from workbench.store import Store
-
-    store = Store(db, create=False)
-    click.get_current_context().call_on_close(store.close)
-    return store
 
 
 def _refuse_running(store: Any, rows: Sequence[Any]) -> None:

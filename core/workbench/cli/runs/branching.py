@@ -6,7 +6,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.cli.options import DB, JSON, SET, read_settings
+from workbench.cli.options import DB, JSON, SET, open_store, read_settings
 
 
 @click.command("branch")
@@ -23,9 +23,8 @@ def branch_command(run: str, candidate: str | None, sets: tuple[str, ...], db: s
     starts the new run. RUN may still be running.
     """
     from workbench.run import branch_run
-    from workbench.store import Store
 
-    name = branch_run(Store(db, create=False), run, candidate, read_settings(sets))
+    name = branch_run(open_store(db, write=True), run, candidate, read_settings(sets))
     if as_json:
         return echo_json({"run": name})
     where = "" if db == "workbench.db" else f" --db {one_line(db)}"

@@ -8,7 +8,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.cli.options import DB, JSON
+from workbench.cli.options import DB, JSON, open_store
 
 _ACTIONS = ("pause", "continue", "stop", "budget", "pin", "drop", "add", "list")
 
@@ -36,10 +36,10 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
     """
     from workbench.cli.progress import order_words
     from workbench.steering import give_order
-    from workbench.store import Orders, ReadOnlyStore, Store
+    from workbench.store import Orders
 
     if action == "list":
-        store = ReadOnlyStore(db)
+        store = open_store(db)
         found = Orders(store, store.find_run(run)["id"]).read_all()
         if as_json:
             return echo_json(found)
@@ -47,7 +47,7 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
             words = (order["at"], order["kind"], *order_words(order["data"]), order["outcome"] or "pending")
             say("  ".join(one_line(word) for word in words))
         return None if found else say("No orders.")
-    number = give_order(Store(db, create=False), run, action, _data(action, arguments))
+    number = give_order(open_store(db, write=True), run, action, _data(action, arguments))
     if as_json:
         return echo_json({"order": number})
     return say(f"order {number} sent; to see its outcome: workbench steer {one_line(run)} list")

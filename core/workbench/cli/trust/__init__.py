@@ -67,15 +67,12 @@ def require_trust_in_run(run: str, db: str) -> str:
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
     from workbench.store import ReadOnlyStore
 
-    store = ReadOnlyStore(db)
-    try:
+    with ReadOnlyStore(db) as store:
         row = store.find_run(run)
         if _lies_in_trusted_folder(Path(db)) or row["file"] is None:
             return row["run"]  # without a file no run of `optimize`: refused by `resume`
         written, base, started = read_stored_source(row)
         content = content_of_stored(row)
-    finally:
-        store.close()
     powers = read_powers(written.value, written.text, base)
     text = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
     with_flags = read_powers(started.value, text, base)

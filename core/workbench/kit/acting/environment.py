@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -238,11 +239,8 @@ class Episode:
         self, what: str, actions: tuple[str, ...], play: Callable[[Environment], dict[str, Any]]
     ) -> dict[str, Any]:
         def work() -> dict[str, Any]:
-            environment = open_environment(self.name, self.settings, self.base)
-            try:
+            with closing(open_environment(self.name, self.settings, self.base)) as environment:
                 return play(environment)
-            finally:
-                environment.close()
 
         async def run() -> dict[str, Any]:
             try:

@@ -6,6 +6,7 @@ import inspect
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,11 +109,8 @@ class McpCall:
         sessions = current_sessions()
         if sessions is not None:
             return self._call(sessions, arguments)
-        sessions = RowSessions()
-        try:
+        with closing(RowSessions()) as sessions:
             return self._call(sessions, arguments)
-        finally:
-            sessions.close()
 
     def _call(self, sessions: RowSessions, arguments: Mapping[str, Any]) -> Any:
         seconds = remaining_seconds()

@@ -88,19 +88,16 @@ class ServerTool(Tool):
     def __getattr__(self, name: str) -> Any:  # of fields that are not set yet
         if name not in ("description", "schema"):
             raise AttributeError(name)
-        listed = _listed(self.call.server, self.name) if instead_of_code() == "code" else _unlisted(self.name)
-        if instead_of_code() == "code":
-            for key in {"description", "schema"} - vars(self).keys():
-                object.__setattr__(self, key, getattr(listed, key))
+        if instead_of_code() != "code":
+            return getattr(Listed(self.name, f"The tool {self.name} of an MCP server.", {}), name)
+        listed = _listed(self.call.server, self.name)
+        for key in {"description", "schema"} - vars(self).keys():
+            object.__setattr__(self, key, getattr(listed, key))
         return getattr(listed, name)
 
     @property
     def is_known(self) -> bool:
         return "schema" in vars(self) or is_listed(self.call.server)
-
-
-def _unlisted(name: str) -> Listed:
-    return Listed(name, f"The tool {name} of an MCP server.", {})
 
 
 def _listed(server: Server, name: str) -> Listed:

@@ -30,14 +30,7 @@ from workbench.kit.acting.tool import Tool, as_rules_see, know_tools, server_too
 from workbench.kit.answers import Reading, correction, load_loose, read_text
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import (
-    PREFIX,
-    SERVER,
-    instead_of_code,
-    load_user_code,
-    parse_address,
-    parse_server,
-)
+from workbench.spec import PREFIX, SERVER, instead_of_code, load_user_code, parse_address, parse_server
 
 _RUNS_CODE = "Run Python code, in this form or in a ```python fence. The result is what it prints. Variables stay."
 _CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
@@ -210,11 +203,6 @@ def read_calls(
             ]
         )
     return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
-
-
-def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The calls of `read_calls`, without unreadable attempts."""
-    return list(read_calls(response, tools, hidden=hidden).calls)
 
 
 def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:

@@ -6,22 +6,13 @@ The gain that they show stands in the report of the run alone, which counts how 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.kit.labels.agreement import JudgeAgreement, compare_judge
 from workbench.kit.labels.items import Answer
-from workbench.proof import (
-    LEAST_LABELS,
-    Drawn,
-    JudgedRow,
-    Label,
-    describe_gap,
-    follow_draw,
-    mean_labels,
-    place_in_draw,
-)
+from workbench.proof import LEAST_LABELS, NOTHING, Drawn, Label, describe_gap, follow_draw, judge_rows, mean_labels
 
 
 @dataclass(frozen=True)
@@ -82,32 +73,15 @@ def calibrate(answers: Sequence[Answer], labels: Sequence[Label], *, judged: boo
     compared = [(a.score, known[key], _words(a.item.answer)) for key, a in scored.items() if key in known]
     drawn = None
     if judged and {a.side for a in answers} == {0, 1}:
-        drawn = follow_draw(_judged_rows(answers, known, {(o.row, o.answer) for o in labels if o.score is None}))
+        sides: dict[str, dict[int, Answer]] = {}
+        for one in answers:
+            sides.setdefault(one.item.row, {})[one.side] = one
+        said = {
+            row: [(of[n].score, of[n].item.key) if n in of else NOTHING for n in (0, 1)] for row, of in sides.items()
+        }
+        rows = [(row, next(iter(sides[row].values())).cluster, a, b) for row, (a, b) in said.items()]
+        drawn = follow_draw(judge_rows(rows, labels))
     return Calibration(compare_judge(compared), drawn)
-
-
-def _judged_rows(
-    answers: Sequence[Answer], known: Mapping[tuple[str, str], float], skipped: Collection[tuple[str, str]]
-) -> list[JudgedRow]:
-    sides: dict[str, dict[int, Answer]] = {}
-    for answer in answers:
-        sides.setdefault(answer.item.row, {})[answer.side] = answer
-    made: list[JudgedRow] = []
-    for row, of in sides.items():
-        cluster, both = next(iter(of.values())).cluster, (of.get(0), of.get(1))
-        judge, people, seen = zip(*(_said_of(one, known, skipped) for one in both), strict=True)
-        made.append(JudgedRow(cluster, judge, people, seen, place_in_draw(cluster), row))
-    return made
-
-
-def _said_of(
-    answer: Answer | None, known: Mapping[tuple[str, str], float], skipped: Collection[tuple[str, str]]
-) -> tuple[float | None, float | None, bool]:
-    """The judge's score of an answer, the people's, and whether somebody skipped it."""
-    if answer is None:
-        return None, None, False
-    key = (answer.item.row, answer.item.key)
-    return answer.score, known.get(key), key in skipped
 
 
 def _words(answer: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from workbench.base.concurrency import run_in_loop
@@ -38,17 +38,6 @@ class Command:
     settings: Mapping[str, Any]
     inputs: Mapping[str, Any]
     seed: int = 0
-
-
-@dataclass
-class _Models:
-    lm: LMSpec
-    roles: dict[str, LMSpec] = field(default_factory=dict[str, LMSpec])
-
-
-def check_model(lm: LMSpec) -> None:
-    """Raise SpecError if no plugin serves the model."""
-    check_lms(_Models(lm))
 
 
 class AskedRun:
@@ -133,21 +122,15 @@ def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, po
         SpecError: no plugin serves the model.
         StoreError: the database cannot be used, or another process works on the run.
     """
-    check_model(lm)
-    store = Store(database)
-    try:
-        run_id, run, earlier = _find_or_add(store, command, lm)
+    check_lms(lm)
+    given: dict[str, Any] = {"name": command.name, "kind": command.kind, "seed": command.seed}
+    given |= {
+        "spec": dumps(dict(command.settings)),
+        "options": dumps({**command.inputs, "lm": lm.model_dump(mode="json")}),
+    }
+    with Store(database) as store:
+        run_id, run, earlier = find_or_add_run(store, (command.working, command.done), **given)
         with RunLock(store, run):
             ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
             ledger.bill.forget_unanswered()
             yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool))
-    finally:
-        store.close()
-
-
-def _find_or_add(store: Store, command: Command, lm: LMSpec) -> tuple[int, str, float]:
-    """(id, name, seconds so far)."""
-    spec = dumps(dict(command.settings))
-    options = dumps({**command.inputs, "lm": lm.model_dump(mode="json")})
-    settings: dict[str, Any] = {"spec": spec, "options": options, "seed": command.seed}
-    return find_or_add_run(store, (command.working, command.done), name=command.name, kind=command.kind, **settings)

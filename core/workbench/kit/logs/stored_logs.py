@@ -10,19 +10,17 @@ says. There is no right answer in such a log, and no feedback or error of the me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import PluginError, SpecError, StoreError, suggest
-from workbench.evaluation import read_rows
-from workbench.kit.logs.agent_log import Log, LogSource, LogStep, PromptOf, field_lines, read_steps
+from workbench.errors import SpecError, StoreError, suggest
+from workbench.evaluation import add_texts, read_rows
+from workbench.kit.logs.agent_log import Log, LogSource, LogStep, field_lines, read_steps
 from workbench.lm import locate_lms
-from workbench.run import candidate_workflow, read_stored_source, row_inputs
+from workbench.run import read_stored_source
 from workbench.spec import LMSpec, check_nodes, without_user_code
-from workbench.store import Journal, Store, kind_of, read_report
+from workbench.store import Store, kind_of, read_report
 from workbench.study import METRIC_SAID
-from workbench.workflow import Workflow
 
 #: Splits whose right answers are not read.
 SEALED = ("test", "all")
@@ -33,7 +31,7 @@ def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: st
     return RunLogs(store, run, split).logs(rows)
 
 
-def scored_rows(store: Store, run: str, split: str | None = None) -> tuple[list[Mapping[str, Any]], str]:
+def scored_rows(store: Store, run: str, split: str | None = None) -> tuple[list[dict[str, Any]], str]:
     """The stored rows of a run that have steps, and their split. Takes and raises what RunLogs does."""
     found = RunLogs(store, run, split)
     return found.scored(), found.split
@@ -56,10 +54,10 @@ class RunLogs:
         found = read_rows(store, self._run, read_report(self._run))
         splits = sorted({r["split"] for r in found})
         self.split: str = split or (splits[0] if kind_of(self._run) == "eval" and len(splits) == 1 else "val")
-        self._rows: list[Mapping[str, Any]] = [r for r in found if r["split"] == self.split]
+        self._rows: list[dict[str, Any]] = [r for r in found if r["split"] == self.split]
         self._splits_with_steps = [s for s in splits if any(r["spans"] for r in found if r["split"] == s)]
 
-    def scored(self, names: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+    def scored(self, names: Sequence[str] = ()) -> list[dict[str, Any]]:
         """The rows that have steps. Takes and raises what `logs` does, but for rows that all pass."""
         named = names and self._rows
         chosen = _named(names, self._rows, self._run["run"], self.split) if named else self._rows
@@ -84,19 +82,7 @@ class RunLogs:
                 f"run {self._run['run']} failed none of its {len(found)} {self.split} rows",
                 hint="Name a row with --row ID to examine it anyway, or another run.",
             )
-        if any(r["fields"] is None for r in failed):
-            failed = [{**r, "fields": r["fields"] or self._known.get(r["example"])} for r in failed]
-        journal = Journal(self._store, self._run["id"])
-        return [_log(one, journal, self._inputs, sealed=self.split in SEALED) for one in failed]
-
-    @cached_property
-    def _known(self) -> Mapping[str, Any]:
-        """By row, what the workflow reads of it: `optimize` stores no rows."""
-        return row_inputs(self._store, self._run)
-
-    @cached_property
-    def _inputs(self) -> tuple[str, ...]:
-        return _input_fields(self._store, self._run)
+        return [_log(one, sealed=self.split in SEALED) for one in add_texts(self._store, self._run, failed)]
 
 
 def model_of_run(store: Store, run: str) -> LMSpec | None:
@@ -108,8 +94,8 @@ def model_of_run(store: Store, run: str) -> LMSpec | None:
     return spec.roles.get("proposer", spec.lm)
 
 
-def _named(names: Sequence[str], found: Sequence[Mapping[str, Any]], run: str, split: str) -> list[Mapping[str, Any]]:
-    chosen: list[Mapping[str, Any]] = []
+def _named(names: Sequence[str], found: Sequence[dict[str, Any]], run: str, split: str) -> list[dict[str, Any]]:
+    chosen: list[dict[str, Any]] = []
     for name in names:
         ends = (f":{name}", f"/{name}")
         fit = (
@@ -139,24 +125,10 @@ def _no_steps(row: Any, split: str, others: Sequence[str]) -> SpecError:
     return SpecError(f"run {run} ({kind}) stores no steps of {split} rows", hint=hint.strip())
 
 
-def _input_fields(store: Store, row: Any) -> tuple[str, ...]:
-    """The fields of a row that the workflow reads. Runs no code of the file."""
-    base = candidate_workflow(store, row["id"], None)
-    if base is None:
-        return ()
-    try:
-        _, folder, _ = read_stored_source(row)
-        with without_user_code("names"):
-            return tuple(Workflow(base.tree, folder).input_fields)
-    except (SpecError, PluginError):
-        return ()
-
-
-def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sealed: bool) -> Log:
-    fields = row["fields"] or {}
-    asked = {name: fields[name] for name in inputs if name in fields}
+def _log(row: Mapping[str, Any], *, sealed: bool) -> Log:
+    asked = row["inputs"] or {}
     # Where it is not known what the workflow reads, nothing of the row is shown: the right answer may be among it.
-    labels = {} if sealed or not inputs else {k: v for k, v in fields.items() if k not in inputs and k != "id"}
+    labels = {} if sealed or not asked else row["further"]
     truth = field_lines(labels)
     if truth and row["feedback"]:
         truth += f"\nscore {row['score']}: {row['feedback']}"
@@ -167,7 +139,7 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
     replica = f" (repeat {row['replica'] + 1})" if row["replica"] else ""
     return Log(
         f"{row['example']}{replica}",
-        tuple(read_steps(row["spans"], _prompts_of(journal)))
+        tuple(read_steps(row["spans"], lambda call: call["messages"]))
         or (LogStep("workflow", "no node ran", error=failed or None),),
         field_lines(asked),
         truth or None,
@@ -175,11 +147,3 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
         sealed=sealed,
         row=LogSource(row["example"], row["replica"], row["candidate"], row["score"]),
     )
-
-
-def _prompts_of(journal: Journal) -> PromptOf:
-    def prompt_of(call: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        stored = journal.read_call(str(call["key"])) if "key" in call else None
-        return stored["request"]["messages"] if stored else ()
-
-    return prompt_of
