@@ -16,7 +16,14 @@ from workbench.cli import cli
 from workbench.lm import Request
 from workbench.workflow import Workflow, node_tree
 from workbench_bench import functions, routing, topology
-from workbench_bench.run_world import compute_accuracy, compute_mean_and_interval, measure_accuracy, run_many, run_world
+from workbench_bench.run_world import (
+    compute_accuracy,
+    compute_mean_and_interval,
+    map_in,
+    measure_accuracy,
+    run_many,
+    run_world,
+)
 from workbench_bench.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, answer_as_proposer, read_rules, write_rules
 
 needs_sandbox = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -77,7 +84,8 @@ def test_an_interval_of_two_seeds_stays_within_what_there_can_be() -> None:
 @pytest.mark.slow
 def test_several_processes_give_what_one_gives() -> None:
     jobs = [("facets", "random", 200, 0), ("rules", "rewrite", 260, 1)]
-    assert run_many(jobs, 2) == run_many(jobs)
+    with map_in(2) as run_all:
+        assert run_many(jobs, run_all) == run_many(jobs)
 
 
 @pytest.mark.slow
