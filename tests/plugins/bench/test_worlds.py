@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,24 @@ def test_several_processes_give_what_one_gives() -> None:
     jobs = [("facets", "random", 200, 0), ("rules", "rewrite", 260, 1)]
     with map_in(2) as run_all:
         assert run_many(jobs, run_all) == run_many(jobs)
+
+
+@pytest.mark.slow
+def test_its_processes_run_all_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes seconds to import what runs need."""
+    pools = list[int]()
+
+    class Pool(nullcontext):
+        map = staticmethod(map)
+
+        def __init__(self, processes: int, mp_context: Any):
+            pools.append(processes)
+            super().__init__(self)
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", Pool)
+    flags = ["--world", "facets,null", "--optimizers", "random", "--budget-calls", "200", "--seeds", "2", "--jobs", "3"]
+    done = CliRunner().invoke(cli, ["plugin", "bench", *flags])
+    assert done.exit_code == 0 and "null: nothing helps" in done.stdout and pools == [3], done.output
 
 
 @pytest.mark.slow
