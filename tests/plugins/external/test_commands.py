@@ -23,6 +23,7 @@ import yaml
 from aiohttp import web
 from click.testing import CliRunner
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
+from tests.helpers.forking import start_module
 from tests.helpers.upstream import as_event, upstream
 
 from workbench.cli import cli
@@ -48,15 +49,17 @@ def test_the_slots_of_a_file_are_found_shown_and_written(tmp_path: Path) -> None
 def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Path) -> None:
     path = write_agent(tmp_path, "import sys; sys.exit('no such thing')")
 
-    def slots(**variables: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
-        command = [sys.executable, "-m", "workbench", "agent", "slots", str(path), "--db", str(tmp_path / "run.db")]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    def slots(trusted: str) -> tuple[int, str]:
+        words = ("agent", "slots", str(path), "--db", str(tmp_path / "run.db"))
+        env = {"XDG_CONFIG_HOME": str(tmp_path), "WORKBENCH_TRUST": trusted}
+        job = start_module("workbench", *words, env=env)
+        _, said = job.communicate(100)
+        return job.wait(), said
 
-    assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
-    told = slots(WORKBENCH_TRUST=str(tmp_path))
-    assert "exit code 1; it said: no such thing" in told.stderr and told.returncode == 2, told.stderr
-    assert "empty working directory, unless `folder` names one" in told.stderr
+    assert "is not trusted yet" in slots("")[1]
+    code, said = slots(str(tmp_path))
+    assert "exit code 1; it said: no such thing" in said and code == 2, said
+    assert "empty working directory, unless `folder` names one" in said
 
 
 def test_an_agent_that_never_starts_stops_a_search_before_it_is_paid_for(tmp_path: Path) -> None:
