@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.helpers.scripted import make_workflow
 from workbench.workflow import mermaid
 
 ROOT = Path(__file__).parents[2]
-CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 
 BOX = re.compile(r'\s+(n\d+)(?:\["|\("|\(\(")([^"]*)(?:"\)\)|"\)|"\])')
 FRAME = re.compile(r'\s+subgraph (n\d+)\["([^"]*)"\]')
