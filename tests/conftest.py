@@ -89,7 +89,7 @@ def pytest_collection() -> Generator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(HERE).as_posix()
-        for name in {mark.name for mark in item.iter_markers()}.intersection(TIERS.values(), ["slow"]):
+        for name in {mark.name for mark in item.iter_markers()} & {"slow", *TIERS.values()}:
             if f"mark.{name}" not in read(item.path):
                 raise pytest.UsageError(f"{item.nodeid} is `{name}`: write pytest.mark.{name} in its file")
         for start, tier in TIERS.items():
