@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from hypothesis import settings
 settings.register_profile("workbench", deadline=None)
 settings.load_profile("workbench")
 
-# Two workers of pytest share two cores: threads of BLAS and torch would wait for each other longer than they compute.
+# Three workers of pytest share two cores: threads of BLAS and torch would wait for each other longer than they compute.
 # Subprocesses see it, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -51,12 +53,26 @@ LONG = (
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A tier that `-m` excludes is not imported either: torch's tests take seconds to collect in each worker."""
+    """A file without a test that `-m` selects is not imported either: in each worker this takes seconds."""
     expression = config.option.markexpr
-    excluded = {part.strip() for part in expression.split(" and ")} if " or " not in expression else set()
     place = collection_path.relative_to(HERE).as_posix() if collection_path.is_relative_to(HERE) else ""
-    # None leaves the question to pytest; what is named on the command line is asked about, too.
-    return True if f"not {TIERS.get(place)}" in excluded else None
+    if " or " not in expression:
+        excluded = {part.strip() for part in expression.split(" and ")}
+        # None leaves the question to pytest; what is named on the command line is asked about, too.
+        return True if f"not {TIERS.get(place)}" in excluded else None
+    selected = [f"mark.{name.strip()}" for name in expression.split(" or ")]
+    if collection_path.suffix != ".py" or re.search(r"\band\b|\bnot\b|\(", expression) or in_a_tier(place):
+        return None
+    return None if any(mark in read(collection_path) for mark in selected) else True
+
+
+@cache
+def read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def in_a_tier(place: str) -> bool:
+    return any(place.startswith(start) for start in TIERS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,6 +89,9 @@ def pytest_collection() -> Generator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(HERE).as_posix()
+        for name in {mark.name for mark in item.iter_markers()} & {"slow", *TIERS.values()}:
+            if f"mark.{name}" not in read(item.path):
+                raise pytest.UsageError(f"{item.nodeid} is `{name}`: write pytest.mark.{name} in its file")
         for start, tier in TIERS.items():
             if place.startswith(start):
                 item.add_marker(tier)

@@ -144,7 +144,10 @@ def bench_command(
 
         check_plot(plot)
     runs = {REFERENCE: REFERENCE_RUN, **{name: run for name, run in optimizers.items() if name != REFERENCE}}
-    rows = _rows(worlds, [int(b) for b in budgets], runs, seeds, jobs, out, as_json)
+    from workbench_bench.run_world import map_in
+
+    with map_in(jobs) as run_all:
+        rows = _rows(worlds, [int(b) for b in budgets], runs, seeds, run_all, out, as_json)
     if plot is not None:
         from workbench_bench.plot import draw
 
@@ -157,17 +160,20 @@ def _rows(
     budgets: Sequence[int],
     optimizers: Mapping[str, Any],
     seeds: int,
-    jobs: int,
+    run_all: Any,
     keep: Path | None,
     as_json: bool,
 ) -> list[dict[str, Any]]:
-    """Run each optimizer in each world with each budget. A group is printed once its world and budget are done."""
+    """Run each optimizer in each world with each budget. A group is printed once its world and budget are done.
+
+    run_all: of `map_in`.
+    """
     from workbench_bench.run_world import run_many
 
     rows: list[dict[str, Any]] = []
     for world, budget in itertools.product(worlds, budgets):
         runs = run_many(
-            [(world, run, budget, seed) for run in optimizers.values() for seed in range(seeds)], jobs, keep
+            [(world, run, budget, seed) for run in optimizers.values() for seed in range(seeds)], run_all, keep
         )
         found = {name: runs[i * seeds : (i + 1) * seeds] for i, name in enumerate(optimizers)}
         group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in optimizers]

@@ -9,7 +9,8 @@ import math
 import random
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -239,14 +240,33 @@ def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[st
             store.close()
 
 
-def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep: Path | None = None) -> list[Result]:
-    """Run jobs (world, optimizer, calls, seed) and return their results in order. A run depends only on these four.
+#: World, optimizer, calls, seed.
+Job = tuple[str, Any, int, int]
+Map = Callable[[Callable[[Job], Result], Iterable[Job]], Iterable[Result]]
 
-    keep: a file of JSON lines. Each result is appended to it, and stored ones are not computed again.
+
+@contextmanager
+def map_in(processes: int) -> Iterator[Map]:
+    """`map` in this process, or in several for as long as the context lasts: each imports once what runs need."""
+    if processes == 1:
+        yield map
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:  # starts no more than it has jobs
+        yield pool.map
+
+
+def run_many(jobs: Sequence[Job], run_all: Map = map, keep: Path | None = None) -> list[Result]:
+    """Run jobs and return their results in order. A run depends only on its job.
+
+    run_all: of `map_in`. keep: a file of JSON lines. Each result is appended to it, and stored ones are not computed
+    again.
     """
     known = _kept(keep)
-    left = [job for job in dict.fromkeys(map(json.dumps, jobs)) if job not in known]
     by_name = {json.dumps(job): job for job in jobs}
+    left = [name for name in by_name if name not in known]
 
     def settle(name: str, result: Result) -> None:
         known[name] = result
@@ -257,16 +277,8 @@ def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep
             with keep.open("a", encoding="utf-8") as file:
                 file.write("\n" * cut + json.dumps({"job": name, "result": asdict(result)}) + "\n")
 
-    if processes == 1 or len(left) < 2:
-        for name in left:
-            settle(name, _run_job(by_name[name]))
-    else:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        with ProcessPoolExecutor(min(processes, len(left)), mp_context=get_context("spawn")) as pool:
-            for name, result in zip(left, pool.map(_run_job, [by_name[n] for n in left]), strict=True):
-                settle(name, result)
+    for name, result in zip(left, run_all(_run_job, [by_name[n] for n in left]), strict=True):
+        settle(name, result)
     return [known[json.dumps(job)] for job in jobs]
 
 
@@ -289,7 +301,7 @@ def _kept(file: Path | None) -> dict[str, Result]:
     return known
 
 
-def _run_job(job: tuple[str, Any, int, int]) -> Result:
+def _run_job(job: Job) -> Result:
     world, optimizer, calls, seed = job
     return run_world(WORLDS[world], optimizer, calls=calls, seed=seed)
 

@@ -4,12 +4,11 @@ report."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.forking import run_module
 from tests.helpers.scripted import Script
 
 from workbench.errors import SpecError
@@ -90,13 +89,7 @@ def test_a_metric_that_fails_on_some_rows_is_named_with_its_words_and_count(tmp_
 def test_the_command_line_says_what_was_raised(tmp_path: Path) -> None:
     path = workflow_file(tmp_path, BROKEN["raises"][0])
     for command in ("optimize", "eval"):
-        done = subprocess.run(
-            [sys.executable, "-m", "workbench", command, str(path)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+        done = run_module("workbench", command, str(path), cwd=tmp_path, timeout=100)
         assert done.returncode == 2, done.stderr
         assert "KeyError: 'labels'" in done.stderr and "checks.py, line 2" in done.stderr and "w.yaml:" in done.stderr
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.forking import run_module
 from tests.helpers.scripted import make_workflow
 
 from workbench.workflow import mermaid
 
 ROOT = Path(__file__).parents[2]
-CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 
 BOX = re.compile(r'\s+(n\d+)(?:\["|\("|\(\(")([^"]*)(?:"\)\)|"\)|"\])')
 FRAME = re.compile(r'\s+subgraph (n\d+)\["([^"]*)"\]')
@@ -124,18 +123,14 @@ def test_a_machine_is_drawn_with_its_states_and_conditions(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_the_winner_of_a_run_is_drawn_and_a_file_without_the_flag_is_explained(tmp_path: Path) -> None:
     file = str(ROOT / "workflows/quickstart.yaml")
-    made = subprocess.run(
-        [*CLI, "optimize", file, "--budget-calls", "20", "--allow-unproved"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+
+    def workbench(*words: str) -> subprocess.CompletedProcess[str]:
+        return run_module("workbench", *words, cwd=tmp_path, timeout=100)
+
+    made = workbench("optimize", file, "--budget-calls", "20", "--allow-unproved")
     assert made.returncode == 0, made.stderr
-    drawn, drawn_file, refused = (
-        subprocess.run([*CLI, "show", *args], cwd=tmp_path, capture_output=True, text=True)
-        for args in (["--mermaid"], ["--mermaid", file], [file])
-    )
+    drawn, drawn_file, refused = (workbench("show", *args) for args in (["--mermaid"], ["--mermaid", file], [file]))
     assert drawn.returncode == 0 and drawn.stdout == drawn_file.stdout, drawn.stderr
     assert refused.returncode == 2 and f"workbench show --mermaid {file}" in refused.stderr
-    missing = subprocess.run([*CLI, "show", "--mermaid", "no.yaml"], cwd=tmp_path, capture_output=True, text=True)
+    missing = workbench("show", "--mermaid", "no.yaml")
     assert missing.returncode == 2 and "there is no file no.yaml" in missing.stderr

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench_bench.run_world import compute_mean_and_interval, run_many
+from workbench_bench.run_world import Map, compute_mean_and_interval, map_in, run_many
 
 WORLDS = ("rules", "conflict", "deceptive", "facets", "retrieval", "settings")
 NOW, BEFORE = "default", "bootstrap"
@@ -25,14 +25,14 @@ CALLS = 800
 
 
 def measure(
-    worlds: Sequence[str], seeds: Sequence[int], jobs: int = 1, keep: Path | None = None
+    worlds: Sequence[str], seeds: Sequence[int], run_all: Map = map, keep: Path | None = None
 ) -> dict[str, dict[str, list[float]]]:
     """Regrets by world and default, one for each seed. Raises RuntimeError for a run that failed."""
     found: dict[str, dict[str, list[float]]] = {}
     for world in worlds:
         found[world] = {}
         for optimizer in (NOW, BEFORE):
-            runs = run_many([(world, optimizer, CALLS, seed) for seed in seeds], jobs, keep)
+            runs = run_many([(world, optimizer, CALLS, seed) for seed in seeds], run_all, keep)
             if failed := [run.error for run in runs if run.error is not None]:
                 raise RuntimeError(f"{world}, {optimizer}: {failed[0]}")
             found[world][optimizer] = [run.best - run.accuracy for run in runs]
@@ -55,7 +55,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    found = measure(WORLDS, range(args.first, args.first + args.seeds), args.jobs, args.keep)
+    with map_in(args.jobs) as run_all:
+        found = measure(WORLDS, range(args.first, args.first + args.seeds), run_all, args.keep)
     print(f"| world | regret, {NOW} | regret, {BEFORE} alone |\n| --- | --- | --- |")
     for world, by in found.items():
         cells = (compute_mean_and_interval(by[name]) for name in (NOW, BEFORE))

@@ -45,11 +45,13 @@ def mean_p(values: Sequence[float], least: float) -> float:
     saddle = find_root(slope, edge * (1 - 1e-13), edge * 1e-12, within=1e-4 * abs(edge))
     height = -np.log1p(-saddle * x).sum()
     width = 1 / math.sqrt(float(((x / (1 - saddle * x)) ** 2).sum()) + saddle**-2)
+    quarters = np.append(x, np.zeros(-len(x) % 4)).reshape(4, -1)
 
     def integrand(t: Any) -> Any:
         """At z = saddle + i * width * sinh(t): where the integrand falls slowly, the step grows with it."""
         z = saddle + 1j * width * np.sinh(t)
-        return np.exp(-np.log(1 - np.multiply.outer(z, x)).sum(axis=-1) - height) / -z * width * np.cosh(t)
+        factors = (1 - np.multiply.outer(z, quarters)).prod(axis=-2)  # a quarter of the logarithms: these take the time
+        return np.exp(-np.log(factors).sum(axis=-1) - height) / -z * width * np.cosh(t)
 
     end = 3.0
     while abs(integrand(end)) > 1e-13 * width / -saddle and end < 40:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from workbench.errors import FailureKind, LMError
@@ -84,7 +85,7 @@ class Evaluation:
         """A score per result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
         return [r.score or 0.0 for r in self.results]
 
-    @property
+    @cached_property  # a search asks each candidate for it after every other one
     def score(self) -> float:
         return math.fsum(self.scores) / len(self.results) if self.results else 0.0
 
@@ -92,7 +93,7 @@ class Evaluation:
     def failures(self) -> dict[str, int]:
         return dict(Counter(r.failure for r in self.results if r.failure))
 
-    @property
+    @cached_property
     def objectives(self) -> dict[str, float]:
         """Means per example, and a percentile. Costs are those of the calls' first payment, so that a cached call
         costs the same."""

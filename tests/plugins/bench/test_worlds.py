@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from workbench.cli import cli
 from workbench.lm import Request
 from workbench.workflow import Workflow, node_tree
 from workbench_bench import functions, routing, topology
-from workbench_bench.run_world import compute_accuracy, compute_mean_and_interval, measure_accuracy, run_many, run_world
+from workbench_bench.run_world import (
+    compute_accuracy,
+    compute_mean_and_interval,
+    map_in,
+    measure_accuracy,
+    run_many,
+    run_world,
+)
 from workbench_bench.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, answer_as_proposer, read_rules, write_rules
 
 needs_sandbox = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -77,7 +85,26 @@ def test_an_interval_of_two_seeds_stays_within_what_there_can_be() -> None:
 @pytest.mark.slow
 def test_several_processes_give_what_one_gives() -> None:
     jobs = [("facets", "random", 200, 0), ("rules", "rewrite", 260, 1)]
-    assert run_many(jobs, 2) == run_many(jobs)
+    with map_in(2) as run_all:
+        assert run_many(jobs, run_all) == run_many(jobs)
+
+
+@pytest.mark.slow
+def test_its_processes_run_all_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes seconds to import what runs need."""
+    pools = list[int]()
+
+    class Pool(nullcontext):
+        map = staticmethod(map)
+
+        def __init__(self, processes: int, mp_context: Any):
+            pools.append(processes)
+            super().__init__(self)
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", Pool)
+    flags = ["--world", "facets,null", "--optimizers", "random", "--budget-calls", "200", "--seeds", "2", "--jobs", "3"]
+    done = CliRunner().invoke(cli, ["plugin", "bench", *flags])
+    assert done.exit_code == 0 and "null: nothing helps" in done.stdout and pools == [3], done.output
 
 
 @pytest.mark.slow

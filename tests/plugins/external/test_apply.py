@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.helpers.forking import run_module
 
 from workbench.cli import cli
 from workbench.errors import StoreError
@@ -159,8 +159,8 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     (tmp_path / "src/agent.py").write_text("prompt = 'Be short.'\n")
 
     def apply(*flags: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "workbench", "agent", "apply", "out.yaml", "--to", "src", *flags]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        words = ("agent", "apply", "out.yaml", "--to", "src", *flags)
+        return run_module("workbench", *words, cwd=tmp_path, timeout=100)
 
     shown = apply()
     assert '+prompt = "Be kind."' in shown.stdout and shown.returncode == 1

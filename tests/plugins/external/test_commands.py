@@ -23,6 +23,7 @@ import yaml
 from aiohttp import web
 from click.testing import CliRunner
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
+from tests.helpers.forking import start_module
 from tests.helpers.upstream import as_event, upstream
 
 from workbench.cli import cli
@@ -48,15 +49,17 @@ def test_the_slots_of_a_file_are_found_shown_and_written(tmp_path: Path) -> None
 def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Path) -> None:
     path = write_agent(tmp_path, "import sys; sys.exit('no such thing')")
 
-    def slots(**variables: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
-        command = [sys.executable, "-m", "workbench", "agent", "slots", str(path), "--db", str(tmp_path / "run.db")]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    def slots(trusted: str) -> tuple[int, str]:
+        words = ("agent", "slots", str(path), "--db", str(tmp_path / "run.db"))
+        env = {"XDG_CONFIG_HOME": str(tmp_path), "WORKBENCH_TRUST": trusted}
+        job = start_module("workbench", *words, env=env)
+        _, said = job.communicate(100)
+        return job.wait(), said
 
-    assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
-    told = slots(WORKBENCH_TRUST=str(tmp_path))
-    assert "exit code 1; it said: no such thing" in told.stderr and told.returncode == 2, told.stderr
-    assert "empty working directory, unless `folder` names one" in told.stderr
+    assert "is not trusted yet" in slots("")[1]
+    code, said = slots(str(tmp_path))
+    assert "exit code 1; it said: no such thing" in said and code == 2, said
+    assert "empty working directory, unless `folder` names one" in said
 
 
 def test_an_agent_that_never_starts_stops_a_search_before_it_is_paid_for(tmp_path: Path) -> None:
@@ -125,6 +128,7 @@ def test_ea9_the_gateway_is_fit_for_production(tmp_path: Path) -> None:
             answer = open_chat(variables, "x", stream=True)
             begun.wait(20)
             os.kill(int(variables["pid"]), signal.SIGTERM)
+            variables["told to end"] = "yes"
             with pytest.raises(urllib.error.HTTPError, match="503"):
                 while True:  # the signal is on its way
                     server.answers["chat/completions"] = []
@@ -186,7 +190,8 @@ def test_s17_a_malformed_request_puts_no_key_and_no_traceback_on_stderr(tmp_path
 
 @contextmanager
 def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
-    """The variables that a running `workbench agent gateway` prints."""
+    """The variables that a running `workbench agent gateway` prints. It is told to end, unless a test has told it: a
+    second signal ends it at once. Then the variables have what it said, as `stderr`."""
     env = {**os.environ, "WORKBENCH_TRUST": str(folder)}
     command = [sys.executable, "-m", "workbench", "agent", "gateway", *result, "--port", "0"]
     with subprocess.Popen(
@@ -202,7 +207,8 @@ def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
         try:
             yield found
         finally:
-            process.send_signal(signal.SIGTERM)
+            if "told to end" not in found:
+                process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0
             found["stderr"] = process.stderr.read()
 

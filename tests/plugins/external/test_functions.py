@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 import yaml
 from tests.helpers.counting_agent import COUNTER, GOOD, WRONG, call_tools, count, count_and_propose
 from tests.helpers.external_agents import CLIENT
-from tests.helpers.forking import start_file
+from tests.helpers.forking import run_module, start_file
 from tests.helpers.scripted import Script
 from tests.plugins.external.test_runs import recorded_keys
 from tests.plugins.forge.test_forge import write
@@ -295,6 +293,5 @@ def test_the_gateway_runs_functions_in_production(tmp_path: Path) -> None:
 def test_functions_are_no_text_that_can_be_written_back(tmp_path: Path) -> None:
     made = node(tmp_path, functions=[VOWELS])
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"solve": made}}))
-    command = [sys.executable, "-m", "workbench", "agent", "apply", "out.yaml", "--to", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_module("workbench", "agent", "apply", "out.yaml", "--to", ".", cwd=tmp_path, timeout=100)
     assert done.returncode == 1 and "nodes.solve.functions is not a text of the agent" in done.stderr

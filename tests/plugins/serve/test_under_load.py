@@ -144,12 +144,12 @@ def test_requests_that_run_out_of_time_count_as_slow(tmp_path: Path) -> None:
         {**FIGURES[1], "latency": 1e-4, "p95_latency": 2e-4},
     ]
     shelf = Shelf({"cheap": Shelved(1.0, 0.001, 5.0), "quick": Shelved(1.0, 0.01)})
-    path = write(tmp_path, targets={"p95_latency": 0.08}, configurations=figures)
+    path = write(tmp_path, targets={"p95_latency": 0.4}, configurations=figures)
     with workbench.load(path, pool=shelf) as wf:
         loaded = load_configurations(wf, path, pool=shelf)
 
         async def whole() -> list[int]:
-            app = App(wf, Settings(concurrency=FEW, deadline=0.1), lambda line: None, loaded[1:])
+            app = App(wf, Settings(concurrency=FEW, deadline=0.5), lambda line: None, loaded[1:])
             transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
                 jobs = [client.post("/predict", json={"text": f"word {i}"}) for i in range(FEW)]

@@ -160,7 +160,7 @@ def test_nothing_is_asked_again_after_a_deadline() -> None:
 
     with upstream() as server:
         server.answers["chat/completions"] = [never] * 4
-        lm = model("openai/up", server.address, timeout=0.1, attempts=4)
+        lm = model("openai/up", server.address, timeout=0.5, attempts=4)
         assert with_gateway(lm, use) == 504 and len(server.asked) == 1
 
 
