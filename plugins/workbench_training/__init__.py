@@ -32,8 +32,7 @@ def register_metrics(register):
 
 @hookimpl
 def register_exporters(register):
-    register("vllm", "workbench_training.export.exporters:vllm")
-    register("verl", "workbench_training.export.exporters:verl")
+    register("vllm", "workbench_training.export:vllm")
 
 
 @hookimpl

@@ -1,1 +1,0 @@
-"""The way out: adapters for a vLLM server, and a recipe for verl."""
