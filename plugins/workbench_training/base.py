@@ -145,14 +145,10 @@ class TrainingOptimizer(Optimizer):
             check_command(server)
             require_one_base([role.lm.weights for role in roles])
         whole = next((role for role in roles if role.lora is None), None)
-        if server.transfer in ("ipc", "nccl") and whole is not None:
-            from workbench_training.serving.nccl_transfer import leave_gpus
-            from workbench_training.serving.weight_transfer import check_transfer, resolve_device
+        if server.transfer == "ipc" and whole is not None:
+            from workbench_training.serving.weight_transfer import check_ipc, resolve_device
 
-            device = self.device or whole.spec.extra.get("device")
-            check_transfer(server.transfer, resolve_device(device))
-            if server.transfer == "nccl" and not server.url:
-                leave_gpus(device)
+            check_ipc(resolve_device(self.device or whole.spec.extra.get("device")))
 
     def _check_devices(self, roles: Sequence[TrainedPolicy]) -> None:
         """Raise SpecError for a device or an attention that is not here. Most files name none and need no torch yet."""

@@ -82,10 +82,10 @@ class ServerSettings(BaseModel):
     sleep: bool = Field(
         False, description="free its memory between drawing and the next weights, so that an update has the whole GPU"
     )
-    transfer: Literal["auto", "ipc", "reload", "nccl"] = Field(
+    transfer: Literal["auto", "ipc", "reload"] = Field(
         "auto",
-        description="how all weights reach it: CUDA IPC on one GPU, NCCL to GPUs of its own, or a file that it reads; "
-        "auto: ipc on the GPU of a server on this machine, else reload. An adapter is a file",
+        description="how all weights reach it: CUDA IPC on one GPU, or a file that it reads; auto: ipc on the GPU of a "
+        "server on this machine, else reload. An adapter is a file",
     )
     candidates: bool = Field(True, description="it also draws for the evaluation of candidates")
     seeds: bool = Field(False, description="send a seed with each request; vLLM then samples row by row, slowly")

@@ -19,8 +19,6 @@ import torch
 from aiohttp import web
 from safetensors.torch import load_file
 
-from tests.helpers.gloo_group import GlooGroup
-
 PARTS = frozenset({"weights", "kv_cache"})
 
 
@@ -48,7 +46,6 @@ class Server:
         self.version: Any = "0.33.0"
         self.missing: set[str] = set()  # routes that this server does not have
         self.initialized = self.updating = self.stale = False
-        self.groups: list[GlooGroup] = []  # of each GPU, with a training that broadcasts
         self.running = asyncio.Event()  # not paused
         self.running.set()
         self.awake = PARTS
@@ -121,36 +118,9 @@ class Server:
             case "/reset_prefix_cache":
                 self.stale = False
                 return {"success": not self.drawing}
-            case "/init_weight_transfer_engine" if "master_address" in body["init_info"]:
-                self.groups = await self.join(**body["init_info"])
-                self.initialized = True
-            case "/update_weights" if self.groups and self.updating:
-                self.check_still(path)
-                self.put(await self.received(**body["update_info"]))
             case _:
                 self.take(path, body)
         return {}
-
-    async def join(self, master_address: str, master_port: int, rank_offset: int, world_size: int) -> list[GlooGroup]:
-        if world_size != rank_offset + self.gpus:
-            raise Refused(f"a group of {world_size}, with {self.gpus} GPUs here")
-        ranks = range(rank_offset, world_size)
-        waiting = (asyncio.to_thread(GlooGroup, master_address, master_port, world_size, rank) for rank in ranks)
-        return list(await asyncio.gather(*waiting))
-
-    async def received(self, names: list[str], dtype_names: list[str], shapes: list[list[int]]) -> dict[str, Any]:
-        """What the training broadcasts, which each GPU takes in the order in which it is told of them."""
-
-        def take(group: GlooGroup) -> dict[str, torch.Tensor]:
-            found = {}
-            for name, dtype, shape in zip(names, dtype_names, shapes, strict=True):
-                found[name] = torch.empty(shape, dtype=getattr(torch, dtype))
-                group.broadcast(found[name])
-            return found
-
-        first, *others = await asyncio.gather(*(asyncio.to_thread(take, group) for group in self.groups))
-        assert all(torch.equal(t, other[name]) for other in others for name, t in first.items())
-        return first
 
     def fall_asleep(self, level: int) -> None:
         if not self.sleeps:

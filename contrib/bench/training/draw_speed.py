@@ -30,7 +30,6 @@ from tests.helpers.tiny_lm import save
 
 from workbench.lm import Request
 from workbench_training.model.policy import Policy
-from workbench_training.serving.nccl_transfer import leave_gpus
 from workbench_training.serving.policy_lm import Engine, LocalEngine
 from workbench_training.serving.server_setup import make_transfer
 from workbench_training.serving.vllm_engine import Limits, ServerEngine
@@ -78,8 +77,6 @@ async def measure_server(base: Path, folder: Path, options: argparse.Namespace) 
     )
     kind = resolve_transfer(settings, lora=options.lora, device=options.device)
     flags, environment = list_options(kind, sleep=options.sleep, rank=16, adapters=1)
-    if kind == "nccl":
-        environment |= leave_gpus(options.device)
     server, begun = ManagedServer(str(base), settings, folder / "server.log", flags, environment), time.perf_counter()
     try:
         await server.start()
@@ -116,7 +113,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--case", choices=SHAPES, default="0.5b")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--server", default="vllm serve", help="what starts it; empty: none")
-    parser.add_argument("--transfer", default="auto", choices=["auto", "ipc", "reload", "nccl"])
+    parser.add_argument("--transfer", default="auto", choices=["auto", "ipc", "reload"])
     parser.add_argument("--memory", type=float, default=0.45)
     parser.add_argument(
         "--argument", action="append", default=[], help="for the server, e.g. --argument=--enforce-eager"

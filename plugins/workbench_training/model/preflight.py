@@ -172,7 +172,7 @@ def make_plan(
         config = AutoConfig.from_pretrained(role.lm.weights, revision=revision or "main", trust_remote_code=False)
         dtype = role.spec.extra.get("dtype")
         shapes.append(PolicyShape(config, role.lora, role.learning.checkpointing, reference, dtype, critic, trunk))
-    beside = server if server is not None and _shares_gpu(server, roles) else None
+    beside = server if server is not None and not server.url else None  # one that runs already has GPUs of its own
     return Plan(
         tuple(shapes),
         tokens=max(role.learning.micro_tokens for role in roles),
@@ -181,12 +181,6 @@ def make_plan(
         sleeps=beside is not None and beside.sleep,
         drawn=0 if server is not None else drawn,
     )
-
-
-def _shares_gpu(server: ServerSettings, roles: Sequence[TrainedPolicy]) -> bool:
-    """True if it has no GPUs of its own, as one started elsewhere and one that takes weights over NCCL have."""
-    over_nccl = server.transfer == "nccl" and not all(role.lora for role in roles)
-    return not server.url and not over_nccl
 
 
 def check_device(device: str | None, attentions: Sequence[str]) -> None:

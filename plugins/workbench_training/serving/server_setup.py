@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from workbench_training.model.policy import Policy
 from workbench_training.rollouts.study_rollouts import LONGEST_CALL, TrainedPolicy
-from workbench_training.serving.nccl_transfer import NcclTransfer, leave_gpus
 from workbench_training.serving.vllm_engine import CONCURRENCY, Limits, ServerEngine
 from workbench_training.serving.vllm_server import ManagedServer, require_one_base
 from workbench_training.serving.weight_transfer import (
@@ -16,7 +16,6 @@ from workbench_training.serving.weight_transfer import (
     Kind,
     ReloadTransfer,
     WeightTransfer,
-    find_gpus,
     list_options,
     resolve_transfer,
 )
@@ -34,8 +33,6 @@ async def start_server(
     extra = roles[0].spec.extra
     if kind == "ipc":
         environment |= show_gpu(device or extra.get("device"))
-    elif kind == "nccl":
-        environment |= leave_gpus(device or extra.get("device"))
     options += [part for name in ("dtype", "revision") if name in extra for part in (f"--{name}", str(extra[name]))]
     server = ManagedServer(base, settings, log, options, environment)
     try:
@@ -48,10 +45,11 @@ async def start_server(
 
 def show_gpu(device: str | None) -> dict[str, str]:
     """The variable by which a server takes the GPU of a training on `cuda:1`: it takes the first that it sees."""
-    seen, number = find_gpus(device)
-    if number is None:
+    number = (device or "").partition(":")[2]
+    if not number.isdecimal():
         return {}
-    return {"CUDA_VISIBLE_DEVICES": seen[number] if number < len(seen) else str(number)}
+    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return {"CUDA_VISIBLE_DEVICES": seen[int(number)] if int(number) < len(seen) else number}
 
 
 def make_engine(
@@ -83,8 +81,6 @@ def make_transfer(kind: Kind, policy: Policy, name: str, folder: Path) -> Weight
             return AdapterTransfer(policy, name, folder)
         case "ipc":
             return IpcTransfer(policy)
-        case "nccl":
-            return NcclTransfer(policy)
         case "reload":
             return ReloadTransfer(policy, folder)
 

@@ -245,7 +245,6 @@ class ServerEngine:
         return body
 
     async def aclose(self) -> None:
-        self.transfer.close()
         await self.client.aclose()
 
 

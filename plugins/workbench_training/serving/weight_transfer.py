@@ -3,7 +3,6 @@
 - `AdapterTransfer`: an adapter from a folder, loaded under a name of its own beside the base.
 - `IpcTransfer`: all weights in place, from the GPU that both processes use: the server opens CUDA IPC handles of the
   tensors, so that nothing is copied on this side (vLLM's weight-transfer backend `ipc`).
-- `NcclTransfer` (nccl_transfer.py): all weights in place, to GPUs of the server's own.
 - `ReloadTransfer`: all weights in place, from a safetensors file that the server can read; also without a GPU.
 
 `send` puts weights on a server that draws nothing meanwhile; that is the engine's concern.
@@ -13,9 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib.util
-import json
-import os
 import pickle
 import shutil
 from abc import ABC, abstractmethod
@@ -35,7 +31,7 @@ from workbench_training.serving.vllm_client import SyncError, VLLMClient
 from workbench_training.settings import ServerSettings
 
 #: `auto` of the setting `transfer` resolved, and an adapter.
-Kind = Literal["adapter", "ipc", "reload", "nccl"]
+Kind = Literal["adapter", "ipc", "reload"]
 #: Ranks that vLLM allocates for (`--max-lora-rank`).
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 #: (UUID of the GPU that holds a tensor, what rebuilds the tensor in another process)
@@ -75,10 +71,6 @@ class WeightTransfer(ABC):
     @abstractmethod
     async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
         """Put the policy's weights there under this label. Raises LMError, SyncError."""
-
-    def close(self) -> None:
-        """End what `connect` began."""
-        return
 
 
 class AdapterTransfer(WeightTransfer):
@@ -142,7 +134,7 @@ class IpcTransfer(WeightTransfer):
     def __init__(self, policy: Policy, export: Callable[[torch.Tensor], Handle] | None = None):
         """export: makes the handle of a tensor; by default of CUDA IPC. Raises PluginError without a GPU."""
         if export is None:
-            check_transfer("ipc", policy.generator.device)
+            check_ipc(policy.generator.device)
         self.policy, self._export = policy, export or export_cuda_tensor
 
     async def connect(self, client: VLLMClient, timeout: float) -> None:
@@ -195,16 +187,11 @@ def export_cuda_tensor(tensor: torch.Tensor) -> Handle:
     return str(torch.cuda.get_device_properties(tensor.device).uuid), arguments
 
 
-def check_transfer(kind: Kind, device: torch.device) -> None:
-    """Raises PluginError where weights cannot travel so from this device."""
-    if kind in ("ipc", "nccl") and device.type != "cuda":
+def check_ipc(device: torch.device) -> None:
+    """Raises PluginError where weights cannot travel by CUDA IPC from this device."""
+    if device.type != "cuda":
         raise PluginError(
-            f"`server: {{transfer: {kind}}}` needs weights on a GPU, and they are on {device}: write `transfer: reload`"
-        )
-    if kind == "nccl" and importlib.util.find_spec("vllm") is None:
-        raise PluginError(
-            "`server: {transfer: nccl}` sends weights with vLLM's own code, which is not installed beside workbench: "
-            f"{pip_install('vllm')}, or write `transfer: reload`"
+            f"`server: {{transfer: ipc}}` needs weights on a GPU, and they are on {device}: write `transfer: reload`"
         )
 
 
@@ -224,13 +211,6 @@ def resolve_device(device: str | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def find_gpus(device: str | None) -> tuple[list[str], int | None]:
-    """(the names in CUDA_VISIBLE_DEVICES; the number of the GPU that a setting names, None where it names none)"""
-    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    number = (device or "").partition(":")[2]
-    return seen, int(number) if number.isdecimal() else None
-
-
 def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[list[str], dict[str, str]]:
     """(arguments, environment) that `vllm serve` needs for a transfer. adapters: policies that draw from it; each needs
     two while it changes its version."""
@@ -240,8 +220,7 @@ def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[
         allowed = next((r for r in RANKS if r >= rank), rank)
         arguments += ["--enable-lora", "--max-lora-rank", str(allowed), "--max-loras", str(2 * adapters)]
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
-    elif kind in ("ipc", "nccl"):
-        arguments += ["--weight-transfer-config", json.dumps({"backend": kind})]
-    if kind == "ipc":
+    elif kind == "ipc":
+        arguments += ["--weight-transfer-config", '{"backend": "ipc"}']
         environment["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     return [*arguments, *(["--enable-sleep-mode"] if sleep else [])], environment

@@ -35,14 +35,10 @@ def test_the_transfer_and_what_a_server_is_started_with() -> None:
     assert resolved(lora=True) == "adapter" and resolved() == "ipc" and resolved(device="cpu") == "reload"
     assert resolved(url="http://127.0.0.1:8000") == "ipc" and resolved(url="http://other:8000") == "reload"
     assert resolved(transfer="reload") == "reload" and resolved(url="http://other:1", transfer="ipc") == "ipc"
-    assert resolved(transfer="nccl") == "nccl" and resolved(transfer="nccl", lora=True) == "adapter"
     assert list_options("reload", sleep=False, rank=0, adapters=1) == ([], {"VLLM_SERVER_DEV_MODE": "1"})
     arguments, environment = list_options("ipc", sleep=True, rank=0, adapters=1)
     assert arguments == ["--weight-transfer-config", '{"backend": "ipc"}', "--enable-sleep-mode"]
     assert environment == {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
-    arguments, environment = list_options("nccl", sleep=False, rank=0, adapters=1)
-    assert arguments == ["--weight-transfer-config", '{"backend": "nccl"}']
-    assert environment == {"VLLM_SERVER_DEV_MODE": "1"}, "no pickled handles travel"
     assert list_options("adapter", sleep=False, rank=20, adapters=2) == (
         ["--enable-lora", "--max-lora-rank", "32", "--max-loras", "4"],
         {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
@@ -76,12 +72,11 @@ def test_settings_that_cannot_work_are_refused_by_name() -> None:
         ServerSettings.model_validate({"url": "http://127.0.0.1:8000", "memory": 0.3})
 
 
-@pytest.mark.parametrize("transfer", ["ipc", "nccl"])
-def test_a_transfer_that_cannot_work_here_is_refused_before_the_first_call(tmp_path: Path, transfer: str) -> None:
-    settings = {"device": "cpu", "server": {"url": "http://127.0.0.1:9", "transfer": transfer}}
+def test_a_transfer_that_cannot_work_here_is_refused_before_the_first_call(tmp_path: Path) -> None:
+    settings = {"device": "cpu", "server": {"url": "http://127.0.0.1:9", "transfer": "ipc"}}
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
     (error,) = find_obstacles(task, optimizers)
-    assert f"`server: {{transfer: {transfer}}}` needs weights on a GPU, and they are on cpu" in str(error)
+    assert "`server: {transfer: ipc}` needs weights on a GPU, and they are on cpu" in str(error)
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": {**settings, "lora": {"rank": 2}}}]))
     assert not find_obstacles(task, optimizers), "an adapter travels as a file"
 
@@ -91,8 +86,7 @@ def test_a_transfer_that_cannot_work_here_is_refused_before_the_first_call(tmp_p
     [
         ({}, False, 0.45, False),
         ({"sleep": True}, False, 0.45, True),
-        ({"transfer": "nccl", "sleep": True}, False, 0.0, False),
-        ({"transfer": "nccl"}, True, 0.45, False),
+        ({}, True, 0.45, False),
         ({"url": "http://127.0.0.1:9", "sleep": True}, False, 0.0, False),
     ],
 )

@@ -18,9 +18,8 @@ pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from tests.helpers.forking import start_python
-from tests.helpers.gloo_group import join_over_gloo
 from tests.helpers.grpo_runs import write
-from tests.helpers.processes import end, free_port, start_two
+from tests.helpers.processes import end, start_two
 from tests.helpers.tiny_lm import save
 
 from workbench.run import Options, optimize
@@ -138,31 +137,6 @@ def test_a_server_starts_with_all_memory_that_this_process_can_spare(
     with pytest.raises(SyncError):
         optimized(tmp_path)
     assert seen == [[], "started"], "freed once no engine is left, before the server starts"
-
-
-def test_all_weights_are_broadcast_to_a_server_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`transfer: nccl`, with gloo in NCCL's place: a server that the user started shares no file with the training."""
-    from workbench_training.serving import nccl_transfer, weight_transfer
-
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for module in (nccl_transfer, weight_transfer):
-        monkeypatch.setattr(module, "check_transfer", lambda kind, device: None)
-    monkeypatch.setattr(nccl_transfer, "join_with_vllm", join_over_gloo)
-    base, port, log = save(tmp_path / "base", 1, positions=512), free_port(), tmp_path / "server.log"
-    with log.open("w") as out:
-        command = [*STAND_IN.split(), str(base), "--port", str(port), "--host", "127.0.0.1"]
-        server = subprocess.Popen(command, stdout=out, cwd=ROOT)
-    try:
-        wait_until_open(port)
-        report, told = optimized(tmp_path, lora=False, url=f"http://127.0.0.1:{port}", transfer="nccl")
-    finally:
-        server.kill()
-        server.wait()
-    assert report.status == "finished", report.error
-    routes = log.read_text().splitlines()[1:]
-    assert routes.count("/init_weight_transfer_engine") == 1
-    assert routes.count("/update_weights") == routes.count("/finish_weight_update") == 3  # of two steps and a candidate
-    assert len([message for message in told if message.startswith("step ")]) == 2
 
 
 def test_all_weights_are_trained_on_a_server_that_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from tests.helpers.gloo_group import join_over_gloo  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.helpers.vllm_stand_in import Server, serving  # noqa: E402
 
@@ -21,7 +20,6 @@ from workbench.errors import LMError, PluginError  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
-from workbench_training.serving.nccl_transfer import NcclTransfer  # noqa: E402
 from workbench_training.serving.vllm_client import SyncError  # noqa: E402
 from workbench_training.serving.vllm_engine import Limits, ServerEngine  # noqa: E402
 from workbench_training.serving.weight_transfer import (  # noqa: E402
@@ -62,8 +60,7 @@ def play(
         if lora is not None:
             sender: Any = AdapterTransfer(policy, "p", folder / "sent")
         else:
-            makers = {"reload": ReloadTransfer, "ipc": _ipc, "nccl": lambda *_: NcclTransfer(policy, join_over_gloo)}
-            sender = makers[transfer](policy, folder / "sent")
+            sender = {"reload": ReloadTransfer, "ipc": _ipc}[transfer](policy, folder / "sent")
         limits = Limits(**{name: how.pop(name) for name in ("timeout", "sync_timeout", "concurrency") if name in how})
         async with serving(server) as url:
             engine = ServerEngine(url, "p", policy, sender, limits, **how)
@@ -100,7 +97,7 @@ def own_log_probabilities(policy: Policy, prompt: Any, ids: Any) -> list[float]:
     return policy.sampling_log_probabilities(collate([row]))[0].tolist()
 
 
-@pytest.mark.parametrize(("transfer", "steps"), [("reload", RELOAD), ("ipc", IPC), ("nccl", IPC)])
+@pytest.mark.parametrize(("transfer", "steps"), [("reload", RELOAD), ("ipc", IPC)])
 def test_each_version_replaces_the_servers_weights_in_order(tmp_path: Path, transfer: str, steps: list[str]) -> None:
     async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         change(policy)
@@ -246,7 +243,7 @@ def test_an_answer_that_spans_an_update_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("transfer", "path"),
-    [(transfer, path) for transfer, paths in (("reload", RELOAD), ("ipc", IPC), ("nccl", IPC)) for path in paths],
+    [(transfer, path) for transfer, paths in (("reload", RELOAD), ("ipc", IPC)) for path in paths],
 )
 def test_a_step_that_fails_ends_the_update_in_the_servers_words(tmp_path: Path, transfer: str, path: str) -> None:
     async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
@@ -302,7 +299,7 @@ def test_a_server_without_the_route_is_told_what_it_needs(tmp_path: Path) -> Non
     play(tmp_path, schedule)
 
 
-@pytest.mark.parametrize("transfer", ["reload", "ipc", "nccl"])
+@pytest.mark.parametrize("transfer", ["reload", "ipc"])
 def test_a_server_that_sleeps_wakes_for_weights_then_for_drawing(tmp_path: Path, transfer: str) -> None:
     """Between two versions it has neither weights nor keys and values."""
 
