@@ -33,7 +33,7 @@ from workbench_mcts import prompts
 from workbench_mcts.design import Candidate, Design, Genome, make_covering_array
 from workbench_mcts.features import Features, extract_features
 from workbench_mcts.settings import Settings
-from workbench_mcts.surrogate import Label, make_surrogate
+from workbench_mcts.surrogate import GaussianProcess, Label
 
 #: Least number of evaluated candidates for a surrogate.
 _LEAST = 4
@@ -49,8 +49,8 @@ _ROUNDS = 4
 #: Soft mixing: parents to choose from, the weight of a difference of one per cent in scores, and the share of uniform
 #: probability (lambda). AFlow (arXiv 2410.10762), the defaults of its code.
 SAMPLE, ALPHA, MIX = 4, 0.2, 0.3
-#: Convergence: candidates in the mean, and standard errors above which a change counts. AFlow's, too.
-TOP, Z = 3, 0.0
+#: Convergence: candidates in the mean. AFlow's, too.
+TOP = 3
 #: With `policy: uct`, a workflow visited N times has up to 2 N**WIDENING children.
 WIDENING = 0.5
 #: Most nodes of a workflow, inner nodes included.
@@ -80,32 +80,27 @@ class Counts:
 
 class Convergence:
     """Convergence test of AFlow: the mean of the `top` best scores is unchanged for `patience` rounds, after at least
-    four rounds.
+    four rounds."""
 
-    Unchanged means by at most z standard errors of that mean.
-    """
-
-    def __init__(self, patience: int, top: int = TOP, z: float = Z):
-        self.patience, self.top, self.z = patience, top, z
+    def __init__(self, patience: int, top: int = TOP):
+        self.patience, self.top = patience, top
         self.means: list[float] = []
-        self.errors: list[float] = []
 
-    def tell(self, scores: Sequence[tuple[float, int]]) -> bool:
-        """Record a round; returns True on convergence. scores: (mean, number of examples) of all candidates so far."""
+    def tell(self, scores: Sequence[float]) -> bool:
+        """Record a round; returns True on convergence. scores: of all candidates so far."""
         best = sorted(scores, reverse=True)[: self.top]
-        self.means.append(math.fsum(s for s, _ in best) / len(best))
-        self.errors.append(math.sqrt(math.fsum(s * (1 - s) / max(1, n) for s, n in best)) / len(best))
+        self.means.append(math.fsum(best) / len(best))
         if len(self.means) <= max(self.patience, _ROUNDS - 1):
             return False
         steps = range(len(self.means) - self.patience, len(self.means))
-        return all(abs(self.means[i] - self.means[i - 1]) <= self.z * self.errors[i] + 1e-12 for i in steps)
+        return all(abs(self.means[i] - self.means[i - 1]) <= 1e-12 for i in steps)
 
 
 class Search:
     def __init__(self, settings: Settings, study: Study, space: Space | None, edits: Sequence[str], menu: Menu):
         self.settings, self.study, self.edits, self.menu = settings, study, edits, menu
         self.design = Design(space, study.best, study.rng)
-        self.surrogate = make_surrogate(settings.surrogate, study.rng)
+        self.surrogate = GaussianProcess() if settings.surrogate == "gp" else None
         self.proposer = Proposer(study, settings.temperature, max_tokens=300)
         self.seen = {self.design.root.key}
         self.known: dict[str, Features] = {}
@@ -133,8 +128,7 @@ class Search:
             elif proposed:
                 self.counts.ended = "budget"
                 return
-            states = [(n.state.evaluation.score, len(n.state.evaluation.results)) for n in root.walk()]
-            if ended.tell(states):
+            if ended.tell([node.state.evaluation.score for node in root.walk()]):
                 self.counts.ended = "converged"
                 return
 

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from workbench import Optimizer
 from workbench.spec import MODELS, TOOL_ADDRESSES
-from workbench_mcts.surrogate import Kind
 
 
 class Settings(Optimizer):
@@ -18,7 +17,9 @@ class Settings(Optimizer):
 
     rounds: int = Field(40, ge=1, le=10_000, description="maximum evaluations after the initial design")
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
-    surrogate: Kind = Field("gp", description="ranks proposals: gp, trees, random (a control), or none")
+    surrogate: Literal["gp", "none"] = Field(
+        "gp", description="ranks proposals: gp, a Gaussian process; none: the first one is taken"
+    )
     initial: int = Field(
         16,
         ge=0,

@@ -6,16 +6,13 @@ journal.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from workbench import Example, Patch, Study, Workflow
-from workbench.errors import SpecError
 from workbench.spec import NODE_KEYS, lm_spec
 from workbench.study import Result
 from workbench.workflow import Span, learnable_addresses, node_at
@@ -206,49 +203,3 @@ def choose_unit(collector: Collector, results: Mapping[str, Mapping[str, Sequenc
         if any(s.cost > 0 for row in collector.rows(results, unit) for found in row.samples.values() for s in found):
             return unit
     return "calls"
-
-
-def recorded_path(place: str, base: Path) -> Path:
-    """The file of recorded outcomes. Raises SpecError if it is not inside the folder of the workflow."""
-    path = (base / place).resolve()
-    if not path.is_relative_to(base.resolve()):
-        raise SpecError(f"recorded outcomes must lie in the folder of the workflow: {place}", path=("recorded",))
-    if not path.is_file():
-        raise SpecError(f"there is no file of recorded outcomes: {place}", path=("recorded",))
-    return path
-
-
-def read_recorded(text: str, place: str, site: Site) -> list[Row]:
-    """Rows of recorded outcomes. A line is JSON:
-
-        {"inputs": {field: value}, "samples": {candidate: [{"score": 1, "cost": 0.002, "answer": "..."}]}}
-
-    `answer` may be left out. Raises SpecError with the line.
-    """
-    rows: list[Row] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            found = json.loads(line)
-            samples = {model: [_sample(s) for s in found["samples"][model]] for model in site.draws}
-            short = [model for model, n in site.draws.items() if len(samples[model]) < n]
-            if short:
-                raise ValueError(f"{short[0]} needs {site.draws[short[0]]} samples")
-            rows.append(Row(f"recorded:{number}", site.node.text_of(found["inputs"]), samples))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            said = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-            raise SpecError(
-                f"{place}, line {number}: {said}",
-                hint='Write {"inputs": {...}, "samples": {"small": [{"score": 1, "cost": 0.002, "answer": "..."}]}}.',
-                path=("recorded",),
-            ) from None
-    return rows
-
-
-def _sample(value: Mapping[str, Any]) -> Sample:
-    score, cost = float(value["score"]), float(value["cost"])
-    if not 0 <= score <= 1 or not 0 <= cost < math.inf:
-        raise ValueError("a score is in [0, 1], and a cost is not negative")
-    answer = value.get("answer")
-    return Sample(score, cost, None if answer is None else str(answer))

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at
-from workbench.spec import MODELS, PATH, lm_spec
+from workbench.spec import MODELS, lm_spec
 from workbench.task import check_lms
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
@@ -28,8 +28,6 @@ from workbench_route.gather import (
     choose_unit,
     find_sites,
     probe_patch,
-    read_recorded,
-    recorded_path,
     wrap_nodes,
 )
 from workbench_route.learn import Problem, learn_router
@@ -47,7 +45,7 @@ class LearnRoute(Optimizer):
     neighbours, and itself with shuffled labels.
     """
 
-    powers = {"lms": MODELS, "recorded": PATH}
+    powers = {"lms": MODELS}
 
     lms: list[str | dict[str, Any]] = Field(
         default_factory=list,
@@ -76,10 +74,6 @@ class LearnRoute(Optimizer):
         description="train and val: for few rows; the threshold is then chosen by predictions of rows that were left "
         "out, and the score on val is that of rows it was learned from. Only the sealed test is evidence",
     )
-    recorded: dict[str, str] = Field(
-        default_factory=dict,
-        description="by node, a file of outcomes in the folder of the workflow, instead of runs on train",
-    )
 
     @field_validator("lms")
     @classmethod
@@ -104,25 +98,6 @@ class LearnRoute(Optimizer):
         for place, lm in enumerate(self.lms):
             with errors_at("lms", place):
                 check_lms(lm_spec(lm))
-        sites = {site.name: site for site in find_sites(wrap_nodes(study.workflow, self.lms))}
-        for name, place in self.recorded.items():
-            if name not in sites:
-                raise SpecError(
-                    f"recorded outcomes of '{name}', which is not a `route` node",
-                    hint=f"There is: {', '.join(sites) or 'none'}.",
-                    path=("recorded",),
-                )
-            if sites[name].node.config.embedder is not None:
-                raise SpecError(
-                    f"recorded outcomes have no vectors, which the embedder of '{name}' needs", path=("recorded", name)
-                )
-            rows = read_recorded(recorded_path(place, study.workflow.base).read_text("utf-8"), place, sites[name])
-            if len(rows) < LEAST_ROWS:
-                raise SpecError(
-                    f"{place} has {len(rows)} recorded outcomes of '{name}': too few to learn from",
-                    hint=f"Record {LEAST_ROWS} rows or more, or leave it out: the candidates then run on train.",
-                    path=("recorded", name),
-                )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         start = wrap_nodes(workflow, self.lms)
@@ -132,7 +107,7 @@ class LearnRoute(Optimizer):
         routed = start.patched(Patch(blank, tuple(a for site in sites for a in set_before(start, site))))
         total = len(val) * routed.max_calls * len(sites)
         for site in sites:
-            rows = len(val) + (0 if site.name in self.recorded else min(self.rows, len(train)))
+            rows = len(val) + min(self.rows, len(train))
             probes = {m: start.patched(probe_patch(sites, site, m)).max_calls for m in site.draws}
             total += rows * sum(n * probes[m] for m, n in site.draws.items())
         return total
@@ -177,16 +152,15 @@ class _Learning:
         """The router of a site, with its threshold; None if there is too little to learn from."""
         s, study = self.settings, self.study
         collector = Collector(study, self.workflow, self.sites, site)
-        recorded = await self._recorded(site)
-        chosen = [] if recorded is not None else self._affordable(collector)
-        if recorded is None and len(chosen) < LEAST_ROWS:
+        chosen = self._affordable(collector)
+        if len(chosen) < LEAST_ROWS:
             study.log(f"{site.name}: the budget or train is too small: {len(chosen)} rows, {LEAST_ROWS} needed")
             return None
         on_val = await collector.collect(None)
-        on_train = await collector.collect(chosen) if recorded is None else {}
+        on_train = await collector.collect(chosen)
         unit = s.cost if s.cost != "auto" else choose_unit(collector, on_val)
         candidates = site.node.candidates
-        train = complete_rows(recorded if recorded is not None else collector.rows(on_train, unit), candidates)
+        train = complete_rows(collector.rows(on_train, unit), candidates)
         val = complete_rows(collector.rows(on_val, unit), candidates)
         if len(train) < LEAST_ROWS or not val:
             study.log(
@@ -212,18 +186,6 @@ class _Learning:
         whole = cross_table(problem, router, rows, seed)
         first = len(train)
         return router, Table(router, whole.scores[first:], whole.costs[first:], whole.found[first:])
-
-    async def _recorded(self, site: Site) -> list[Row] | None:
-        """Recorded outcomes, read once in a run: a resumed one must see the same."""
-        place = self.settings.recorded.get(site.name)
-        if place is None:
-            return None
-        path = recorded_path(place, self.study.workflow.base)
-
-        async def read() -> str:
-            return path.read_text("utf-8")
-
-        return read_recorded(await self.study.ledger.effect("outcomes", [place], read), place, site)
 
     def _affordable(self, collector: Collector) -> list[Example]:
         """Rows of train, drawn at random, that can be paid for besides val."""

@@ -25,10 +25,8 @@ RUNS: dict[str, Any] = {
     "random": {"random": {"trials": 1000}},
     "optuna": {"optuna": {"trials": 1000, "race": False, "patience": 1000}},
     "mcts": {"mcts": MCTS},
-    "mcts_trees": {"mcts": {**MCTS, "surrogate": "trees"}},
     "mcts_uct": {"mcts": {**MCTS, "policy": "uct"}},
     "mcts_no_surrogate": {"mcts": {**MCTS, "surrogate": "none"}},
-    "mcts_random_surrogate": {"mcts": {**MCTS, "surrogate": "random"}},
 }
 DEFAULT = ("random", "optuna", "mcts")
 

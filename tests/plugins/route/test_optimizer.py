@@ -1,4 +1,4 @@
-"""The optimizer `route`: its contract, a run in a planted world, recorded outcomes, and what its log holds."""
+"""The optimizer `route`: its contract, a run in a planted world, and what its log holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.testing import optimizer_checks
 from workbench.testing.simulated import Killed
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_route import optimizer as route
-from workbench_route.gather import Collector, find_sites, probe_patch, read_recorded, recorded_path, wrap_nodes
+from workbench_route.gather import Collector, find_sites, probe_patch, wrap_nodes
 from workbench_route.optimizer import LearnRoute
 
 pytest.importorskip("sklearn")
@@ -274,58 +274,10 @@ def test_a_text_that_a_node_reads_several_times_is_one_row_with_the_mean_cost(tm
     assert collector.rows({"r1": {"small": [result("one")]}}, "calls") == []
 
 
-@pytest.mark.slow
-def test_recorded_outcomes_take_no_call_on_train(tmp_path: Path) -> None:
-    lines = []
-    for i in range(60):
-        hard = i % 3 == 0
-        samples = {
-            "small": [{"score": 0 if hard else 1, "cost": 1e-5}],
-            "large": [{"score": 1, "cost": 1e-4, "answer": "a"}],
-        }
-        lines.append(json.dumps({"inputs": {"text": f"{'hard' if hard else 'plain'} {i}"}, "samples": samples}))
-    tmp_path.mkdir(exist_ok=True)
-    (tmp_path / "seen.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    optimizer = {"route": {"recorded": {"sort": "seen.jsonl"}}}
-    report, _ = run(tmp_path, optimizer)
-    assert report.winner.enabled_nodes["sort"].router is not None and report.spent["calls"] <= 2 * 32 + 2 * 60
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{", "line 1"),
-        ('{"inputs": {"text": "a"}}', "there is no 'samples'"),
-        (
-            '{"inputs": {}, "samples": {"small": [{"score": 1, "cost": 1}], "large": [{"score": 1, "cost": 1}]}}',
-            "'text'",
-        ),
-        ('{"inputs": {"text": "a"}, "samples": {"small": [], "large": [{"score": 1, "cost": 1}]}}', "needs 1 samples"),
-        (
-            '{"inputs": {"text": "a"}, "samples": {"small": [{"score": 2, "cost": 1}], "large": []}}',
-            "a score is in",
-        ),
-    ],
-)
-def test_recorded_outcomes_that_cannot_be_read_are_named_by_line(line: str, said: str, tmp_path: Path) -> None:
-    (site,) = find_sites(prepare(write(tmp_path, "random"))[2].workflow)
-    with pytest.raises(SpecError, match=said):
-        read_recorded(line, "seen.jsonl", site)
-
-
-def test_recorded_outcomes_lie_in_the_folder_of_the_workflow(tmp_path: Path) -> None:
-    (tmp_path / "inside").mkdir()
-    (tmp_path / "outside.jsonl").write_text("", encoding="utf-8")
-    for place, said in (("../outside.jsonl", "in the folder"), ("/etc/hosts", "in the folder"), ("none", "no file")):
-        with pytest.raises(SpecError, match=said):
-            recorded_path(place, tmp_path / "inside")
-
-
 @pytest.mark.parametrize(
     ("optimizer", "nodes", "said"),
     [
         ("route", {"sort": {"predict": SIGNATURE}}, "a node of the kind `route`"),
-        ({"route": {"recorded": {"srt": "x.jsonl"}}}, None, "not a `route` node"),
         ({"route": {"aim": "cheap"}}, None, "aim"),
         ({"route": {"rows": 2}}, None, "rows"),
         ({"route": {"lms": [{"modl": "x"}]}}, None, "unknown key 'modl'"),
@@ -338,14 +290,6 @@ def test_what_is_written_wrongly_is_refused_before_a_call(
     pool = Pool()
     with pytest.raises(SpecError, match=said):
         run(tmp_path, optimizer, pool, nodes=nodes)
-    assert pool.requests == 0
-
-
-def test_too_few_recorded_outcomes_are_refused_before_a_call(tmp_path: Path) -> None:
-    (tmp_path / "seen.jsonl").write_text("\n", encoding="utf-8")
-    pool = Pool()
-    with pytest.raises(SpecError, match="seen.jsonl has 0 recorded outcomes of 'sort': too few"):
-        run(tmp_path, {"route": {"recorded": {"sort": "seen.jsonl"}}}, pool)
     assert pool.requests == 0
 
 
