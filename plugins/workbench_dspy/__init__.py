@@ -7,8 +7,6 @@ from workbench import hookimpl
 def register_optimizers(register):
     register("dspy_bootstrap", "workbench_dspy.optimizers:DSPyBootstrap")
     register("dspy_mipro", "workbench_dspy.optimizers:DSPyMIPRO")
-    register("dspy_copro", "workbench_dspy.optimizers:DSPyCOPRO")
-    register("dspy_simba", "workbench_dspy.optimizers:DSPySIMBA")
     register("dspy_gepa", "workbench_dspy.optimizers:DSPyGEPA")
 
 

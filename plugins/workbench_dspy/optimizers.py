@@ -177,55 +177,6 @@ class DSPyMIPRO(_DSPyOptimizer):
         )
 
 
-class DSPyCOPRO(_DSPyOptimizer):
-    """DSPy's COPRO: rounds of proposed instructions, each round shown the best ones so far."""
-
-    powers = {}
-
-    width: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
-    depth: int = Field(3, ge=1, le=64, description="rounds")
-
-    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
-        from dspy.teleprompt import COPRO
-
-        optimizer = COPRO(prompt_model=bridge.lm("proposer"), metric=metric, breadth=self.width, depth=self.depth)
-        # COPRO selects on what it is given as trainset; that is what val is for.
-        return optimizer.compile(
-            program,
-            trainset=val,
-            eval_kwargs={
-                "num_threads": bridge.study.concurrency,
-                "display_progress": False,
-                "display_table": 0,
-            },
-        )
-
-
-class DSPySIMBA(_DSPyOptimizer):
-    """DSPy's SIMBA: minibatches, several trajectories each, rules and demos from those whose scores differ most."""
-
-    powers = {}
-
-    batch: int = Field(16, ge=1, description="rows of train for one step")
-    candidates: int = Field(3, ge=1, le=64, description="new candidates a step")
-    steps: int = Field(4, ge=1, le=1000, description="steps")
-    max_demos: int = Field(4, ge=0, le=64, description="maximum number of demos")
-
-    def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
-        from dspy.teleprompt import SIMBA
-
-        optimizer = SIMBA(
-            metric=metric,
-            bsize=min(self.batch, len(train)),
-            num_candidates=self.candidates,
-            max_steps=self.steps,
-            max_demos=self.max_demos,
-            prompt_model=bridge.lm("proposer"),
-            num_threads=bridge.study.concurrency,
-        )
-        return optimizer.compile(program, trainset=train, seed=seed)
-
-
 class DSPyGEPA(_DSPyOptimizer):
     """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
 

@@ -70,7 +70,7 @@ class WorkflowProgram(dspy.Module):
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the workflow on one example. A failure is a prediction with `workbench_failure`, which scores 0."""
         workflow, replica = self.patched(), 0
-        settings = getattr(self._lm(), "kwargs", {})
+        settings = getattr(dspy.settings.lm, "kwargs", {})  # in its context, as it bootstraps in rounds
         rollout = settings.get("rollout_id")
         if rollout is not None:  # DSPy wants another draw, at this temperature
             replica = int(rollout) + 1
@@ -88,13 +88,6 @@ class WorkflowProgram(dspy.Module):
         self._trace(outcome)
         extra = {"workbench_failure": f"{outcome.failure}: {outcome.message}"} if outcome.failure else {}
         return dspy.Prediction(**dict(outcome.prediction), **extra)
-
-    def _lm(self) -> Any:
-        """The LM that DSPy has set on the predictors (SIMBA) or in its context (bootstrapping in rounds)."""
-        for name in self.addresses:
-            if getattr(self, name).lm is not None:
-                return getattr(self, name).lm
-        return dspy.settings.lm
 
     def _trace(self, outcome: ExampleRun) -> None:
         """Tell DSPy which predictor saw and said what: its optimizers learn from that."""

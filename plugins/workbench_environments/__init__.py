@@ -1,4 +1,4 @@
-"""Environments: `grid`, `web`, `twenty_questions`, `sql`, and `gymnasium` for those of that library."""
+"""Environments: `grid`, `web`, `sql`, and `gymnasium` for those of that library."""
 
 from workbench import hookimpl
 
@@ -7,6 +7,5 @@ from workbench import hookimpl
 def register_environments(register):
     register("grid", "workbench_environments.grid:Grid")
     register("web", "workbench_environments.web:Web")
-    register("twenty_questions", "workbench_environments.questions:TwentyQuestions")
     register("sql", "workbench_environments.sql:Sql")
     register("gymnasium", "workbench_environments.gym:Gymnasium")

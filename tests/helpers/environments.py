@@ -21,9 +21,6 @@ PAGES = {
 }
 
 
-THINGS = {"cat": ["alive", "furry"], "stone": [], "fern": ["alive"], "rug": ["furry"]}
-
-
 SCRIPT = "create table t (a int, b text); insert into t values (1, 'x'), (2, 'y'), (3, 'y');"
 
 
@@ -34,7 +31,6 @@ WORLDS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {"pages": PAGES, "start": "home", "goal": "cart"},
         ["click shop", "back", "click nowhere", "click news"],
     ),
-    "twenty_questions": ({}, {"things": THINGS, "secret": "cat"}, ["ask alive", "ask furry", "ask what", "guess fern"]),
     "sql": (
         {},
         {"schema": SCRIPT, "gold_sql": "select count(*) from t"},

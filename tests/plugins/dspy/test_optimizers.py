@@ -50,8 +50,8 @@ def test_peers_11_gepa_uses_the_sentence_of_a_model_that_cannot_write_json(
 
 
 def test_a_proposal_that_cannot_be_read_ends_the_optimizer_and_not_the_run(tmp_path: Path) -> None:
-    copro = plugins().get("optimizers", "dspy_copro")(width=2, depth=1)
-    run = run_simulated(copro, tmp_path, lm=SimulatedLM(), calls=400)
+    mipro = plugins().get("optimizers", "dspy_mipro")(trials=2, candidates=2)
+    run = run_simulated(mipro, tmp_path, lm=SimulatedLM(), calls=500)
     assert run.report.status == "finished"
 
 
@@ -84,8 +84,6 @@ def test_half_a_proposal_is_none(text: str, cut: bool, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("dspy_copro", {"width": 2, "depth": 1}),
-        ("dspy_simba", {"steps": 1}),
         ("dspy_mipro", {"trials": 2, "candidates": 2}),
         ("dspy_bootstrap", {"candidates": 1}),
     ],

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.environments import PAGES, SCRIPT, THINGS, WORLDS, Journal, episode, made, play
+from tests.helpers.environments import PAGES, SCRIPT, WORLDS, Journal, episode, made, play
 
 from workbench.errors import NodeError, PluginError, SpecError
 from workbench.kit.acting import Position, Step, open_environment
 
 
-@pytest.mark.parametrize("name", ["grid", "web", "twenty_questions", "sql", "gymnasium"])
+@pytest.mark.parametrize("name", ["grid", "web", "sql", "gymnasium"])
 def test_a_state_that_was_put_back_is_the_state_that_was_left(name: str, base: Path) -> None:
     """By restoring and by playing again; and going on from it gives what playing straight through gives."""
     actions = WORLDS[name][2]
@@ -37,7 +37,7 @@ def test_a_state_that_was_put_back_is_the_state_that_was_left(name: str, base: P
     assert positions[-1].actions == tuple(actions)
 
 
-@pytest.mark.parametrize("name", ["grid", "web", "twenty_questions", "sql"])
+@pytest.mark.parametrize("name", ["grid", "web", "sql"])
 def test_random_walks_keep_scores_in_range_and_branches_apart(name: str, base: Path) -> None:
     """Two branches from one position do not touch each other."""
     for seed in range(3 if name == "sql" else 10):  # each of its worlds is a process
@@ -106,7 +106,6 @@ def test_a_fault_is_recorded_and_the_same_when_it_is_read_again(base: Path) -> N
         ("grid", {"map": "AG\n#"}, "lines of equal length"),
         ("web", {"pages": PAGES, "start": "home", "goal": "bank"}, "'goal' must name one of the pages, not 'bank'"),
         ("web", {"pages": {"a": {"links": {"x": "b"}}}, "start": "a", "goal": "a"}, "leads to no page: 'b'"),
-        ("twenty_questions", {"things": THINGS, "secret": "dog"}, "'secret' must name one"),
         ("sql", {"db": "../etc"}, "must name a database"),
         ("sql", {"schema": SCRIPT}, "'gold_sql' must hold"),
     ],

@@ -1,4 +1,4 @@
-"""The rules of `grid`, `web`, `twenty_questions` and `gymnasium`."""
+"""The rules of `grid`, `web` and `gymnasium`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.environments import THINGS, made, play
+from tests.helpers.environments import made, play
 
 from workbench.errors import SpecError
 from workbench.kit.acting import open_environment
@@ -30,16 +30,6 @@ def test_a_walk_goes_by_links_and_back(base: Path) -> None:
     assert positions[3].observation.startswith("There is no page to go back to.")
     assert positions[1].hints == ("click cart", "back") and positions[0].hints == ("click news", "click shop")
     assert positions[-1].done and positions[-1].score == 1.0 and positions[-2].score == 0.0
-
-
-def test_a_guess_ends_the_game_and_questions_run_out(base: Path) -> None:
-    right = play("twenty_questions", base, ["ask alive", "ask furry", "guess cat"])
-    assert [p.observation.split(".")[0] for p in right[1:]] == ["alive: yes", "furry: yes", "Right"]
-    assert right[-1].score == 1.0 and right[-1].done
-    wrong = play("twenty_questions", base, ["guess fern"])
-    assert wrong[-1].done and wrong[-1].score == 0.0
-    late = play("twenty_questions", base, ["ask alive", "ask furry"], limit=1)
-    assert late[-1].done and late[1].hints == tuple(f"guess {t}" for t in THINGS)
 
 
 def test_gymnasium_is_played_again_from_its_seed(base: Path) -> None:
