@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from writers.contents import with_contents, with_next
-from writers.faults import PAGE as FAULTS
-from writers.faults import with_faults
+from writers.faults import PAGE as FAULTS, with_faults
 from writers.gateway import with_fields
 from writers.reference import pages, schema
 from writers.tables import with_parameters

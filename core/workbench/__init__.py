@@ -28,38 +28,26 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from workbench.api import aevaluate as aevaluate
-    from workbench.api import aoptimize as aoptimize
-    from workbench.api import evaluate as evaluate
-    from workbench.api import optimize as optimize
-    from workbench.errors import BudgetSpent as BudgetSpent
-    from workbench.errors import LMError as LMError
-    from workbench.errors import NodeError as NodeError
-    from workbench.errors import PluginError as PluginError
-    from workbench.errors import SpecError as SpecError
-    from workbench.errors import WorkbenchError as WorkbenchError
+    from workbench.api import aevaluate as aevaluate, aoptimize as aoptimize, evaluate as evaluate, optimize as optimize
+    from workbench.errors import (
+        BudgetSpent as BudgetSpent,
+        LMError as LMError,
+        NodeError as NodeError,
+        PluginError as PluginError,
+        SpecError as SpecError,
+        WorkbenchError as WorkbenchError,
+    )
     from workbench.evaluation import EvalReport as EvalReport
-    from workbench.inference import Prediction as Prediction
-    from workbench.inference import PredictionError as PredictionError
-    from workbench.inference import load as load
-    from workbench.lm import LM as LM
-    from workbench.lm import Request as Request
-    from workbench.lm import Response as Response
+    from workbench.inference import Prediction as Prediction, PredictionError as PredictionError, load as load
+    from workbench.lm import LM as LM, Request as Request, Response as Response
     from workbench.plugins import hookimpl as hookimpl
     from workbench.proof import Report as Report
     from workbench.run import resume as resume
     from workbench.runtime import Context as Context
     from workbench.spec import load_spec as load_spec
-    from workbench.study import Evaluation as Evaluation
-    from workbench.study import Optimizer as Optimizer
-    from workbench.study import Study as Study
-    from workbench.task import Dataset as Dataset
-    from workbench.task import Example as Example
-    from workbench.task import Metric as Metric
-    from workbench.task import Score as Score
-    from workbench.workflow import NodeKind as NodeKind
-    from workbench.workflow import Patch as Patch
-    from workbench.workflow import Workflow as Workflow
+    from workbench.study import Evaluation as Evaluation, Optimizer as Optimizer, Study as Study
+    from workbench.task import Dataset as Dataset, Example as Example, Metric as Metric, Score as Score
+    from workbench.workflow import NodeKind as NodeKind, Patch as Patch, Workflow as Workflow
 
 
 def __getattr__(name: str) -> Any:

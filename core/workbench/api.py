@@ -15,12 +15,10 @@ from workbench.base.files import write_whole
 from workbench.base.hashing import digest
 from workbench.base.type_guards import is_dict
 from workbench.errors import SpecError
-from workbench.evaluation import EvalOptions, EvalReport
-from workbench.evaluation import evaluate as evaluate_source
+from workbench.evaluation import EvalOptions, EvalReport, evaluate as evaluate_source
 from workbench.lm import LMPool
 from workbench.proof import Report
-from workbench.run import Listener, Options
-from workbench.run import optimize as optimize_source
+from workbench.run import Listener, Options, optimize as optimize_source
 from workbench.spec import PREFIX, Source, check_not_loading, load_yaml
 from workbench.study import Optimizer
 from workbench.task import dump_yaml, written_node

@@ -14,8 +14,7 @@ from workbench.kit.acting import FieldCondition, child_node
 from workbench.kit.answers import convert
 from workbench.runtime import Context
 from workbench.spec import NODE_KEYS
-from workbench.workflow import Field as OfSignature
-from workbench.workflow import NodeConfig, NodeKind, Schedule, Surroundings
+from workbench.workflow import Field as OfSignature, NodeConfig, NodeKind, Schedule, Surroundings
 
 #: The most runs of a body: each has a replica of its own (`workbench.runtime.Draw`).
 MOST = 1000

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field as Written
-from pydantic import model_validator
+from pydantic import Field as Written, model_validator
 
 from workbench.base.concurrency import gather_answered
 from workbench.errors import NodeError

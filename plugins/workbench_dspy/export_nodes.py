@@ -8,8 +8,7 @@ from textwrap import indent
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.acting import Tool as WorkbenchTool
-from workbench.kit.acting import describe_tool
+from workbench.kit.acting import Tool as WorkbenchTool, describe_tool
 from workbench.kit.prompting import default_instructions
 from workbench.plugins import plugins
 from workbench.runtime import make_request

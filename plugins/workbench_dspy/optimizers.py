@@ -28,8 +28,7 @@ class _DSPyOptimizer(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        from workbench.kit.dspy_seam.programs import AdapterParseError
-        from workbench.kit.dspy_seam.programs import LMError as DSPyLMError
+        from workbench.kit.dspy_seam.programs import AdapterParseError, LMError as DSPyLMError
         from workbench_dspy.bridge import Bridge, Ended
 
         if not learnable_addresses(study.workflow, "demos") or not study.train:

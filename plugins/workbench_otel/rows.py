@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode
-from opentelemetry.trace import Span as OpenSpan
+from opentelemetry.trace import Link, Span as OpenSpan, SpanKind, Status, StatusCode
 
 from workbench.ledger import CallInfo
 from workbench.study import RowRun

@@ -21,15 +21,21 @@ from workbench.kit.prompting import (
     check_said,
     image_inputs,
     load_types,
+    plain_adapter as plain,
+    prompt_defects as prompts,
     user_content,
 )
-from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.prompting import prompt_defects as prompts
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import MODEL, PYTHON, lm_spec
-from workbench.workflow import Field as SignatureField
-from workbench.workflow import NodeConfig, Signature, SignatureNode, Surroundings, parse_signature
+from workbench.workflow import (
+    Field as SignatureField,
+    NodeConfig,
+    Signature,
+    SignatureNode,
+    Surroundings,
+    parse_signature,
+)
 
 #: Words that the adapters put around the value of each field, at least.
 _MARKERS = {"plain": 0, "chat": 3, "json": 1, "xml": 2}

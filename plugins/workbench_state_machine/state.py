@@ -24,8 +24,7 @@ from workbench.kit.acting import (
     unreadable_call,
 )
 from workbench.kit.answers import UNREADABLE, Reading
-from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.prompting import split_images
+from workbench.kit.prompting import plain_adapter as plain, split_images
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec

@@ -34,8 +34,7 @@ from workbench.kit.acting import (
 )
 from workbench.kit.lms.native_calls import to_message
 from workbench.kit.lms.prefill import join_prefill, split_prefill
-from workbench.kit.prompting import check_said, load_types
-from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import check_said, load_types, plain_adapter as plain
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES

@@ -8,8 +8,7 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.kit.acting import RowCalls
-from workbench.kit.prompting import image_parts, split_images
-from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import image_parts, plain_adapter as plain, split_images
 from workbench.lm import count_images, read_content
 from workbench.runtime import Context
 from workbench.spec import LMSpec

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, create_model
 
 from workbench.spec import Declaration, inside
-from workbench_training import paper_optimizers
-from workbench_training import papers as folder
+from workbench_training import paper_optimizers, papers as folder
 
 T = TypeVar("T", bound=BaseModel)
 

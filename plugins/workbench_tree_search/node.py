@@ -33,8 +33,7 @@ from workbench.spec import (
     load_user_code,
 )
 from workbench.workflow import NodeKind
-from workbench_tree_search import learned_value as learned
-from workbench_tree_search import prompts
+from workbench_tree_search import learned_value as learned, prompts
 from workbench_tree_search.settings import TreeSearchConfig
 
 

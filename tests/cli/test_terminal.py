@@ -20,8 +20,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.cli.test_progress import Terminal, evaluated, shown_on, terminal
 from tests.helpers.planted import plant
 from tests.helpers.stored_runs import change, restore

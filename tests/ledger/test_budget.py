@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec, turns
 
 from workbench.errors import BudgetSpent, LMError, SpecError

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec
 
 from workbench.errors import BudgetSpent, ServerDead, StoreError

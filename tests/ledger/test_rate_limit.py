@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, run_without_waiting, scripted, spec, turns
 
 from workbench.errors import LMError, ServerDead

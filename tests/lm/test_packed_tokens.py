@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.errors import StoreError
 from workbench.lm import Native, Request, Response, split_tokens, unpack_native, unpack_tokens

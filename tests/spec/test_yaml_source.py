@@ -9,8 +9,7 @@ import tracemalloc
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from workbench.errors import SpecError, collect_errors, errors_at
 from workbench.spec import load_yaml, load_yaml_file

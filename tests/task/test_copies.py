@@ -12,8 +12,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
-from workbench.task import Example, Repeats, normalised_inputs, tokenize
-from workbench.task import copies as copies_module
+from workbench.task import Example, Repeats, copies as copies_module, normalised_inputs, tokenize
 from workbench.task.copies import Copies, Words, are_near, group_copies, number_fields
 
 LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"

@@ -28,8 +28,7 @@ from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
 from workbench_training.rewards import _blocks
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "speed"))
-from readers import READERS as MEASURED
-from readers import TEXTS, seconds
+from readers import READERS as MEASURED, TEXTS, seconds
 
 SIZE = 60_000
 #: What an answer repeats. Each is tried alone, after a beginning and before an end.

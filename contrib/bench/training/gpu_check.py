@@ -29,8 +29,7 @@ from tests.helpers.tiny_lm import save
 
 from workbench.kit.lms import fixed_batch
 from workbench.kit.lms.fixed_batch import FixedBatch
-from workbench.kit.lms.generation import Generator, Refill
-from workbench.kit.lms.generation import Row as Drawn
+from workbench.kit.lms.generation import Generator, Refill, Row as Drawn
 from workbench.lm import Request
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError, distributions
-from importlib.metadata import version as version_of
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, version as version_of
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

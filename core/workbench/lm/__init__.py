@@ -3,80 +3,95 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.chat_form import MOST_FORMS as MOST_FORMS
-from workbench.lm.chat_form import Form as Form
-from workbench.lm.chat_form import make_body as make_body
+from workbench.lm.chat_form import MOST_FORMS as MOST_FORMS, Form as Form, make_body as make_body
 from workbench.lm.chunks import ChunkReader as ChunkReader
-from workbench.lm.dialects import THOUGHT_TOKENS as THOUGHT_TOKENS
-from workbench.lm.dialects import allowed_tokens as allowed_tokens
-from workbench.lm.dialects import is_thought as is_thought
-from workbench.lm.dialects import kind_of_error as kind_of_error
-from workbench.lm.dialects import read_content as read_content
-from workbench.lm.dialects import read_finish as read_finish
-from workbench.lm.dialects import read_thoughts as read_thoughts
-from workbench.lm.dialects import read_usage as read_usage
-from workbench.lm.dialects import refused_setting as refused_setting
-from workbench.lm.dialects import thinks as thinks
-from workbench.lm.events import is_stream as is_stream
-from workbench.lm.events import parse_events as parse_events
-from workbench.lm.events import read_events as read_events
-from workbench.lm.http import MAX_BODY as MAX_BODY
-from workbench.lm.http import Rates as Rates
-from workbench.lm.http import body_of as body_of
-from workbench.lm.http import is_loopback as is_loopback
-from workbench.lm.http import is_reasoning as is_reasoning
-from workbench.lm.http import kind_of_status as kind_of_status
-from workbench.lm.http import parse_price as parse_price
-from workbench.lm.http import redact as redact
-from workbench.lm.http import redact_answer as redact_answer
-from workbench.lm.http import redactor as redactor
-from workbench.lm.native import API_PATHS as API_PATHS
-from workbench.lm.native import NO_SUCH_PATH as NO_SUCH_PATH
-from workbench.lm.native import Native as Native
-from workbench.lm.native import NotCarried as NotCarried
-from workbench.lm.native import limit_name as limit_name
-from workbench.lm.native import most_tokens as most_tokens
-from workbench.lm.native_answers import TURN as TURN
-from workbench.lm.native_answers import as_chat as as_chat
-from workbench.lm.native_answers import is_as_named as is_as_named
-from workbench.lm.native_answers import join_events as join_events
-from workbench.lm.packed_tokens import split_tokens as split_tokens
-from workbench.lm.packed_tokens import unpack_native as unpack_native
-from workbench.lm.packed_tokens import unpack_tokens as unpack_tokens
-from workbench.lm.pieces import Piece as Piece
-from workbench.lm.pieces import Pieces as Pieces
-from workbench.lm.pool import LMPool as LMPool
-from workbench.lm.pool import lm_prefixes as lm_prefixes
-from workbench.lm.pool import make_lm as make_lm
-from workbench.lm.pool import split_model as split_model
-from workbench.lm.protocol import LM as LM
-from workbench.lm.protocol import MOST_TOKENS as MOST_TOKENS
-from workbench.lm.protocol import CanDelegate as CanDelegate
-from workbench.lm.protocol import CanEmbed as CanEmbed
-from workbench.lm.protocol import HasWeights as HasWeights
-from workbench.lm.protocol import Message as Message
-from workbench.lm.protocol import Request as Request
-from workbench.lm.protocol import Response as Response
-from workbench.lm.protocol import call_id as call_id
-from workbench.lm.protocol import check_embeds as check_embeds
-from workbench.lm.protocol import check_extra as check_extra
-from workbench.lm.protocol import check_length as check_length
-from workbench.lm.protocol import content_text as content_text
-from workbench.lm.protocol import count_images as count_images
-from workbench.lm.protocol import estimate_answer as estimate_answer
-from workbench.lm.protocol import estimate_tokens as estimate_tokens
-from workbench.lm.protocol import prompt_text as prompt_text
-from workbench.lm.protocol import refused_prompt as refused_prompt
-from workbench.lm.protocol import storable as storable
-from workbench.lm.thoughts import cut_at_stops as cut_at_stops
-from workbench.lm.thoughts import split_reasoning as split_reasoning
-from workbench.lm.thoughts import split_thoughts as split_thoughts
-from workbench.lm.turns import as_it_came as as_it_came
-from workbench.lm.turns import dump_arguments as dump_arguments
-from workbench.lm.turns import plain_message as plain_message
-from workbench.lm.turns import unknown_parts as unknown_parts
-from workbench.lm.weights import LM_KEYS as LM_KEYS
-from workbench.lm.weights import locate_lms as locate_lms
-from workbench.lm.weights import locate_weights as locate_weights
-from workbench.lm.weights import relocate_weights as relocate_weights
-from workbench.lm.weights import weights_folder as weights_folder
+from workbench.lm.dialects import (
+    THOUGHT_TOKENS as THOUGHT_TOKENS,
+    allowed_tokens as allowed_tokens,
+    is_thought as is_thought,
+    kind_of_error as kind_of_error,
+    read_content as read_content,
+    read_finish as read_finish,
+    read_thoughts as read_thoughts,
+    read_usage as read_usage,
+    refused_setting as refused_setting,
+    thinks as thinks,
+)
+from workbench.lm.events import is_stream as is_stream, parse_events as parse_events, read_events as read_events
+from workbench.lm.http import (
+    MAX_BODY as MAX_BODY,
+    Rates as Rates,
+    body_of as body_of,
+    is_loopback as is_loopback,
+    is_reasoning as is_reasoning,
+    kind_of_status as kind_of_status,
+    parse_price as parse_price,
+    redact as redact,
+    redact_answer as redact_answer,
+    redactor as redactor,
+)
+from workbench.lm.native import (
+    API_PATHS as API_PATHS,
+    NO_SUCH_PATH as NO_SUCH_PATH,
+    Native as Native,
+    NotCarried as NotCarried,
+    limit_name as limit_name,
+    most_tokens as most_tokens,
+)
+from workbench.lm.native_answers import (
+    TURN as TURN,
+    as_chat as as_chat,
+    is_as_named as is_as_named,
+    join_events as join_events,
+)
+from workbench.lm.packed_tokens import (
+    split_tokens as split_tokens,
+    unpack_native as unpack_native,
+    unpack_tokens as unpack_tokens,
+)
+from workbench.lm.pieces import Piece as Piece, Pieces as Pieces
+from workbench.lm.pool import (
+    LMPool as LMPool,
+    lm_prefixes as lm_prefixes,
+    make_lm as make_lm,
+    split_model as split_model,
+)
+from workbench.lm.protocol import (
+    LM as LM,
+    MOST_TOKENS as MOST_TOKENS,
+    CanDelegate as CanDelegate,
+    CanEmbed as CanEmbed,
+    HasWeights as HasWeights,
+    Message as Message,
+    Request as Request,
+    Response as Response,
+    call_id as call_id,
+    check_embeds as check_embeds,
+    check_extra as check_extra,
+    check_length as check_length,
+    content_text as content_text,
+    count_images as count_images,
+    estimate_answer as estimate_answer,
+    estimate_tokens as estimate_tokens,
+    prompt_text as prompt_text,
+    refused_prompt as refused_prompt,
+    storable as storable,
+)
+from workbench.lm.thoughts import (
+    cut_at_stops as cut_at_stops,
+    split_reasoning as split_reasoning,
+    split_thoughts as split_thoughts,
+)
+from workbench.lm.turns import (
+    as_it_came as as_it_came,
+    dump_arguments as dump_arguments,
+    plain_message as plain_message,
+    unknown_parts as unknown_parts,
+)
+from workbench.lm.weights import (
+    LM_KEYS as LM_KEYS,
+    locate_lms as locate_lms,
+    locate_weights as locate_weights,
+    relocate_weights as relocate_weights,
+    weights_folder as weights_folder,
+)

@@ -19,8 +19,7 @@ import pluggy
 
 from workbench.base.distribution import NAME
 from workbench.errors import PluginError, suggest
-from workbench.plugins import guard as plugin_guard
-from workbench.plugins import hookspecs
+from workbench.plugins import guard as plugin_guard, hookspecs
 
 GROUP = "workbench"
 NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # the flag --no-plugins sets it, for the processes of a run too

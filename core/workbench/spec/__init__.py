@@ -3,105 +3,115 @@
 Text in, `Spec` and `Source` out. This room knows no data, no node kind and no language model.
 """
 
-from workbench.spec.asked import check_asked as check_asked
-from workbench.spec.asked import forget_asked as forget_asked
-from workbench.spec.asked import note_asked as note_asked
+from workbench.spec.asked import check_asked as check_asked, forget_asked as forget_asked, note_asked as note_asked
 from workbench.spec.attacks import AttackSpec as AttackSpec
-from workbench.spec.base import NODE_KEYS as NODE_KEYS
-from workbench.spec.base import Strict as Strict
+from workbench.spec.base import NODE_KEYS as NODE_KEYS, Strict as Strict
 from workbench.spec.data import DataSpec as DataSpec
-from workbench.spec.lm import LMSpec as LMSpec
-from workbench.spec.lm import lm_spec as lm_spec
+from workbench.spec.lm import LMSpec as LMSpec, lm_spec as lm_spec
 from workbench.spec.messages import spec_error as spec_error
-from workbench.spec.models import BudgetSpec as BudgetSpec
-from workbench.spec.models import DomainSpec as DomainSpec
-from workbench.spec.models import Spec as Spec
-from workbench.spec.objectives import ConfigurationSpec as ConfigurationSpec
-from workbench.spec.objectives import ProofSpec as ProofSpec
-from workbench.spec.objectives import TargetsSpec as TargetsSpec
+from workbench.spec.models import BudgetSpec as BudgetSpec, DomainSpec as DomainSpec, Spec as Spec
+from workbench.spec.objectives import (
+    ConfigurationSpec as ConfigurationSpec,
+    ProofSpec as ProofSpec,
+    TargetsSpec as TargetsSpec,
+)
 from workbench.spec.past import names_in as names_in
-from workbench.spec.patterns import Pattern as Pattern
-from workbench.spec.patterns import TooSlow as TooSlow
-from workbench.spec.patterns import Unmatchable as Unmatchable
-from workbench.spec.patterns import check_pattern as check_pattern
-from workbench.spec.patterns import listed_matches as listed_matches
-from workbench.spec.patterns import shortest_match as shortest_match
+from workbench.spec.patterns import (
+    Pattern as Pattern,
+    TooSlow as TooSlow,
+    Unmatchable as Unmatchable,
+    check_pattern as check_pattern,
+    listed_matches as listed_matches,
+    shortest_match as shortest_match,
+)
 from workbench.spec.places import existing as existing
-from workbench.spec.policy import Inherited as Inherited
-from workbench.spec.policy import MadeCall as MadeCall
-from workbench.spec.policy import PolicySpec as PolicySpec
-from workbench.spec.policy import refusal as refusal
-from workbench.spec.policy import strictest_verdict as strictest_verdict
-from workbench.spec.powers import ADDRESS as ADDRESS
-from workbench.spec.powers import COMMAND as COMMAND
-from workbench.spec.powers import FOREIGN_SETTINGS as FOREIGN_SETTINGS
-from workbench.spec.powers import FUNCTIONS as FUNCTIONS
-from workbench.spec.powers import IMAGE as IMAGE
-from workbench.spec.powers import MODEL as MODEL
-from workbench.spec.powers import MODELS as MODELS
-from workbench.spec.powers import NODE as NODE
-from workbench.spec.powers import NODES as NODES
-from workbench.spec.powers import OPTIMIZER as OPTIMIZER
-from workbench.spec.powers import PATH as PATH
-from workbench.spec.powers import PROGRAM_FOLDER as PROGRAM_FOLDER
-from workbench.spec.powers import PYTHON as PYTHON
-from workbench.spec.powers import SERVER_TOOL as SERVER_TOOL
-from workbench.spec.powers import TOOL_ADDRESSES as TOOL_ADDRESSES
-from workbench.spec.powers import VARIABLE as VARIABLE
-from workbench.spec.powers import VARIABLE_NAMES as VARIABLE_NAMES
-from workbench.spec.powers import VARIABLES as VARIABLES
-from workbench.spec.powers import WORD as WORD
-from workbench.spec.powers import WORKFLOW_FILE as WORKFLOW_FILE
-from workbench.spec.powers import Declaration as Declaration
-from workbench.spec.powers import Found as Found
-from workbench.spec.powers import Part as Part
-from workbench.spec.powers import Place as Place
-from workbench.spec.powers import Power as Power
-from workbench.spec.powers import Powers as Powers
-from workbench.spec.powers import Written as Written
-from workbench.spec.powers import ask_address as ask_address
-from workbench.spec.powers import declaration_of as declaration_of
-from workbench.spec.powers import declared_powers as declared_powers
-from workbench.spec.powers import declares as declares
-from workbench.spec.powers import describe_host as describe_host
-from workbench.spec.powers import each as each
-from workbench.spec.powers import inside as inside
-from workbench.spec.powers import one_or_each as one_or_each
-from workbench.spec.powers import part as part
-from workbench.spec.powers import powers_of as powers_of
-from workbench.spec.powers import read_path as read_path
-from workbench.spec.powers import run_python as run_python
-from workbench.spec.powers import start_program as start_program
-from workbench.spec.read import STAND_INS as STAND_INS
-from workbench.spec.read import check_nodes as check_nodes
-from workbench.spec.read import check_spec as check_spec
-from workbench.spec.read import load_spec as load_spec
-from workbench.spec.read import read_attacks as read_attacks
-from workbench.spec.settings import ENVIRONMENT as ENVIRONMENT
-from workbench.spec.settings import Setting as Setting
-from workbench.spec.settings import apply_overrides as apply_overrides
-from workbench.spec.settings import config_settings as config_settings
-from workbench.spec.settings import environment_settings as environment_settings
-from workbench.spec.settings import outer_settings as outer_settings
-from workbench.spec.settings import parse_value as parse_value
-from workbench.spec.settings import written_key as written_key
-from workbench.spec.user_code import PREFIX as PREFIX
-from workbench.spec.user_code import SERVER as SERVER
-from workbench.spec.user_code import Address as Address
-from workbench.spec.user_code import CodeRefused as CodeRefused
-from workbench.spec.user_code import Instead as Instead
-from workbench.spec.user_code import check_not_loading as check_not_loading
-from workbench.spec.user_code import check_user_code_allowed as check_user_code_allowed
-from workbench.spec.user_code import code_files as code_files
-from workbench.spec.user_code import code_is_outlined as code_is_outlined
-from workbench.spec.user_code import instead_of_code as instead_of_code
-from workbench.spec.user_code import load_user_code as load_user_code
-from workbench.spec.user_code import parse_address as parse_address
-from workbench.spec.user_code import parse_server as parse_server
-from workbench.spec.user_code import relocate_address as relocate_address
-from workbench.spec.user_code import without_user_code as without_user_code
-from workbench.spec.yaml_source import Source as Source
-from workbench.spec.yaml_source import load_yaml as load_yaml
-from workbench.spec.yaml_source import load_yaml_file as load_yaml_file
-from workbench.spec.yaml_source import read_source as read_source
-from workbench.spec.yaml_source import reads_as_text as reads_as_text
+from workbench.spec.policy import (
+    Inherited as Inherited,
+    MadeCall as MadeCall,
+    PolicySpec as PolicySpec,
+    refusal as refusal,
+    strictest_verdict as strictest_verdict,
+)
+from workbench.spec.powers import (
+    ADDRESS as ADDRESS,
+    COMMAND as COMMAND,
+    FOREIGN_SETTINGS as FOREIGN_SETTINGS,
+    FUNCTIONS as FUNCTIONS,
+    IMAGE as IMAGE,
+    MODEL as MODEL,
+    MODELS as MODELS,
+    NODE as NODE,
+    NODES as NODES,
+    OPTIMIZER as OPTIMIZER,
+    PATH as PATH,
+    PROGRAM_FOLDER as PROGRAM_FOLDER,
+    PYTHON as PYTHON,
+    SERVER_TOOL as SERVER_TOOL,
+    TOOL_ADDRESSES as TOOL_ADDRESSES,
+    VARIABLE as VARIABLE,
+    VARIABLE_NAMES as VARIABLE_NAMES,
+    VARIABLES as VARIABLES,
+    WORD as WORD,
+    WORKFLOW_FILE as WORKFLOW_FILE,
+    Declaration as Declaration,
+    Found as Found,
+    Part as Part,
+    Place as Place,
+    Power as Power,
+    Powers as Powers,
+    Written as Written,
+    ask_address as ask_address,
+    declaration_of as declaration_of,
+    declared_powers as declared_powers,
+    declares as declares,
+    describe_host as describe_host,
+    each as each,
+    inside as inside,
+    one_or_each as one_or_each,
+    part as part,
+    powers_of as powers_of,
+    read_path as read_path,
+    run_python as run_python,
+    start_program as start_program,
+)
+from workbench.spec.read import (
+    STAND_INS as STAND_INS,
+    check_nodes as check_nodes,
+    check_spec as check_spec,
+    load_spec as load_spec,
+    read_attacks as read_attacks,
+)
+from workbench.spec.settings import (
+    ENVIRONMENT as ENVIRONMENT,
+    Setting as Setting,
+    apply_overrides as apply_overrides,
+    config_settings as config_settings,
+    environment_settings as environment_settings,
+    outer_settings as outer_settings,
+    parse_value as parse_value,
+    written_key as written_key,
+)
+from workbench.spec.user_code import (
+    PREFIX as PREFIX,
+    SERVER as SERVER,
+    Address as Address,
+    CodeRefused as CodeRefused,
+    Instead as Instead,
+    check_not_loading as check_not_loading,
+    check_user_code_allowed as check_user_code_allowed,
+    code_files as code_files,
+    code_is_outlined as code_is_outlined,
+    instead_of_code as instead_of_code,
+    load_user_code as load_user_code,
+    parse_address as parse_address,
+    parse_server as parse_server,
+    relocate_address as relocate_address,
+    without_user_code as without_user_code,
+)
+from workbench.spec.yaml_source import (
+    Source as Source,
+    load_yaml as load_yaml,
+    load_yaml_file as load_yaml_file,
+    read_source as read_source,
+    reads_as_text as reads_as_text,
+)

@@ -4,56 +4,58 @@ Everything that can be done with a file before a call is paid for.
 """
 
 from workbench.task.alternatives import variants as variants
-from workbench.task.attacks import attacked_row as attacked_row
-from workbench.task.attacks import poisoned as poisoned
+from workbench.task.attacks import attacked_row as attacked_row, poisoned as poisoned
 from workbench.task.data import load_data as load_data
-from workbench.task.dataset import Dataset as Dataset
-from workbench.task.dataset import Example as Example
-from workbench.task.dataset import Score as Score
-from workbench.task.dataset import SealedRows as SealedRows
-from workbench.task.dataset import content_id as content_id
-from workbench.task.dataset import make_examples as make_examples
-from workbench.task.found_powers import choices_of as choices_of
-from workbench.task.found_powers import find_powers as find_powers
-from workbench.task.found_powers import put as put
-from workbench.task.known_rows import describe_rows as describe_rows
-from workbench.task.known_rows import match_rows as match_rows
-from workbench.task.lint import find_defects as find_defects
-from workbench.task.lint import lint_task as lint_task
-from workbench.task.lm_checks import check_lms as check_lms
-from workbench.task.lm_checks import check_node_lms as check_node_lms
-from workbench.task.load import Task as Task
-from workbench.task.load import load_task as load_task
-from workbench.task.load import section_loaders as section_loaders
-from workbench.task.metric import Metric as Metric
-from workbench.task.metric import MetricFaults as MetricFaults
-from workbench.task.metric import as_score as as_score
-from workbench.task.metric import graded_field as graded_field
-from workbench.task.metric import highest_score as highest_score
+from workbench.task.dataset import (
+    Dataset as Dataset,
+    Example as Example,
+    Score as Score,
+    SealedRows as SealedRows,
+    content_id as content_id,
+    make_examples as make_examples,
+)
+from workbench.task.found_powers import choices_of as choices_of, find_powers as find_powers, put as put
+from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
+from workbench.task.lint import find_defects as find_defects, lint_task as lint_task
+from workbench.task.lm_checks import check_lms as check_lms, check_node_lms as check_node_lms
+from workbench.task.load import Task as Task, load_task as load_task, section_loaders as section_loaders
+from workbench.task.metric import (
+    Metric as Metric,
+    MetricFaults as MetricFaults,
+    as_score as as_score,
+    graded_field as graded_field,
+    highest_score as highest_score,
+)
 from workbench.task.repeats import Repeats as Repeats
-from workbench.task.rows import Rows as Rows
-from workbench.task.rows import read_rows as read_rows
-from workbench.task.rows import reader_of as reader_of
-from workbench.task.search_space import Space as Space
-from workbench.task.search_space import check_search as check_search
-from workbench.task.search_space import default_space as default_space
-from workbench.task.search_space import draw_demos as draw_demos
-from workbench.task.search_space import fitting_domains as fitting_domains
-from workbench.task.search_space import labelled_demo as labelled_demo
-from workbench.task.search_space import suggest_value as suggest_value
-from workbench.task.tokens import input_tokens as input_tokens
-from workbench.task.tokens import normalised_inputs as normalised_inputs
-from workbench.task.tokens import tokenize as tokenize
-from workbench.task.workflow_file import Function as Function
-from workbench.task.workflow_file import expand_references as expand_references
-from workbench.task.workflow_file import load_workflow as load_workflow
-from workbench.task.workflow_file import read_library as read_library
-from workbench.task.write import CALLED_KEYS as CALLED_KEYS
-from workbench.task.write import called_tree as called_tree
-from workbench.task.write import dump_yaml as dump_yaml
-from workbench.task.write import file_tree as file_tree
-from workbench.task.write import kept_search as kept_search
-from workbench.task.write import workflow_tree as workflow_tree
-from workbench.task.write import write_workflow as write_workflow
-from workbench.task.write import written_node as written_node
-from workbench.task.write import written_value as written_value
+from workbench.task.rows import Rows as Rows, read_rows as read_rows, reader_of as reader_of
+from workbench.task.search_space import (
+    Space as Space,
+    check_search as check_search,
+    default_space as default_space,
+    draw_demos as draw_demos,
+    fitting_domains as fitting_domains,
+    labelled_demo as labelled_demo,
+    suggest_value as suggest_value,
+)
+from workbench.task.tokens import (
+    input_tokens as input_tokens,
+    normalised_inputs as normalised_inputs,
+    tokenize as tokenize,
+)
+from workbench.task.workflow_file import (
+    Function as Function,
+    expand_references as expand_references,
+    load_workflow as load_workflow,
+    read_library as read_library,
+)
+from workbench.task.write import (
+    CALLED_KEYS as CALLED_KEYS,
+    called_tree as called_tree,
+    dump_yaml as dump_yaml,
+    file_tree as file_tree,
+    kept_search as kept_search,
+    workflow_tree as workflow_tree,
+    write_workflow as write_workflow,
+    written_node as written_node,
+    written_value as written_value,
+)

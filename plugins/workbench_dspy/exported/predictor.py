@@ -15,8 +15,7 @@ import dspy
 from workbench.errors import NodeError
 from workbench.kit import answers
 from workbench.kit.dspy_seam import programs as seam
-from workbench.kit.prompting import Nearest
-from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import Nearest, plain_adapter as plain
 from workbench.lm import split_thoughts
 from workbench.workflow import Field, Signature
 

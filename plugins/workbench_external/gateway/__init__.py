@@ -5,12 +5,13 @@
 """
 
 from workbench_external.gateway.access import in_address as in_address
-from workbench_external.gateway.asks import Ask as Ask
-from workbench_external.gateway.asks import GatewaySession as GatewaySession
-from workbench_external.gateway.asks import Refused as Refused
-from workbench_external.gateway.asks import refusal_of as refusal_of
+from workbench_external.gateway.asks import (
+    Ask as Ask,
+    GatewaySession as GatewaySession,
+    Refused as Refused,
+    refusal_of as refusal_of,
+)
 from workbench_external.gateway.passed import as_it_is_sent as as_it_is_sent
 from workbench_external.gateway.replaced import without_places as without_places
 from workbench_external.gateway.server import Gateway as Gateway
-from workbench_external.gateway.table import TABLE as TABLE
-from workbench_external.gateway.table import check_for_messages as check_for_messages
+from workbench_external.gateway.table import TABLE as TABLE, check_for_messages as check_for_messages

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from workbench.lm import Response
-from workbench_external.gateway import anthropic_messages as claude
-from workbench_external.gateway import chat
+from workbench_external.gateway import anthropic_messages as claude, chat
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.chat_events import ChatWriter

@@ -14,13 +14,13 @@ from workbench.lm import (
     Native,
     NotCarried,
     Request,
+    body_of as loaded,
     is_stream,
     join_events,
     limit_name,
     most_tokens,
     plain_message,
 )
-from workbench.lm import body_of as loaded
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused

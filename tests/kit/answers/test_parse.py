@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from workbench.errors import NodeError
 from workbench.kit.answers import convert, parse

@@ -16,8 +16,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.prompt_sources import (
     DATA,
     KIND,

@@ -7,8 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.scripted import make_workflow
 
 from workbench.kit.searching import Edit, edit_classes

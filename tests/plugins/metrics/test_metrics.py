@@ -7,8 +7,7 @@ import string
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 import workbench.task.metric as metric_module
 from workbench.plugins import plugins

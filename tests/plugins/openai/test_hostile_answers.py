@@ -9,8 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.helpers.lm_faults import ChatServer, answer
 from tests.plugins.openai.test_openai import ask, fail, settings
 

@@ -7,8 +7,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from workbench.errors import SpecError
 from workbench.plugins import plugins

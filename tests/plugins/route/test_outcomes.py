@@ -9,8 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.helpers.route_worlds import LARGE, SMALL, planted_rows, row_of
 
 from workbench_route.learn import Problem, fit_cost, make_labels

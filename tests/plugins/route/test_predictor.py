@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from workbench.errors import PluginError
 from workbench_route.features import Features, FeatureSpace

@@ -14,8 +14,7 @@ from tests.helpers.planted import lower_bound
 from tests.helpers.route_worlds import LARGE, SMALL, planted_rows
 
 from workbench.errors import SpecError
-from workbench_bench.routing import KINDS, MODELS, PRICES, SKILLS, score_route
-from workbench_bench.routing import make_table as skills_of
+from workbench_bench.routing import KINDS, MODELS, PRICES, SKILLS, make_table as skills_of, score_route
 from workbench_route import baselines, fitting, report
 from workbench_route.curve import Point, Table, area_under, choose_point, cost_at, cross_table, make_table
 from workbench_route.fitting import fit_predictor

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, reject, settings, strategies as st
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
 from workbench.cli.file_schema import json_schema

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import networkx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.scripted import run_node
 from tests.helpers.teams import ROLES, role_of, says, team
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.plugins.traces.samples import chat, imported, langfuse, otel_span, otlp, write
 
 from workbench_traces.redact import KINDS, Redactor

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.plugins.traces.samples import chat, genai_messages, imported, otel_span, otlp, read, run, write
 
 from workbench.errors import SpecError

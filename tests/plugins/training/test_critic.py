@@ -13,8 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.helpers.grpo_runs import SMALL as SMALL_RUN  # noqa: E402
-from tests.helpers.grpo_runs import learned_rows, run, write  # noqa: E402
+from tests.helpers.grpo_runs import (  # noqa: E402
+    SMALL as SMALL_RUN,
+    learned_rows,
+    run,
+    write,
+)
 from tests.helpers.grpo_worlds import bandit, sevens  # noqa: E402
 from tests.helpers.tiny_lm import save, save_taught  # noqa: E402
 

@@ -20,8 +20,7 @@ from workbench_training.grpo import GRPO
 from workbench_training.model.policy import Policy
 from workbench_training.model.preflight import make_plan
 from workbench_training.rollouts.study_rollouts import TrainedPolicy
-from workbench_training.serving.policy_lm import LIVE
-from workbench_training.serving.policy_lm import policy as policy_lm
+from workbench_training.serving.policy_lm import LIVE, policy as policy_lm
 from workbench_training.serving.server_setup import make_engine, show_gpu
 from workbench_training.serving.vllm_engine import ServerEngine
 from workbench_training.serving.weight_transfer import list_options, resolve_transfer

@@ -19,8 +19,7 @@ import numpy as np
 import optuna
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 pytest.importorskip("jinja2")
 

@@ -1,60 +1,65 @@
 """Acting: tools, MCP servers, environments, and what a program of somebody else may do."""
 
-from workbench.kit.acting.asking_code import answered as answered
-from workbench.kit.acting.asking_code import run_asking as run_asking
-from workbench.kit.acting.beside import LEAST_CHANGES as LEAST_CHANGES
-from workbench.kit.acting.beside import Beside as Beside
-from workbench.kit.acting.beside import Leftovers as Leftovers
+from workbench.kit.acting.asking_code import answered as answered, run_asking as run_asking
+from workbench.kit.acting.beside import LEAST_CHANGES as LEAST_CHANGES, Beside as Beside, Leftovers as Leftovers
 from workbench.kit.acting.bound_function import BoundFunction as BoundFunction
-from workbench.kit.acting.code_session import Reach as Reach
-from workbench.kit.acting.code_session import is_session as is_session
-from workbench.kit.acting.code_session import session_of as session_of
+from workbench.kit.acting.code_session import Reach as Reach, is_session as is_session, session_of as session_of
 from workbench.kit.acting.conditions import FieldCondition as FieldCondition
-from workbench.kit.acting.environment import Environment as Environment
-from workbench.kit.acting.environment import Episode as Episode
-from workbench.kit.acting.environment import Position as Position
-from workbench.kit.acting.environment import Step as Step
-from workbench.kit.acting.environment import environment_class as environment_class
-from workbench.kit.acting.environment import open_environment as open_environment
-from workbench.kit.acting.environment import tool_name as tool_name
+from workbench.kit.acting.environment import (
+    Environment as Environment,
+    Episode as Episode,
+    Position as Position,
+    Step as Step,
+    environment_class as environment_class,
+    open_environment as open_environment,
+    tool_name as tool_name,
+)
 from workbench.kit.acting.forged import Forged as Forged
-from workbench.kit.acting.inner_nodes import child_node as child_node
-from workbench.kit.acting.inner_nodes import instructed_tree as instructed_tree
-from workbench.kit.acting.inner_nodes import with_new_inputs as with_new_inputs
+from workbench.kit.acting.inner_nodes import (
+    child_node as child_node,
+    instructed_tree as instructed_tree,
+    with_new_inputs as with_new_inputs,
+)
 from workbench.kit.acting.mcp import LONGEST_RESULT as LONGEST_RESULT
-from workbench.kit.acting.mcp_session import Server as Server
-from workbench.kit.acting.mcp_session import fill_variables as fill_variables
-from workbench.kit.acting.node_tools import NodeTool as NodeTool
-from workbench.kit.acting.node_tools import RowCalls as RowCalls
-from workbench.kit.acting.node_tools import Unavailable as Unavailable
-from workbench.kit.acting.node_tools import claim_call as claim_call
-from workbench.kit.acting.node_tools import introduce_tools as introduce_tools
-from workbench.kit.acting.node_tools import make_node_tools as make_node_tools
-from workbench.kit.acting.permission import check_call as check_call
-from workbench.kit.acting.permission import check_policy as check_policy
-from workbench.kit.acting.permission import is_permitted as is_permitted
-from workbench.kit.acting.permission import permitted as permitted
-from workbench.kit.acting.programs import check_program as check_program
-from workbench.kit.acting.programs import dying_with_us as dying_with_us
-from workbench.kit.acting.schemas import fit_values as fit_values
-from workbench.kit.acting.schemas import schema_defaults as schema_defaults
-from workbench.kit.acting.schemas import told_arguments as told_arguments
-from workbench.kit.acting.tool import as_rules_see as as_rules_see
-from workbench.kit.acting.tool import read_arguments as read_arguments
-from workbench.kit.acting.tool_defects import find_source_defects as find_source_defects
-from workbench.kit.acting.tool_defects import find_tool_defects as find_tool_defects
-from workbench.kit.acting.tool_settings import ENV as ENV
-from workbench.kit.acting.tool_settings import TOOLS as TOOLS
-from workbench.kit.acting.tools import Tool as Tool
-from workbench.kit.acting.tools import argument_names as argument_names
-from workbench.kit.acting.tools import call_tool as call_tool
-from workbench.kit.acting.tools import describe_tool as describe_tool
-from workbench.kit.acting.tools import has_unknown_tools as has_unknown_tools
-from workbench.kit.acting.tools import know_tools as know_tools
-from workbench.kit.acting.tools import load_arguments as load_arguments
-from workbench.kit.acting.tools import load_tool as load_tool
-from workbench.kit.acting.tools import load_tools as load_tools
-from workbench.kit.acting.tools import read_calls as read_calls
-from workbench.kit.acting.tools import run_in_sandbox as run_in_sandbox
-from workbench.kit.acting.tools import tools_at as tools_at
-from workbench.kit.acting.tools import unreadable_call as unreadable_call
+from workbench.kit.acting.mcp_session import Server as Server, fill_variables as fill_variables
+from workbench.kit.acting.node_tools import (
+    NodeTool as NodeTool,
+    RowCalls as RowCalls,
+    Unavailable as Unavailable,
+    claim_call as claim_call,
+    introduce_tools as introduce_tools,
+    make_node_tools as make_node_tools,
+)
+from workbench.kit.acting.permission import (
+    check_call as check_call,
+    check_policy as check_policy,
+    is_permitted as is_permitted,
+    permitted as permitted,
+)
+from workbench.kit.acting.programs import check_program as check_program, dying_with_us as dying_with_us
+from workbench.kit.acting.schemas import (
+    fit_values as fit_values,
+    schema_defaults as schema_defaults,
+    told_arguments as told_arguments,
+)
+from workbench.kit.acting.tool import as_rules_see as as_rules_see, read_arguments as read_arguments
+from workbench.kit.acting.tool_defects import (
+    find_source_defects as find_source_defects,
+    find_tool_defects as find_tool_defects,
+)
+from workbench.kit.acting.tool_settings import ENV as ENV, TOOLS as TOOLS
+from workbench.kit.acting.tools import (
+    Tool as Tool,
+    argument_names as argument_names,
+    call_tool as call_tool,
+    describe_tool as describe_tool,
+    has_unknown_tools as has_unknown_tools,
+    know_tools as know_tools,
+    load_arguments as load_arguments,
+    load_tool as load_tool,
+    load_tools as load_tools,
+    read_calls as read_calls,
+    run_in_sandbox as run_in_sandbox,
+    tools_at as tools_at,
+    unreadable_call as unreadable_call,
+)

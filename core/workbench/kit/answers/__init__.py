@@ -18,45 +18,40 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers.call_bodies import Reading, read_call, read_expressions
-from workbench.kit.answers.call_parser import UNREADABLE, answer_text, correction, read_text
-from workbench.kit.answers.choices import PARTICLE, TRUTH
-from workbench.kit.answers.code import find_code
-from workbench.kit.answers.conclusions import SPACELESS, find_object, split_fields
-from workbench.kit.answers.grades import read_grade, read_score
-from workbench.kit.answers.json_text import find_keyed, load_loose, read_objects, read_values
-from workbench.kit.answers.numbers import read_number
-from workbench.kit.answers.shapes import object_shape
-from workbench.kit.answers.typed import as_json, as_text, convert, first_values
+from workbench.kit.answers.call_bodies import (
+    Reading as Reading,
+    read_call as read_call,
+    read_expressions as read_expressions,
+)
+from workbench.kit.answers.call_parser import (
+    UNREADABLE as UNREADABLE,
+    answer_text as answer_text,
+    correction as correction,
+    read_text as read_text,
+)
+from workbench.kit.answers.choices import PARTICLE as PARTICLE, TRUTH as TRUTH
+from workbench.kit.answers.code import find_code as find_code
+from workbench.kit.answers.conclusions import (
+    SPACELESS as SPACELESS,
+    find_object as find_object,
+    split_fields as split_fields,
+)
+from workbench.kit.answers.grades import read_grade as read_grade, read_score as read_score
+from workbench.kit.answers.json_text import (
+    find_keyed as find_keyed,
+    load_loose as load_loose,
+    read_objects as read_objects,
+    read_values as read_values,
+)
+from workbench.kit.answers.numbers import read_number as read_number
+from workbench.kit.answers.shapes import object_shape as object_shape
+from workbench.kit.answers.typed import (
+    as_json as as_json,
+    as_text as as_text,
+    convert as convert,
+    first_values as first_values,
+)
 from workbench.workflow import Field, Signature
-
-__all__ = [
-    "PARTICLE",
-    "Reading",
-    "SPACELESS",
-    "TRUTH",
-    "UNREADABLE",
-    "answer_text",
-    "as_json",
-    "as_text",
-    "convert",
-    "correction",
-    "find_code",
-    "find_keyed",
-    "find_object",
-    "load_loose",
-    "object_shape",
-    "parse",
-    "read_call",
-    "read_expressions",
-    "read_fields",
-    "read_grade",
-    "read_number",
-    "read_objects",
-    "read_score",
-    "read_text",
-    "read_values",
-]
 
 
 def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str, Any], bool]:

@@ -17,8 +17,7 @@ from workbench.proof import answer_key, place_in_draw
 from workbench.run import read_stored_source, winner_of
 from workbench.spec import check_nodes, without_user_code
 from workbench.store import Candidates, Store, kind_of, read_report
-from workbench.task import graded_field, make_examples
-from workbench.task import read_rows as read_data
+from workbench.task import graded_field, make_examples, read_rows as read_data
 
 #: Fields of imported rows that would tell the labeller what others think, or that say nothing.
 _HIDDEN = {"answer", "score", "scores", "comment", "messages", "source", "id", "group", "conversation", "user", "time"}

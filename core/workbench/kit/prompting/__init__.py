@@ -1,33 +1,41 @@
 """Prompts: how they are written, which demos they show, what is wrong with them, and how a model proposes others."""
 
-from workbench.kit.prompting.images import LARGEST as LARGEST
-from workbench.kit.prompting.images import as_urls as as_urls
-from workbench.kit.prompting.images import image_inputs as image_inputs
-from workbench.kit.prompting.images import image_parts as image_parts
-from workbench.kit.prompting.images import image_url as image_url
-from workbench.kit.prompting.images import split_images as split_images
-from workbench.kit.prompting.images import user_content as user_content
-from workbench.kit.prompting.named_types import NAMED_TYPES as NAMED_TYPES
-from workbench.kit.prompting.named_types import NamedTypes as NamedTypes
-from workbench.kit.prompting.named_types import load_types as load_types
+from workbench.kit.prompting.images import (
+    LARGEST as LARGEST,
+    as_urls as as_urls,
+    image_inputs as image_inputs,
+    image_parts as image_parts,
+    image_url as image_url,
+    split_images as split_images,
+    user_content as user_content,
+)
+from workbench.kit.prompting.named_types import (
+    NAMED_TYPES as NAMED_TYPES,
+    NamedTypes as NamedTypes,
+    load_types as load_types,
+)
 from workbench.kit.prompting.nearest_demos import Nearest as Nearest
 from workbench.kit.prompting.plain_adapter import default_instructions as default_instructions
-from workbench.kit.prompting.prompt_defects import fewest_tokens as fewest_tokens
-from workbench.kit.prompting.prompt_defects import find_contradictions as find_contradictions
-from workbench.kit.prompting.prompt_defects import find_unknown_tools as find_unknown_tools
-from workbench.kit.prompting.prompt_defects import find_wrong_demos as find_wrong_demos
-from workbench.kit.prompting.prompt_defects import tokens_of_answer as tokens_of_answer
-from workbench.kit.prompting.prompt_defects import tokens_of_call as tokens_of_call
-from workbench.kit.prompting.proposer import Batches as Batches
-from workbench.kit.prompting.proposer import Proposer as Proposer
-from workbench.kit.prompting.proposer import describe as describe
-from workbench.kit.prompting.proposer import finalists as finalists
-from workbench.kit.prompting.proposer import outline as outline
-from workbench.kit.prompting.proposer import prompt_in_use as prompt_in_use
-from workbench.kit.prompting.proposer import read_prompt as read_prompt
-from workbench.kit.prompting.proposer import rewrite_request as rewrite_request
-from workbench.kit.prompting.proposer import room_for as room_for
-from workbench.kit.prompting.proposer import runs_left as runs_left
-from workbench.kit.prompting.proposer import show_results as show_results
-from workbench.kit.prompting.proposer import wrap_in_tags as wrap_in_tags
+from workbench.kit.prompting.prompt_defects import (
+    fewest_tokens as fewest_tokens,
+    find_contradictions as find_contradictions,
+    find_unknown_tools as find_unknown_tools,
+    find_wrong_demos as find_wrong_demos,
+    tokens_of_answer as tokens_of_answer,
+    tokens_of_call as tokens_of_call,
+)
+from workbench.kit.prompting.proposer import (
+    Batches as Batches,
+    Proposer as Proposer,
+    describe as describe,
+    finalists as finalists,
+    outline as outline,
+    prompt_in_use as prompt_in_use,
+    read_prompt as read_prompt,
+    rewrite_request as rewrite_request,
+    room_for as room_for,
+    runs_left as runs_left,
+    show_results as show_results,
+    wrap_in_tags as wrap_in_tags,
+)
 from workbench.kit.prompting.said import check_said as check_said

@@ -1,35 +1,42 @@
 """Search: trees, edits, and what ranks candidates and examples."""
 
-from workbench.kit.searching.curriculum import draw_by_weight as draw_by_weight
-from workbench.kit.searching.curriculum import frontier_weight as frontier_weight
-from workbench.kit.searching.edits import Edit as Edit
-from workbench.kit.searching.edits import Menu as Menu
-from workbench.kit.searching.edits import apply_edit as apply_edit
-from workbench.kit.searching.edits import catalogue as catalogue
-from workbench.kit.searching.edits import describe_edit as describe_edit
-from workbench.kit.searching.edits import edit_classes as edit_classes
-from workbench.kit.searching.edits import edit_options as edit_options
-from workbench.kit.searching.edits import places as places
-from workbench.kit.searching.edits import read_edit as read_edit
-from workbench.kit.searching.edits import tree_at as tree_at
+from workbench.kit.searching.curriculum import draw_by_weight as draw_by_weight, frontier_weight as frontier_weight
+from workbench.kit.searching.edits import (
+    Edit as Edit,
+    Menu as Menu,
+    apply_edit as apply_edit,
+    catalogue as catalogue,
+    describe_edit as describe_edit,
+    edit_classes as edit_classes,
+    edit_options as edit_options,
+    places as places,
+    read_edit as read_edit,
+    tree_at as tree_at,
+)
 from workbench.kit.searching.logistic import fit_logistic as fit_logistic
 from workbench.kit.searching.tfidf import TfIdf as TfIdf
-from workbench.kit.searching.tree_search import Backup as Backup
-from workbench.kit.searching.tree_search import Node as Node
-from workbench.kit.searching.tree_search import Order as Order
-from workbench.kit.searching.tree_search import Search as Search
-from workbench.kit.searching.tree_search import Widening as Widening
-from workbench.kit.searching.tree_search import back_up as back_up
-from workbench.kit.searching.tree_search import draw as draw
-from workbench.kit.searching.tree_search import explore as explore
-from workbench.kit.searching.tree_search import grow as grow
-from workbench.kit.searching.tree_search import pool as pool
-from workbench.kit.searching.tree_search import select as select
-from workbench.kit.searching.tree_search import softmix as softmix
-from workbench.kit.searching.tree_search import uct as uct
-from workbench.kit.searching.vectors import best_first as best_first
-from workbench.kit.searching.vectors import cosines as cosines
-from workbench.kit.searching.vectors import merge_rankings as merge_rankings
-from workbench.kit.searching.words import WordIndex as WordIndex
-from workbench.kit.searching.words import count_words_and_stems as count_words_and_stems
-from workbench.kit.searching.words import split_words as split_words
+from workbench.kit.searching.tree_search import (
+    Backup as Backup,
+    Node as Node,
+    Order as Order,
+    Search as Search,
+    Widening as Widening,
+    back_up as back_up,
+    draw as draw,
+    explore as explore,
+    grow as grow,
+    pool as pool,
+    select as select,
+    softmix as softmix,
+    uct as uct,
+)
+from workbench.kit.searching.vectors import (
+    best_first as best_first,
+    cosines as cosines,
+    merge_rankings as merge_rankings,
+)
+from workbench.kit.searching.words import (
+    WordIndex as WordIndex,
+    count_words_and_stems as count_words_and_stems,
+    split_words as split_words,
+)

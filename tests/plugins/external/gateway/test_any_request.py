@@ -9,14 +9,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.helpers.gateway_sessions import CALLS, ScriptedSession
 
 from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, ServerDead
 from workbench.lm import Request, estimate_tokens
-from workbench_external.gateway import Refused, refusal_of
-from workbench_external.gateway import endpoints as e
+from workbench_external.gateway import Refused, endpoints as e, refusal_of
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.fields import MOST_STOPS
 

@@ -12,8 +12,7 @@ import anthropic.types as claude
 import pytest
 from anthropic.types.beta.message_create_params import MessageCreateParamsBase as BetaMessageParams
 from anthropic.types.message_create_params import MessageCreateParamsBase as MessageParams
-from openai.types import Completion
-from openai.types import responses as openai_responses
+from openai.types import Completion, responses as openai_responses
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase as ChatParams
 from openai.types.completion_create_params import CompletionCreateParamsBase as CompletionParams

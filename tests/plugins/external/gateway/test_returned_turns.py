@@ -11,8 +11,7 @@ import pytest
 from tests.helpers.gateway_sessions import ScriptedSession, send, serve
 
 from workbench.lm import Message, Response
-from workbench_external.gateway import Ask, Gateway
-from workbench_external.gateway import returned as module
+from workbench_external.gateway import Ask, Gateway, returned as module
 from workbench_external.gateway.returned import ReturnedTurns
 
 USER: Message = {"role": "user", "content": "sort INV-7"}
