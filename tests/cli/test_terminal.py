@@ -334,10 +334,11 @@ def test_errors_of_click_and_questions_are_visible_by_themselves(
 
 def test_no_line_of_the_head_of_a_result_file_leaves_its_comment(tmp_path: Path) -> None:
     from workbench.run import prepare
-    from workbench.task import write_workflow
+    from workbench.task import workflow_text
 
     _, _, task, _ = prepare(workflow(tmp_path), [])
-    write_workflow(task, task.workflow, tmp_path / "out.yaml", [f"a head\nmetric: python:evil.py:f {EVIL}"])
+    out = tmp_path / "out.yaml"
+    out.write_text(workflow_text(task, task.workflow, out, [f"a head\nmetric: python:evil.py:f {EVIL}"]))
     text = (tmp_path / "out.yaml").read_text()
     assert text.startswith("# a head\\nmetric: python:evil.py:f ") and looks_plain(text)
     assert load_yaml(text, "out.yaml").value["metric"] == "exact_match(label)"

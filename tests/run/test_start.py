@@ -134,7 +134,7 @@ def test_a_place_that_went_away_while_it_ran_loses_no_report(tmp_path: Path, mon
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("workbench.run.result_files.write_workflow", full)
+    monkeypatch.setattr("workbench.run.result_files.write_whole", full)
     report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
     assert report.status == "finished" and report.workflow is None and report.proof is not None
     assert any("No space left" in w and "workbench export" in w for w in report.warnings)

@@ -72,6 +72,7 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
         pytest.param("evaluated:2", marks=pytest.mark.slow),
         pytest.param("report-before:1", marks=pytest.mark.slow),
         pytest.param("replace-before:1", marks=pytest.mark.slow),
+        pytest.param("replace-after:1", marks=pytest.mark.slow),
         pytest.param("report-after:1", marks=pytest.mark.slow),
     ],
 )

@@ -1,8 +1,9 @@
 """Runs the command line and kills it (SIGKILL) at a named step: WORKBENCH_KILL_AT="step:count" python kill_at.py ...
 
 Steps: commit-before, commit-after (a transaction of the store), send-before, send-after (a request), evaluated
-(a candidate was evaluated), report-before, report-after (the end of a run), replace-before (the result file is
-written but not yet in its place). The step is reached `count` times before the kill. Nothing in core knows of this.
+(a candidate was evaluated), report-before, report-after (the end of a run), replace-before, replace-after (the result
+file is written but not yet in its place; is there). The step is reached `count` times before the kill. Nothing in core
+knows of this.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ STEPS = (
     "report-before",
     "report-after",
     "replace-before",
+    "replace-after",
 )
 
 
 def install(step: str, count: int) -> None:
     from workbench.run import session
     from workbench.store import database as store
-    from workbench.task import write as export
     from workbench_openai.server import Server
 
     reached = 0
@@ -72,8 +73,8 @@ def install(step: str, count: int) -> None:
         session.Session._on_evaluation = around_async(session.Session._on_evaluation)  # type: ignore[method-assign]
     elif step.startswith("report"):
         session.Session._finish = around(session.Session._finish)  # type: ignore[method-assign]
-    elif step == "replace-before":
-        export.os.replace = around(os.replace)  # type: ignore[attr-defined]
+    elif step.startswith("replace"):
+        os.replace = around(os.replace)
     else:
         sys.exit(f"unknown step {step}; known: {', '.join(STEPS)}")
 

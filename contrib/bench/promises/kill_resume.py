@@ -106,7 +106,7 @@ def random_kills(folder: Path, rng: random.Random, kills: int, seconds: float) -
     done = 0
     while done < kills:
         process = start(folder, begun(folder))
-        time.sleep(rng.uniform(0.2, seconds))
+        time.sleep(rng.uniform(0.0, seconds))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if process.returncode == 0:

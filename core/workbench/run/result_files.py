@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbench.base.files import file_digest
+from workbench.base.files import content_digest, write_whole
 from workbench.proof import Report
 from workbench.run.options import Options
 from workbench.store import RunRecord
 from workbench.study import Evaluation, configurations
-from workbench.task import Task, write_workflow
+from workbench.task import Task, workflow_text
 from workbench.workflow import Workflow
 
 
@@ -28,16 +28,18 @@ def write_results(
 
     def write(workflow: Workflow, out: Path) -> str | None:
         under_load = configurations(workflow, evaluations, task.spec)
+        described = [(e.workflow, e.objectives) for e in under_load]
+        text = workflow_text(task, workflow, out, _head(report, task, workflow), described)
+        # First: killed in between, the run would not know the file as its own when it goes on.
+        record.add_artifact(str(out.resolve()), workflow.hash, content_digest(text.encode()))
         try:
-            described = [(e.workflow, e.objectives) for e in under_load]
-            write_workflow(task, workflow, out, _head(report, task, workflow), described)
+            write_whole(out.resolve(), text)
         except OSError as error:
             report.warnings.append(
                 f"{out} cannot be written ({error}); write the result elsewhere with: workbench export {report.run} "
                 f"--db {report.database} --out FILE"
             )
             return None
-        record.add_artifact(str(out.resolve()), workflow.hash, file_digest(out))
         return str(out)
 
     if changed and not taken and (not report.loss_shown or report.levels is not None):

@@ -164,12 +164,12 @@ class RunRecord:
         self.store.write(sql, status, now(), text, checksum(self.find_name(), text), seconds, self.run_id)
 
     def add_artifact(self, path: str, hash_: str, content: str) -> None:
-        """Queue that the run wrote a workflow file. hash_: of the workflow; content: SHA-256 of the file."""
+        """Store, at once, that the run writes a workflow file. hash_: of the workflow; content: SHA-256 of the file."""
         sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
-        self.store.write(sql, self.run_id, path, hash_, content)
+        self.store.execute(sql, self.run_id, path, hash_, content)
 
     def has_written(self, path: str, content: str) -> bool:
-        """Return True if the run wrote this file with this content."""
+        """Return True if the run wrote this file with this content, or was about to."""
         sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
         return self.store.row(sql, self.run_id, path, content) is not None
 

@@ -54,6 +54,7 @@ from workbench.task.write import (
     dump_yaml as dump_yaml,
     file_tree as file_tree,
     kept_search as kept_search,
+    workflow_text as workflow_text,
     workflow_tree as workflow_tree,
     write_workflow as write_workflow,
     written_node as written_node,

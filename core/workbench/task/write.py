@@ -164,29 +164,34 @@ def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]
     return [address for address in spec.search if kept(address)]
 
 
-def write_workflow(
+def write_workflow(task: Task, workflow: Workflow, out: Path) -> None:
+    """Write a workflow as a file, whole or not at all."""
+    write_whole(out.resolve(), workflow_text(task, workflow, out))
+
+
+def workflow_text(
     task: Task,
     workflow: Workflow,
     out: Path,
     header: Sequence[str] = (),
     configurations: Sequence[tuple[Workflow, Mapping[str, float]]] = (),
-) -> None:
-    """Write a workflow as a file, whole or not at all.
+) -> str:
+    """A workflow as the text of a file.
 
     Args:
+        out: the file, to whose folder its paths are relative.
         header: lines of a comment at the top.
         configurations: the workflow itself and others with their figures, for the section of that name.
     """
-    out = out.resolve()
+    folder = out.resolve().parent
     notes = ["The comments of the file that it was made from are not kept."] if _has_comments(task.source.text) else []
     if "optimize" in task.source.value and not same_kinds(task.workflow, workflow):
         notes.append("Nor is `optimize:`, since the nodes are of other kinds now: name optimizers for them.")
     text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in (*header, *notes))
-    tree = workflow_tree(task, workflow, out.parent)
+    tree = workflow_tree(task, workflow, folder)
     if configurations:
-        tree["configurations"] = [_configuration(task, tree, *one, out.parent) for one in configurations]
-    text += dump_yaml(tree)
-    write_whole(out, text)
+        tree["configurations"] = [_configuration(task, tree, *one, folder) for one in configurations]
+    return text + dump_yaml(tree)
 
 
 #: The figures of a configuration, with the decimals that are written.
