@@ -55,3 +55,8 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All names, which are imported at their first use: notebooks complete them."""
+    return sorted([*globals(), *(name for names in _HOMES.values() for name in names)])

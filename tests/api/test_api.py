@@ -30,6 +30,11 @@ CONTENT: dict[str, Any] = {
 }
 
 
+def test_notebooks_complete_names_that_are_not_imported_yet() -> None:
+    listed = {name for name in dir(workbench) if not name.startswith("_")}
+    assert {"Example", "load", "optimize"} <= listed and all(hasattr(workbench, name) for name in listed)
+
+
 def model() -> PlantedLM:
     return PlantedLM(lambda r: 0.95 if "Better" in str(r.messages[0]) else 0.2)
 
