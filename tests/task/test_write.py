@@ -62,6 +62,13 @@ def test_addresses_that_an_edit_took_away_leave_the_search_space(tmp_path: Path)
     assert searched(tmp_path, Patch(wrapped)) == ["nodes.sum", "nodes.sum.instructions", "nodes.sort.samples"]
 
 
+def test_the_way_to_rows_is_kept_when_they_are_gone(tmp_path: Path) -> None:
+    task = task_in(tmp_path)
+    (tmp_path / "rows.jsonl").unlink()
+    tree = workflow_tree(task, task.workflow, tmp_path / "elsewhere")
+    assert tree["data"]["file"] == "../rows.jsonl"
+
+
 def test_a_node_that_was_removed_leaves_it_with_its_settings(tmp_path: Path) -> None:
     patch = Patch({"nodes.sort": {"kind": "predict", "signature": "text -> label"}}, unset=("nodes.sum",))
     assert searched(tmp_path, patch) == ["nodes.sort.demos", "nodes.sort.samples"]

@@ -85,9 +85,10 @@ class Session:
         info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
         self.announcer = Announcer(store, run_id, info, listener)
         self._emit = self.announcer.emit
-        self.ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=earlier_seconds, searching=True)
+        seconds, reuse = earlier_seconds, task.spec.cache
+        self.ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=reuse, searching=True)
         self.announcer.watch(self.ledger)
-        self.ledger.reuse, self.ledger.on_call = task.spec.cache, self._on_call
+        self.ledger.on_call = self._on_call  # which announces the call, too
         self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
         self.runtime.elsewhere = self.crew = make_crew(task, self.runtime, self._emit)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)

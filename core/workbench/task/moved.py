@@ -12,10 +12,14 @@ from workbench.lm import relocate_weights
 from workbench.spec import PREFIX, SERVER, WORD, Power, relocate_address
 from workbench.task.found_powers import find_powers
 
+#: Sections whose paths are paths for certain, also to what is gone, or is written later, as labels are.
+_OF_FILES = ("data", "metric", "proof", "attacks")
+
 
 def move_tree(tree: Any, base: Path, folder: Path) -> Any:
-    """Sections of a file that lies in `base`, as a file in another folder writes them. A path that leads nowhere stays
-    as it is, and so does a value that only a program reads, as a variable of its environment."""
+    """Sections of a file that lies in `base`, as a file in another folder writes them. Elsewhere than in `_OF_FILES` a
+    path that leads nowhere stays as it is, and so does a value that only a program reads, as a variable of its
+    environment."""
     base, folder = base.resolve(), folder.resolve()
     found = find_powers(tree, base, follow=False)
     for at in found.models:
@@ -41,10 +45,11 @@ def _moved(power: Power, base: Path, folder: Path, value: Any) -> Any:
         moved = WORD.sub(lambda word: _moved_path(word[0], base, folder), command or tool)
         return f"{prefix}{moved}{mark}{tool}" if command else f"{prefix}{moved}"
     path, mark, rest = value.partition("#") if power.text != value else (value, "", "")  # FILE#nodes.NAME
-    return f"{_moved_path(path, base, folder)}{mark}{rest}"
+    certain = power.at[0] in _OF_FILES and ":" not in path  # READER:PLACE
+    return f"{_moved_path(path, base, folder, certain)}{mark}{rest}"
 
 
-def _moved_path(path: Any, base: Path, folder: Path) -> Any:
+def _moved_path(path: Any, base: Path, folder: Path, certain: bool = False) -> Any:
     if not isinstance(path, str) or not path or path.startswith(("-", "~")) or Path(path).is_absolute():
         return path
-    return os.path.relpath(base / path, folder) if os.path.lexists(base / path) else path
+    return os.path.relpath(base / path, folder) if certain or os.path.lexists(base / path) else path

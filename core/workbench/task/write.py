@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,9 +112,6 @@ def file_tree(
     left_out = {"search"} if baseline is not None and same_kinds(baseline, workflow) else {"search", "optimize"}
     sections = {key: given[key] for key in _SECTIONS if key in given and key not in left_out}
     moved = move_tree(sections, workflow.base, folder) | kept
-    labels = spec.proof.labels
-    if labels is not None and not Path(labels).is_absolute():  # people may write that file after the run
-        moved["proof"] = {**given["proof"], "labels": os.path.relpath(workflow.base / labels, folder)}
     return {key: moved[key] for key in _SECTIONS if moved.get(key) is not None}
 
 

@@ -158,8 +158,9 @@ def seccomp() -> bool:
     """Deny all system calls that are not listed above, with the error "not permitted". False if unavailable."""
     if (machine := platform.machine()) not in _MACHINES:
         return False
-    numbered = ((name, dict(zip(_MACHINES, numbers, strict=True))[machine]) for name, numbers in _ALLOWED.items())
-    program = seccomp_program(_MACHINES[machine], {name: n for name, n in numbered if n is not None})
+    own = [*_MACHINES].index(machine)
+    calls = {name: number for name, numbers in _ALLOWED.items() if (number := numbers[own]) is not None}
+    program = seccomp_program(_MACHINES[machine], calls)
     code = b"".join(struct.pack("HBBI", *line) for line in program)
     buffer = ctypes.create_string_buffer(code)
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer)))
