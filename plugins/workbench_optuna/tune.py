@@ -20,7 +20,7 @@ from workbench.base.type_guards import is_dict
 from workbench.errors import ShareSpent, suggest
 from workbench.spec import DomainSpec, Found, Part, Written
 from workbench.study import make_optimizer, make_sampler
-from workbench.task import choices_of, put, suggest_value
+from workbench.task import put_searched, suggest_value
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped
@@ -34,11 +34,9 @@ def _powers(settings: Written) -> Found:
     """Return the capabilities of the tuned optimizer, with each value that its settings may get."""
     named = settings.value.get("optimizer")
     yield Part("optimizer", named, (*settings.at, "optimizer"))
-    search, name = settings.value.get("search"), next(iter(named), "") if is_dict(named) else str(named)
-    for address, domain in search.items() if is_dict(search) else ():
-        for choice in choices_of(domain):
-            made = put({} if isinstance(named, str) else named, [name, *str(address).split(".")], choice)
-            yield Part("optimizer", made, (*settings.at, "search"))
+    name, written = next(iter(named.items()), ("", None)) if is_dict(named) else (str(named), None)
+    for made in put_searched(written, settings.value.get("search")):
+        yield Part("optimizer", {name: made}, (*settings.at, "search"))
 
 
 #: Trials before the sampler learns, and before trials are stopped.

@@ -193,7 +193,22 @@ def test_an_executor_is_asked_about_what_it_is_given_and_where(planted: None) ->
         line for line in told if "SHOP_KEY to the workers" in line
     ]
     assert [line for line in told if "evil" in line]
-    assert file_powers(write(executor={"ray": {"workers": 8}})).lines() == []
+    workers = ["starts a program: workers of the executor 'ray'"]
+    assert file_powers(write(executor={"ray": {"workers": 8}})).lines() == workers
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "said"),
+    [("executor", "executors", "starts a program: "), ("track", "trackers", "asks an address: ")],
+)
+def test_what_leaves_the_process_by_its_nature_is_asked_about_without_a_setting(
+    planted: None, key: str, kind: str, said: str
+) -> None:
+    assert plugins().names(kind)
+    for name in plugins().names(kind):
+        for form in (name, {name: {}}) if key == "executor" else (name, [name]):
+            assert [line for line in file_powers(write(**{key: form})).lines() if line.startswith(said)], name
+    assert file_powers(write(executor="local", track=[])).lines() == []
 
 
 def test_what_says_that_it_leads_nowhere_is_loaded(planted: None) -> None:

@@ -3,6 +3,7 @@ asked about is what runs. Numbers are those of the security review."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.helpers.strangers import enter_with_programs, invoke, write
 from workbench.cli.trust.powers import file_powers
 from workbench.inference import read_workflow
 from workbench.plugins import plugins
-from workbench.spec import user_code
+from workbench.spec import declared_powers, user_code
 from workbench.workflow import Workflow, node_class
 
 
@@ -95,6 +96,63 @@ def test_finding_1_both_forms_of_a_node_have_the_same_powers(folder: Path, kind:
     searched = {"nodes.sort": {"any_of": {"other": forms[0]}}}
     assert said in found_in(search=searched)
     assert not Path("RAN").exists()
+
+
+#: The setting of a kind that `search:` alone gives, where it is not the last one in the table.
+SEARCHED = {"play": "play", "program": "lm", "reflect": "verifier", "tree_search": "settings"}
+#: What keeps an option of a kind from doing anything before the setting is searched, by setting.
+QUIET: dict[str, Any] = {"tools": [], "of": {"predict": "text -> a"}, "cases": {}, "candidates": {}, "states": {}}
+
+
+def searched_setting(kind: str) -> str:
+    settings, _ = NODES[kind]
+    declared = declared_powers("node_kinds", kind)
+    named = [name for name in settings if isinstance(declared, dict) and name in declared and settings[name]]
+    return SEARCHED.get(kind) or named[0]
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_a_power_counts_wherever_the_loader_may_put_it(folder: Path, kind: str) -> None:
+    """Each kind and its power: both written, the setting searched, the kind chosen as well, and all of it nested."""
+    settings, said = NODES[kind]
+    name = searched_setting(kind)
+    quiet = {"kind": kind, **settings, name: QUIET.get(name)}
+    plain = {"predict": "text -> label"}
+    slot = {"any_of": {"other": quiet}}
+    assert said not in found_in(nodes={"n": quiet})
+    ways: dict[str, dict[str, Any]] = {
+        "searched": {"nodes": {"n": quiet}, "search": {f"nodes.n.{name}": [settings[name]]}},
+        "chosen": {"nodes": {"n": plain}, "search": {"nodes.n": slot, f"nodes.n.{name}": [settings[name]]}},
+        "chosen if": {
+            "nodes": {"n": plain},
+            "search": {f"nodes.n.{name}": {"choice": [settings[name]], "when": {"nodes.n": "other"}}, "nodes.n": slot},
+        },
+        "chosen inside": {
+            "nodes": {"n": {"ensemble": plain}},
+            "search": {"nodes.n.of": slot, f"nodes.n.of.{name}": [settings[name]]},
+        },
+        "chosen twice": {
+            "nodes": {"n": plain},
+            "search": {
+                "nodes.n": {"any_of": {"vote": {"ensemble": plain}}},
+                "nodes.n.of": slot,
+                f"nodes.n.of.{name}": [settings[name]],
+            },
+        },
+        "in a workflow": {
+            "nodes": {"n": {"kind": "workflow", "nodes": {"in": plain}}},
+            "search": {"nodes.n.nodes.in": slot, f"nodes.n.nodes.in.{name}": [settings[name]]},
+        },
+        "kind searched": {
+            "nodes": {"n": plain},
+            "search": {"nodes.n.kind": [kind], **{f"nodes.n.{key}": [value] for key, value in settings.items()}},
+        },
+    }
+    if kind != "tree_search":  # whose environment is in the file that is read
+        search = {f"nodes.n.nodes.x.{name}": [settings[name]]}
+        ways["into a node of a file"] = {"nodes": {"n": {"workflow": "in.yaml"}}, "search": search}
+    for way, changes in ways.items():
+        assert said in found_in(**json.loads(json.dumps(changes))), way
 
 
 def test_every_node_kind_stands_in_the_table_above() -> None:
@@ -205,7 +263,7 @@ def test_what_a_file_of_synthesize_does_is_asked_about(folder: Path, own: dict[s
 
 def test_a_search_too_large_to_look_through_is_asked_about_and_costs_little(folder: Path) -> None:
     nodes = {"n": {"predict": "a -> b", "instructions": "x" * 50_000}}
-    search = {"nodes.n.instructions": [f"text {i}" for i in range(5000)]}
+    search = {"nodes.n.name": [f"text {i}" for i in range(5000)]}
     path, begun = write(nodes=nodes, search=search), time.process_time()
     assert "more values under `search:` than are looked at" in "\n".join(file_powers(path).lines())
     assert time.process_time() - begun < 30

@@ -43,7 +43,7 @@ Kind = Literal[
     "uses what does not say what it does",
 ]
 #: Kinds of things inside others, and a file of rows, a workflow file and a model.
-PartKind = Literal["node", "metric", "optimizer", "environment", "executor", "rows", "file", "model"]
+PartKind = Literal["node", "metric", "optimizer", "environment", "executor", "tracker", "rows", "file", "model"]
 Place = tuple[str | int, ...]
 #: How a value names the files: it is a path, an address of Python, or a command, which moves with its file; or more.
 Form = Literal["", "path", "address", "command"]

@@ -14,7 +14,7 @@ from workbench.task.dataset import (
     content_id as content_id,
     make_examples as make_examples,
 )
-from workbench.task.found_powers import choices_of as choices_of, find_powers as find_powers, put as put
+from workbench.task.found_powers import find_powers as find_powers
 from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
 from workbench.task.lint import find_defects as find_defects, lint_task as lint_task
 from workbench.task.lm_checks import check_lms as check_lms, check_node_lms as check_node_lms
@@ -37,6 +37,7 @@ from workbench.task.search_space import (
     labelled_demo as labelled_demo,
     suggest_value as suggest_value,
 )
+from workbench.task.searched import put_searched as put_searched
 from workbench.task.tokens import (
     input_tokens as input_tokens,
     normalised_inputs as normalised_inputs,

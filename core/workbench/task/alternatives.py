@@ -57,8 +57,17 @@ def _tree(raw: Mapping[str, Any], path: tuple[str | int, ...]) -> Tree:
 
 
 def parent_slots(address: str, slots: Iterable[str]) -> list[str]:
-    """The slots whose node holds the setting at an address."""
-    return [slot for slot in slots if address.startswith(f"{slot}.")]
+    """The slots whose node holds the setting at an address, the outermost first."""
+    return sorted((slot for slot in slots if address.startswith(f"{slot}.")), key=len)
+
+
+def filled_around(address: str, domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[Workflow]:
+    """Yield the workflow with each combination of options in the slots that hold an address, as written first."""
+    inside = parent_slots(address, (a for a, domain in domains.items() if domain.is_slot))
+    for names in itertools.product(*([AS_WRITTEN, *(domains[slot].any_of or {})] for slot in inside)):
+        picks = {slot: name for slot, name in zip(inside, names, strict=True) if name != AS_WRITTEN}
+        with suppress(KeyError, SpecError):  # the option of an outer slot has no such inner node
+            yield workflow.patched(resolve_picks(workflow, picks, domains)) if picks else workflow
 
 
 def is_applicable(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
@@ -79,12 +88,7 @@ def variants(domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[
     A choice inside a slot is made in every option of the slot that has such a setting.
     """
     for address, domain in domains.items():
-        inside = parent_slots(address, (a for a, other in domains.items() if other.is_slot))
-        starts = [workflow]
-        for slot in inside:
-            starts += [
-                workflow.patched(resolve_picks(workflow, {slot: name}, domains)) for name in domains[slot].any_of or {}
-            ]
+        starts = filled_around(address, domains, workflow)
         changes = [resolve_picks(workflow, {address: name}, domains) for name in domain.any_of or {}]
         changes += [{address: value} for value in domain.choice or ()]
         for start, change in itertools.product(starts, changes):

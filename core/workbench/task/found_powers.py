@@ -12,14 +12,14 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from workbench.base.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict
 from workbench.errors import PluginError, SpecError
 from workbench.lm import is_loopback, split_model, weights_folder
 from workbench.plugins import plugins
@@ -47,10 +47,10 @@ from workbench.spec import (
     powers_of,
     read_path,
     run_python,
-    written_key,
 )
 from workbench.task.metric import metric_options, parse_call
 from workbench.task.rows import folder_of, reader_of
+from workbench.task.searched import put_searched
 from workbench.task.workflow_file import referred_functions
 from workbench.workflow import node_class, node_tree, written_place
 
@@ -67,13 +67,14 @@ SECTIONS: Mapping[str, Declaration] = {
     "proof": inside(labels=PATH),
     "attacks": PATH,
     "executor": part("executor"),
+    "track": one_or_each(part("tracker")),
     # of a file of `workbench data synthesize`
     "synthesize": lambda at: (inside(**{"from": part("rows")}) if is_dict(at.value) else part("rows"))(at),
     "each": NODES,
     "keep": one_or_each(part("metric")),
 }
 #: Those that are not read where a workflow is called.
-UNUSED = ("data", "metric", "optimize", "proof", "search", "executor", "attacks")
+UNUSED = ("data", "metric", "optimize", "proof", "search", "executor", "track", "attacks")
 #: Keys of `data` that name files.
 _DATA = ("file", "train", "val", "test")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -227,10 +228,21 @@ class _File:
                 yield replace(one, at=at) if alone else one
 
     def _optimizer(self, setting: Written) -> Found:
-        return _named("optimizers", replace(setting, base=self.base))
+        return _powers_of_named("optimizers", replace(setting, base=self.base))
 
     def _executor(self, setting: Written) -> Found:
-        return _named("executors", replace(setting, base=self.base))
+        """An executor starts workers, whatever its settings; these may lead further."""
+        setting = replace(setting, base=self.base)
+        for name in _named("executors", setting):
+            text = f"workers of the executor '{name}'"
+            yield Power("starts a program", text, text, setting.at)
+        yield from _powers_of_named("executors", setting)
+
+    def _tracker(self, setting: Written) -> Found:
+        """A tracker has no settings here. It reports to the server that its own configuration names."""
+        for name in _named("trackers", setting):
+            text = f"the server that the tracker '{name}' reports to"
+            yield Power("asks an address", text, text, setting.at)
 
     def _rows(self, setting: Written) -> Found:
         data = {"file": setting.value} if isinstance(setting.value, str) else setting.value
@@ -273,23 +285,26 @@ class _File:
                 self.walk.found.powers.append(Power("sends a variable of the environment", text, text, at))
 
 
-def _named(kind: str, setting: Written) -> Found:
-    """The capabilities of what is written as `name`, or as {name: settings}."""
+def _named(kind: str, setting: Written) -> Mapping[str, Any]:
+    """The settings of what is written as `name`, or as {name: settings}, by its name if it is registered."""
     named = {setting.value: {}} if isinstance(setting.value, str) else setting.value
-    for name in named if is_dict(named) else ():
-        if name in plugins().names(kind):
-            settings = named[name] if is_dict(named[name]) else {}
-            yield from powers_of(kind, name, Written(settings, (*setting.at, name), setting.base))
+    return {n: named[n] for n in named if n in plugins().names(kind)} if is_dict(named) else {}
+
+
+def _powers_of_named(kind: str, setting: Written) -> Found:
+    for name, given in _named(kind, setting).items():
+        yield from powers_of(kind, name, Written(given if is_dict(given) else {}, (*setting.at, name), setting.base))
 
 
 def _normal_forms(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A node in the form that the loader runs. One that it refuses may be any that it names."""
+    """A node in the form that the loader runs. One that it refuses may be any that it names, or of any kind if it names
+    none, as where `search:` writes into a node of another file."""
     known = plugins().names("node_kinds")
     try:
         tree = node_tree(raw)
     except (SpecError, PluginError):
         named = [raw.get("kind"), *raw]
-        for kind in {name for name in named if isinstance(name, str) and name in known}:
+        for kind in {name for name in named if isinstance(name, str) and name in known} or known:
             with suppress(PluginError):  # which the loader tells
                 yield kind, {node_class(kind).primary: raw.get(kind), **raw}
     else:
@@ -335,47 +350,20 @@ def _host(server: str) -> str:
 
 
 def _searched(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | None]:
-    """Yield the parts of the file that each value under `search:` would change, one at a time. None: too many to
+    """Yield the parts of the file that `search:` would change, with each value in its place. None: too many to
     check."""
     search, left = value.get("search"), _MOST_SEARCHED
+    held: dict[tuple[str, ...], dict[str, Any]] = {}
     for address, domain in search.items() if is_dict(search) else ():
         top, *keys = str(address).split(".")
-        name = [keys.pop(0)] if top == "nodes" and keys else []
-        held = value.get(top)
-        held = held.get(name[0]) if name and is_dict(held) else held
-        size = len(json.dumps(held, default=str))
-        for choice in choices_of(domain):
-            if not any(True for _ in Written(choice, (), Path()).texts()):
-                continue  # numbers name nothing
-            if (left := left - size) < 0:
+        depth = 1 if top == "nodes" and keys else 0
+        held.setdefault((top, *keys[:depth]), {})[".".join(keys[depth:])] = domain
+    for (top, *name), domains in held.items():
+        part = value.get(top)
+        if name:
+            part = part.get(name[0]) if is_dict(part) else None
+        for made in put_searched(part, domains):
+            if (left := left - len(json.dumps(made, default=str))) < 0:
                 yield None
                 return
-            made = put(held, keys, choice)
             yield {top: {name[0]: made} if name else made}
-
-
-def choices_of(domain: Any) -> Iterable[Any]:
-    """The values of a domain that are written out: of `choice`, and the nodes of `any_of`."""
-    if not is_dict(domain):
-        return domain if is_list(domain) else ()
-    choice, nodes = domain.get("choice"), domain.get("any_of")
-    return [*(choice if is_list(choice) else ()), *(nodes.values() if is_dict(nodes) else ())]
-
-
-def put(value: Any, keys: list[str], new: Any) -> Any:
-    """A copy of a value with another one at an address, which need not exist."""
-    if not keys:
-        return new
-    key, rest = keys[0], keys[1:]
-    if is_list(value):
-        if not key.isdigit() or int(key) > len(value):
-            return value
-        made = [*value, None] if int(key) == len(value) else [*value]
-        made[int(key)] = put(made[int(key)], rest, new)
-        return made
-    if isinstance(value, str):
-        value = {"model": value}  # of a model that is named alone
-    held: dict[str, Any] = dict(value) if is_dict(value) else {}
-    key = written_key(held, key)
-    held[key] = put(held.get(key), rest, new)
-    return held

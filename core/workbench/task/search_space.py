@@ -17,6 +17,7 @@ from workbench.spec import DomainSpec
 from workbench.task.alternatives import (
     AS_WRITTEN,
     check_slots,
+    filled_around,
     is_applicable,
     list_options,
     parent_slots,
@@ -252,12 +253,8 @@ def _check_values(
     domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow
 ) -> None:
     """The setting `name` must accept the values, in at least one option of the slot that it is inside of."""
-    inside = parent_slots(name, (a for a, domain in domains.items() if domain.is_slot))
-    starts = [workflow]
-    for slot in inside:
-        starts += [workflow.patched(resolve_picks(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
     wrong: SpecError | None = None
-    for start in starts:
+    for start in filled_around(name, domains, workflow):
         try:
             parts = name.split(".")
             if parts[0] == "nodes" and (len(parts) < 3 or parts[1] not in workflow.nodes):
