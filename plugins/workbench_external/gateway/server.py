@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import cache, partial
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,27 @@ _EVERYWHERE = ("0.0.0.0", "[::]")
 _QUIET = logging.Logger("workbench_external.gateway", logging.CRITICAL + 1)
 
 
+@cache
+def _handler_class() -> type[web.RequestHandler]:
+    from aiohttp import web
+
+    class Handler(web.RequestHandler):
+        """Refuses what is not HTTP without repeating it: its first line may hold the secret."""
+
+        __slots__ = ()
+
+        def handle_error(
+            self,
+            request: web.BaseRequest,
+            status: int = 500,
+            exc: BaseException | None = None,
+            message: str | None = None,
+        ) -> web.StreamResponse:
+            return super().handle_error(request, status, exc, "The request is not valid HTTP/1.1.")
+
+    return Handler
+
+
 class Gateway:
     """Answers agents on this machine. Use it in the event loop that opened it, and close it with `aclose`."""
 
@@ -84,14 +106,11 @@ class Gateway:
         if not (local or beyond):
             raise SpecError(f"a gateway cannot listen at {host}", hint="It is for agents on this machine: 127.0.0.1.")
         made = cls(on_error)
-        made._server = web.Server(
-            made._handle,
-            handler_cancellation=True,
-            access_log=None,  # type: ignore[arg-type]
-            logger=_QUIET,
-            auto_decompress=False,
-        )
-        listening = await asyncio.get_running_loop().create_server(made._server, host.strip("[]"), port, backlog=1024)
+        loop = asyncio.get_running_loop()
+        made._server = web.Server(made._handle, handler_cancellation=True)
+        settings: dict[str, Any] = {"access_log": None, "logger": _QUIET, "auto_decompress": False}
+        connect = partial(_handler_class(), made._server, loop=loop, **settings)
+        listening = await loop.create_server(connect, host.strip("[]"), port, backlog=1024)
         made._listening, taken = listening, listening.sockets[0].getsockname()[1]
         shown = gethostname() if host in _EVERYWHERE else host
         made.address, made._names = f"http://{shown}:{taken}", own_names(host, taken) if local else None

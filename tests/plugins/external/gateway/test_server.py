@@ -103,13 +103,23 @@ def test_what_is_no_object_is_refused(body: bytes, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["NONSENSE", "POST / HTTP/9", "GET / HTTP/1.1\r\nHost: a\r\nA : b", "GET /" + "x" * 9000]
+    "head",
+    [
+        "NONSENSE /SECRET",
+        "POST /SECRET HTTP/9",
+        "GET /SECRET HTTP/1.1\r\nHost: a\r\nA : b",
+        "GET /SECRET" + "x" * 9000,
+        "GET /SECRET\0 HTTP/1.1\r\nHost: a",
+        "GET /SECRET HTTP/1.1\nHost: a\n",
+        "GET /a HTTP/1.1\r\nSECRET: a\0",
+    ],
 )
-def test_what_is_no_http_is_refused_without_a_word_on_the_terminal(
+def test_what_is_no_http_is_refused_without_a_word_on_the_terminal_and_not_repeated(
     head: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = serve(ScriptedSession(), lambda gateway, _: raw(gateway, head, wait=False))
     assert found[:10] in (b"HTTP/1.1 4", b"HTTP/1.0 4", b"") and b"Traceback" not in found
+    assert b"SECRET" not in found
     assert capfd.readouterr() == ("", "")
 
 
