@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -11,7 +11,7 @@ from workbench.base.text import one_line
 from workbench_external.config import Slot
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
-from workbench_external.slots.template import HOLE, Template
+from workbench_external.slots.template import Template
 from workbench_external.sources import CannotWrite, read_texts, readings
 from workbench_external.sources.folder import Place, SourceFile, Sources, find_files, read_source, way_to_write
 
@@ -74,7 +74,7 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
     for way in place.ways:
         try:
             new = way(text)
-            check_written(place, file, new, text)
+            check_written(place, file, new, text, Template(slot.match).names)
         except CannotWrite as why:
             refused = refused or str(why)
             continue
@@ -86,15 +86,17 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
 
 
 def wire_text(slot: Slot) -> str:
-    """The new text as it is sent: a hole that it leaves out is appended, one that it invents is nothing."""
+    """The new text as it is sent: a hole that it leaves out is appended."""
     names = Template(slot.match).names
     text = slot.match if slot.text is None else slot.text
-    text = HOLE.sub(lambda hole: hole[0] if hole[1] in names else "", text)
     return "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
 
 
-def check_written(place: Place, file: SourceFile, new: str, text: str) -> None:
-    """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was."""
+def check_written(place: Place, file: SourceFile, new: str, text: str, names: Collection[str] = ()) -> None:
+    """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was.
+
+    names: of the holes in the text; what else looks like a hole is text.
+    """
     before = file.texts
     written = file.text[: place.start] + new + file.text[place.end :]
     after = read_texts(place.path, written)
@@ -107,7 +109,7 @@ def check_written(place: Place, file: SourceFile, new: str, text: str) -> None:
     others = [(one.start, one.parts) for one in after if one.end <= place.start or one.start >= end]
     if {*kept} != {*others}:
         raise CannotWrite("other texts of the file would change")
-    template = Template(text.strip())
+    template = Template(text.strip(), names)
 
     def trimmed(start: int, end: int) -> tuple[int, str]:
         text = written[start:end]  # brackets: around an attribute of JSX, or a list of one line

@@ -184,10 +184,8 @@ def changed(way: Way, folder: Path) -> list[str]:
 
 
 def wanted(way: Way, text: str = "T") -> str:
-    """The new text as an agent sends it; holes of no name that is known are nothing."""
-    names = {"text"} if "{{text}}" in way.match else set()
-    new = way.new.replace("{{text}}", text) if names else way.new
-    return new.replace("{{z}}", "").replace("{{b}}", "")
+    """The new text as an agent sends it; what looks like a hole of another name is text."""
+    return way.new.replace("{{text}}", text) if "{{text}}" in way.match else way.new
 
 
 def python_value(source: str) -> str:

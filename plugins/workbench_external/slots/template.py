@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from urllib.parse import quote, quote_plus
 
@@ -37,11 +37,21 @@ _PHRASE = 200
 
 
 class Template:
-    """A text with holes. Between two holes there is always some text."""
+    """A text with holes. Between two holes there is always some text.
 
-    def __init__(self, text: str):
-        parts = HOLE.split(text)
-        self.text, self.constants, self.names = text, parts[0::2], parts[1::2]
+    names: of the holes that there may be; of another name, what looks like one is text. None: of any name.
+    """
+
+    def __init__(self, text: str, names: Collection[str] | None = None):
+        self.text, self.constants, self.names = text, [""], list[str]()
+        for place, part in enumerate(HOLE.split(text)):
+            if place % 2 == 0:
+                self.constants[-1] += part
+            elif names is None or part in names:
+                self.names.append(part)
+                self.constants.append("")
+            else:
+                self.constants[-1] += f"{{{{{part}}}}}"
 
     def match(self, text: str) -> dict[str, str] | None:
         """Match a text and return the contents of its holes; None if it is another text. Each constant is found at its
@@ -85,9 +95,10 @@ def find_constants(text: str, constants: Sequence[str], start: int = 0) -> list[
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """A text with its holes filled; values without a hole are appended, so that nothing that an agent says is lost."""
+    """Fill the holes of a text. Values without a hole are appended, so that nothing that an agent says is lost; a hole
+    of another name is text that somebody wrote, and stays."""
     used = set(HOLE.findall(text))
-    filled = HOLE.sub(lambda hole: values.get(hole[1], ""), text)
+    filled = HOLE.sub(lambda hole: values.get(hole[1], hole[0]), text)
     return "\n".join([filled, *(value for name, value in values.items() if name not in used and value.strip())])
 
 

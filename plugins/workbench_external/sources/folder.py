@@ -214,11 +214,11 @@ def _text(parts: Sequence[Part]) -> str:
 
 def new_parts(text: str, named: dict[str, tuple[Field, ...]]) -> tuple[Part, ...]:
     """The parts of a new text, with its fields by the names of holes. As `fill` does on the wire, a field that is left
-    out is appended, and a hole of another name is nothing. Raises CannotWrite."""
+    out is appended, and a hole of another name is text. Raises CannotWrite."""
     words = HOLE.split(text)
     parts: list[Part] = []
     for place, word in enumerate(words):
-        parts += [word] if place % 2 == 0 else named.get(word, ())
+        parts += [word] if place % 2 == 0 else named.get(word, [f"{{{{{word}}}}}"])
     for name, fields in named.items():
         if name not in words[1::2]:
             parts += ["\n", *fields]

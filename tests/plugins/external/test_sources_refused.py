@@ -71,6 +71,15 @@ def test_security_3_a_syntax_that_is_not_known_is_refused_by_name(
     assert not finding.edits and finding.why.lower() == f"was found, but cannot be written: {told}".lower()
 
 
+@pytest.mark.parametrize("new", ["{{{x}}}", "{{x}}", "{{0}} {{{{y}}}}"])
+def test_security_3_what_looks_like_a_mark_of_ours_is_text(new: str, tmp_path: Path) -> None:
+    """It was dropped, and `{{{x}}}` became `{}`. A template that would fill it is not written."""
+    assert changed(Way("a.md", f"{OLD}\n", OLD, new), tmp_path)[0] == f"{new}\n"
+    (tmp_path / "a.md").unlink()
+    finding = finding_of(Way("a.mustache", f"{OLD}\n", OLD, new), tmp_path)
+    assert not finding.edits and "which this form of templates has no escape for" in finding.why
+
+
 @pytest.mark.parametrize(
     "new", ["line \x00 two\nx", "a\r\nb\rc\n", "half \ud800 letter", 'ends with "', "\u2028\x7f\x9b", "'''\"\"\"\\"]
 )

@@ -117,6 +117,11 @@ def test_what_a_new_text_leaves_out_is_appended() -> None:
     )
 
 
+def test_what_looks_like_a_hole_and_is_none_is_kept() -> None:
+    assert fill("Say {{{x}}} and {{x}}.", {}) == "Say {{{x}}} and {{x}}."
+    assert Template("Say {{{x}}} to {{1}}.", ["1"]).constants == ["Say {{{x}}} to ", "."]
+
+
 def call(*messages: tuple[str, str], tools: Any = ()) -> CallRecord:
     said = tuple({"role": role, "content": content} for role, content in messages)
     return CallRecord(said, Response("x"), "task", "m", False, 0.0, tools=tuple(tools), number=1)
