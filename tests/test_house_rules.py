@@ -83,6 +83,18 @@ _SPEAKS = re.compile(
 )
 
 
+def test_children_run_python_without_the_current_folder_on_their_path() -> None:
+    """`python -m NAME` and `-c` put it first: what lies there would be imported. `python_command` does not."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in files("core", "plugins")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.List)
+        and [ast.unparse(part) for part in node.elts[:2]] in (["sys.executable", "'-m'"], ["sys.executable", "'-c'"])
+    ]
+    assert wrong == []
+
+
 def test_all_output_passes_one_function() -> None:
     """`say` makes visible what a terminal would obey; `alert` does where no command can print. Whoever prints past them
     lets rows, models and servers control the terminal."""

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from typing import Any
 import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
+
+from workbench.base.child_process import python_command
 
 #: Seconds after an interrupt until the next, and then until it is killed.
 PATIENCE = 20.0
@@ -40,7 +41,7 @@ async def run_command(arguments: Sequence[str], root: Path, report: Report | Non
     report: is told of each call and each line of progress. Cancelling this interrupts the command and
     waits for its end.
     """
-    command = [sys.executable, "-P", "-m", "workbench", *arguments]
+    command = python_command("-m", "workbench", *arguments)
     process = await anyio.open_process(command, stdin=subprocess.DEVNULL, cwd=root, start_new_session=True)
     said, told, progress = list[str](), list[str](), _Progress(report)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from workbench.base.child_process import python_command
 from workbench.base.text import alert
 from workbench.errors import SpecError
 
@@ -68,7 +69,7 @@ def _make_venv(lock: Path, place: Path) -> None:
         if not (place / "ready").exists():
             alert(f"Installing {lock.name} into {place}: once, for minutes.")
             shutil.rmtree(place, ignore_errors=True)
-            _run([sys.executable, "-m", "venv", str(place)], lock)
+            _run(python_command("-m", "venv", str(place)), lock)
             _run([str(place / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(lock)], lock)
             (place / "ready").touch()
 

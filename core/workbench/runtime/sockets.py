@@ -12,7 +12,6 @@ import os
 import secrets
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from multiprocessing.connection import Client, Connection, Listener, answer_chal
 from queue import SimpleQueue
 from typing import Any
 
+from workbench.base.child_process import python_command
 from workbench.base.concurrency import run_in_loop
 from workbench.runtime.executor import WorkerLost, WorkerSetup
 from workbench.runtime.worker import work
@@ -52,7 +52,7 @@ class Sockets:
     def command(self, number: int) -> list[str]:
         """The command that joins as a worker, wherever this Python is. It needs `environment`."""
         host, port = self.address
-        return [sys.executable, "-m", "workbench.runtime.join", host, str(port), str(number)]
+        return python_command("-m", "workbench.runtime.join", host, str(port), str(number))
 
     @property
     def environment(self) -> dict[str, str]:

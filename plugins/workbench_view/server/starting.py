@@ -6,7 +6,6 @@ Off unless the server was asked for it: such a process spends money, and runs th
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
+from workbench.base.child_process import python_command
 from workbench.run import status_of
 from workbench.store import ReadOnlyStore, Store, find_exact_run
 from workbench_view.server.site import NotFound, Refused, Site, url
@@ -43,7 +43,7 @@ class Starter:
         if before not in STARTABLE:
             raise Refused(f"Run {run} is {before}: there is nothing to start.", 409)
         with tempfile.TemporaryFile() as output:
-            command = [sys.executable, "-m", "workbench", "resume", run, "--db", str(self._database.resolve())]
+            command = python_command("-m", "workbench", "resume", run, "--db", str(self._database.resolve()))
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )

@@ -11,7 +11,6 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import workbench.kit.acting.confine
+from workbench.base.child_process import python_command
 from workbench.errors import WorkbenchError
 
 #: Seconds for one chat. Real templates take milliseconds.
@@ -108,7 +108,7 @@ class _Renderer:
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         process = subprocess.Popen(
-            [sys.executable, "-P", "-B", str(_PROGRAM), workbench.kit.acting.confine.__file__],
+            python_command("-B", str(_PROGRAM), workbench.kit.acting.confine.__file__),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
