@@ -16,6 +16,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import canonical
+from workbench.study import score_of
 from workbench.task import draw_demos, labelled_demo
 from workbench.workflow import learnable_addresses, node_at
 
@@ -79,7 +80,7 @@ class Bootstrap(Optimizer):
         pools: dict[str, Pool] = {address: [] for address in addresses}
         nodes = {address: node_at(study.workflow, address) for address in addresses}
         for result in evaluation.results:
-            if result.failure or (result.score or 0.0) < self.threshold or result.trace is None:
+            if result.failure or score_of(result) < self.threshold or result.trace is None:
                 continue
             for span in result.trace.spans:
                 address = f"nodes.{span.node}.demos"

@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench import Study, Workflow
 from workbench.kit.prompting import Proposer, describe, rewrite_request, show_results, wrap_in_tags
-from workbench.study import RandomTrial
+from workbench.study import RandomTrial, score_of
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_evolve.population import Individual
@@ -168,11 +168,10 @@ def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
 def _course(one: Individual, rival: Individual, limit: int) -> str:
     """Excerpts of an individual's results on the screening rows: where it beat the other one, and where it failed,
     first where the other one did not; at most `limit` characters of each. All share the same screening rows."""
-    pairs = list(zip(one.screened.results, rival.screened.results, strict=False))
-    ahead = [r for r, s in pairs if (r.score or 0.0) > (s.score or 0.0)]
-    lost = sorted(
-        (p for p in pairs if (p[0].score or 0.0) < 1.0), key=lambda p: (p[0].score or 0.0) - (p[1].score or 0.0)
-    )
+    both = zip(one.screened.results, rival.screened.results, strict=False)
+    pairs = [(r, s) for r, s in both if r.score is not None and s.score is not None]
+    ahead = [r for r, s in pairs if score_of(r) > score_of(s)]
+    lost = sorted((p for p in pairs if score_of(p[0]) < 1.0), key=lambda p: score_of(p[0]) - score_of(p[1]))
     parts = [("Right where the other one is wrong", ahead), ("Wrong", [r for r, _ in lost])]
     return "".join(f"\n{title}:\n{text}" for title, rows in parts if (text := show_results(rows, limit)))
 

@@ -14,7 +14,7 @@ from typing import Any
 from workbench import Evaluation, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.kit.searching import WordIndex
-from workbench.study import Result
+from workbench.study import Result, score_of
 from workbench.task import labelled_demo
 from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
 from workbench_memory.causal_claims import Doubts, sign_test_p
@@ -149,7 +149,7 @@ class Bank:
             return
         tried = "; ".join(f"{n}: {result.prediction[n]}" for n in self.site.outputs if n in result.prediction)
         why = result.feedback or result.message or ""
-        text = f"tried: {tried or 'no answer'} (score {result.score or 0.0:.2f}) {why}"[:300].strip()
+        text = f"tried: {tried or 'no answer'} (score {score_of(result):.2f}) {why}"[:300].strip()
         self.add("case", f"trial:{trial}:{result.example.id}", inputs, {}, text)
 
     def record(self, evaluation: Evaluation) -> None:

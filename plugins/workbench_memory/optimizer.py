@@ -18,6 +18,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.kit.prompting import Proposer
+from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites
@@ -144,7 +145,7 @@ class _Search:
         for bank in self.banks:
             node = node_at(workflow, bank.site.address)
             for result in evaluation.results:
-                if not result.failure and (result.score or 0.0) >= s.threshold:
+                if not result.failure and score_of(result) >= s.threshold:
                     if "examples" in s.kinds:
                         bank.add_success(result, trial, node)
                 elif bank.site.recall and "cases" in s.kinds and result.score is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench import Evaluation
 from workbench.base.text import short
+from workbench.study import score_of
 
 LONGEST = 240  # characters of one statement
 
@@ -73,12 +74,12 @@ def read_preference(text: str) -> str:
 
 def _histories(trial: Evaluation, shown: int) -> str:
     """Failures and successes by turns: a cause shows in the difference."""
-    ordered = sorted(trial.results, key=lambda r: r.score or 0.0)
+    ordered = sorted((r for r in trial.results if r.score is not None), key=score_of)
     turns = [r for pair in zip(ordered, reversed(ordered), strict=True) for r in pair][: len(ordered)]
     share = max(160, shown // max(1, len(turns)))
     lines = []
     for result in turns:
-        line = f"- score {result.score or 0.0:.2f}; task: {short(dict(result.example.fields), share // 2)}; "
+        line = f"- score {score_of(result):.2f}; task: {short(dict(result.example.fields), share // 2)}; "
         line += f"answer: {short(dict(result.prediction), share // 3)}"
         if result.failure or result.feedback:
             line += f"; {result.message or result.feedback}"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from workbench.errors import NodeError
-from workbench.kit.answers import read_grade
+from workbench.kit.answers import Scale, find_scale, read_grade
 from workbench.task import Example, Score
 from workbench.workflow import describe_course
 from workbench_metrics.base import get_field
@@ -18,13 +18,13 @@ You grade {what}. Rubric:
 {rubric}
 Reply with one short sentence of reasoning, and then a last line of the form
 score: N
-where N is a whole number from 0 (wrong) to {scale} (fully right)."""
+where N is a {number} from {low} (wrong) to {high} (fully right)."""
 
 
 class Judge:
     """Asks the model of the role `judge` for a grade. Its calls are billed, and its sentence becomes the feedback.
 
-    An answer without a grade is a failure of the kind `judge`, never a score.
+    An answer without a grade on the scale is a failure of the kind `judge`, and the row has no score.
 
     Args:
         field: the field to grade; default: the whole prediction.
@@ -33,7 +33,7 @@ class Judge:
         see: answer, or trace: the course, too: calls of tools with their results, and what each node wrote. A judge
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
-        scale: the best grade.
+        scale: the best grade; the worst is 0. Default: the scale that the rubric states, as in `from 1 to 5`, else 10.
         max_tokens: of the judge's answer.
     """
 
@@ -46,13 +46,16 @@ class Judge:
         field: str | None = None,
         rubric: str = _RUBRIC,
         target: str | None = None,
-        scale: int = 10,
+        scale: int | None = None,
         max_tokens: int = 200,
         see: Literal["answer", "trace"] = "answer",
         rubric_field: str | None = None,
     ):
-        if scale < 1:
+        if scale is not None and scale < 1:
             raise ValueError("scale must be at least 1")
+        stated = find_scale(rubric)
+        if scale is not None and stated is not None and stated.high != scale:
+            raise ValueError(f"the rubric asks for {stated}, and scale is {scale}: take one of them out")
         if see not in ("answer", "trace"):
             raise ValueError(f"see is answer or trace, not {see}")
         self.see, self.rubric_field, self.reads = see, rubric_field, (rubric_field,) if rubric_field else ()
@@ -74,15 +77,18 @@ class Judge:
             own = _text(get_field(example, self.rubric_field, "row"))
             rubric = own if rubric == _RUBRIC else f"{rubric}\n{own}"
         what = "an answer" if self.see == "answer" else "the course of a run"
+        scale = (find_scale(rubric) if self.scale is None else None) or Scale(0, self.scale or 10)
+        asked = {"number": "whole number" if scale.high > 1 or self.scale else "number"}
+        asked |= {"low": f"{scale.low:g}", "high": f"{scale.high:g}"}
         messages = [
-            {"role": "system", "content": _SYSTEM.format(what=what, rubric=rubric, scale=self.scale)},
+            {"role": "system", "content": _SYSTEM.format(what=what, rubric=rubric, **asked)},
             {"role": "user", "content": "\n".join(parts)},
         ]
         response = await lm(messages, max_tokens=self.max_tokens)
         text, cut = response.text, response.finish == "length"
-        grade = None if cut else read_grade(text, self.scale)
+        grade = None if cut else read_grade(text, scale)
         if grade is None:
-            why = "its answer was cut (max_tokens)" if cut else f"it gave no grade from 0 to {self.scale}"
+            why = "its answer was cut (max_tokens)" if cut else f"it gave no grade from {scale}"
             raise NodeError("judge", f"the judge gave no grade: {why}: {text[:200]!r}")
         return Score(grade[0], grade[1] or None)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -23,6 +24,7 @@ from workbench.kit.prompting import (
     load_types,
     plain_adapter as plain,
     prompt_defects as prompts,
+    resolve_image,
     user_content,
 )
 from workbench.lm import Response
@@ -94,6 +96,13 @@ class Predict(SignatureNode):
             raise SpecError("images are sent with the plain adapter", hint="Remove adapter.", path=("adapter",))
         if config.lm is not None:
             lm_spec(config.lm)
+
+    @property
+    def file_inputs(self) -> Collection[str]:
+        return self.images
+
+    def resolve_input(self, name: str, value: Any, folder: Path) -> Any:
+        return resolve_image(value, Path(self.base), folder, name)
 
     @property
     def max_calls(self) -> int:

@@ -23,7 +23,7 @@ from workbench.kit.prompting import (
     show_results,
 )
 from workbench.kit.searching import Backup, Node, back_up, select, uct
-from workbench.study import paired_race
+from workbench.study import paired_race, score_of
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_prompt_mcts import prompts
 
@@ -141,7 +141,8 @@ class _Search:
         address = used[self.made % len(used)]
         self.made += 1
         step, prompt = node_at(parent.state.workflow, address), texts[address]
-        chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
+        scored = [r for r in results if r.score is not None]
+        chosen = [r for r in scored if score_of(r) < 1] or scored
         advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, CHARS), self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
         request = rewrite_request(step, prompt, evidence=show_results(chosen, CHARS), advice=advice or "", tried=tried)

@@ -20,7 +20,7 @@ _WORKED = (
 
 def feedback(node: NodeKind, prompt: str, results: Sequence[Result], shown: int) -> list[dict[str, str]]:
     """Asks for reasons and changes. results: failures, or, where there are none, successes."""
-    failed = any((r.score or 0.0) < 1 for r in results)
+    failed = any(r.score is not None and r.score < 1 for r in results)
     parts = [
         "You improve the instruction of one step of a workflow, which another language model follows.",
         describe(node),

@@ -45,7 +45,8 @@ def redteam_command(
     """Run each row with and without attacks.
 
     Prints utility, utility under attack and the share of attacks that succeed, each with its 95% interval. Running the
-    same command again costs nothing, and one that was killed goes on. Exits with code 1 if the budget ran out.
+    same command again costs nothing, and one that was killed goes on. Exits with code 1 if the budget ran out, or if
+    rows have no result.
     """
     from workbench.cli.trust import require_trust
     from workbench_redteam.redteam import RedTeamOptions, red_team
@@ -64,4 +65,4 @@ def redteam_command(
     else:
         for line in found.lines():
             say(one_line(line))
-    sys.exit(0 if found.complete else 1)
+    sys.exit(0 if found.complete and not found.missing else 1)

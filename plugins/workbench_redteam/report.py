@@ -45,6 +45,11 @@ class RedTeamReport:
         return len(self.results) == self.asked
 
     @property
+    def missing(self) -> int:
+        """The number of rows without a result, as they are or under an attack."""
+        return sum(r.score is None or any(a.score is None for a in r.attacked.values()) for r in self.results)
+
+    @property
     def utility(self) -> Mean:
         """The score of the rows as they are."""
         return self._mean(lambda result: result.score)
@@ -89,6 +94,7 @@ class RedTeamReport:
             "split": self.split,
             "rows": len(self.results),
             "asked": self.asked,
+            "missing": self.missing,
             "utility": self.utility._asdict(),
             "attacks": attacks,
             "spent": dict(self.spent),
@@ -102,6 +108,8 @@ class RedTeamReport:
             figures = (self.utility, self.under(name), self.rate(name), len(self.hidden(name)))
             table.append((name, *map(str, figures)))
         out = [f"workbench redteam {self.run}: {len(self.results)} rows of {self.split}", *align(table)]
+        if self.missing:
+            out.append(f"{self.missing} of them have no result in at least one run, which counts in no mean.")
         if any(self.hidden(name) for name in self.task.attacks):
             out.append("hidden: rows with the same answer by another course, which nobody sees who looks at answers.")
         out += [

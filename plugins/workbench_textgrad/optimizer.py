@@ -19,6 +19,7 @@ from workbench.errors import SpecError
 from workbench.kit.answers import read_objects
 from workbench.kit.prompting import Batches, Proposer, finalists, rewrite_request, room_for
 from workbench.kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
+from workbench.study import score_of
 from workbench.workflow import learnable_addresses, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import CHARS, Backward, layers_of, switched_off
@@ -118,7 +119,7 @@ class _Descent:
 
     async def stepped(self, current: Workflow, now: Evaluation, step: int) -> Workflow:
         """The workflow after one backward pass and one update; the same one if no node is blamed."""
-        failed = sorted((r for r in now.results if r.score is not None and r.score < 1), key=lambda r: r.score or 0.0)
+        failed = sorted((r for r in now.results if r.score is not None and r.score < 1), key=score_of)
         if not failed:
             return current
         settings = self.settings

@@ -193,7 +193,7 @@ def test_friction_25_junit_and_markdown_hold_the_rows_and_the_table(
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("36", str(failed), "0")
     assert len(suite.findall("testcase/failure")) == failed
     lines = table.read_text().splitlines()
-    assert lines[2].startswith(f"| a\\|b | 36 | {report['score']:.3f} |") and lines[0].count("|") == 8
+    assert lines[2].startswith(f"| a\\|b | 36 | {report['score']:.3f} |") and lines[0].count("|") == 9
 
 
 def test_friction_24_json_has_stdout_for_itself_and_progress_is_on_stderr(

@@ -46,7 +46,7 @@ def test_what_has_no_price_is_not_shown_as_free(unknown: type[Script], write: Wr
     first, second = comparison_lines(sides, compare_sides(sides))[1:3]
     assert first.split()[-1] == "unpriced" and second.split()[-1] == "0.000000"
     write_markdown(reports, tmp_path / "a.md")
-    assert [line.split(" | ")[-2] for line in (tmp_path / "a.md").read_text().splitlines()[2:4]] == [
+    assert [line.split(" | ")[-3] for line in (tmp_path / "a.md").read_text().splitlines()[2:4]] == [
         "unpriced",
         "0.000000",
     ]

@@ -113,7 +113,10 @@ PROPERTIES = {  # as the four sets had them before: retryable, maybe_billed, inf
     "provider": (0, 0, 1, 1),
     "auth": (0, 0, 1, 0),
     "worker": (0, 0, 1, 0),
+    "blocked": (0, 0, 1, 1),
 }
+#: Kinds besides those of infrastructure that say nothing about the workflow.
+NO_RESULT = {"data", "judge"}
 
 
 def test_what_follows_from_a_kind(subtests: pytest.Subtests) -> None:
@@ -122,6 +125,7 @@ def test_what_follows_from_a_kind(subtests: pytest.Subtests) -> None:
             found = FailureKind(kind)
             now = found.retryable, found.maybe_billed, found.infrastructure, found.dead_server
             assert tuple(map(int, now)) == PROPERTIES.get(kind, (0, 0, 0, 0))
+            assert found.no_result == (found.infrastructure or kind in NO_RESULT)
             assert LMError(kind, "").retryable == bool(now[0]) and NodeError(kind, "").kind == kind
 
 

@@ -47,8 +47,10 @@ def test_a_score_is_met_or_missed_by_its_whole_interval() -> None:
     assert measure(good, score=0.8, alpha=0.005)[0].interval[0] < low, "after other tests on the same rows"
 
 
-def test_rows_that_nobody_answered_score_0() -> None:
-    assert measure(results([1.0] * 8 + [None] * 2), score=0.5)[0].value == pytest.approx(0.8)
+def test_rows_without_a_result_are_in_no_mean_and_in_the_worst_case_of_the_interval() -> None:
+    whole, (level,) = measure(results([1.0] * 8), score=0.5)[0], measure(results([1.0] * 8 + [None] * 2), score=0.5)
+    assert level.value == whole.value == 1.0 and level.interval[0] < 0.8 * whole.interval[0] + 0.2
+    assert level.interval[0] == measure(results([1.0] * 8 + [0.0] * 2), score=0.5)[0].interval[0]
 
 
 def test_costs_are_bounded_by_what_a_row_can_cost_at_most() -> None:

@@ -97,7 +97,8 @@ def test_each_example_has_its_own_outcome(tmp_path: Path) -> None:
         None,
     ]
     assert [r.score for r in found.results] == [1.0, 0.0, None, 0.0, 0.0, None, 0.0, 1.0, 1.0, 1.0]
-    assert found.scores == [1.0, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 1.0] and found.score == 0.4 and found.complete
+    assert found.scores == [1.0, 0, 0.5, 0, 0, 0.5, 0, 1.0, 1.0, 1.0] and found.score == 0.5 and found.complete
+    assert found.missing == {"server": 1, "provider": 1}
     assert found.failures == {"server": 1, "refused": 1, "too_long": 1, "provider": 1, "empty": 1}
     assert all(r.message for r in found.results if r.failure) and "down" in (found.results[2].message or "")
 

@@ -168,7 +168,9 @@ def _exit(reports: Sequence[EvalReport], min_score: float | None, compared: tupl
     """Exit with the code of an evaluation that was not finished, or that missed its gate."""
     from workbench.cli.progress import exit_code
 
-    if code := exit_code(reports[-1]):
+    if code := max(map(exit_code, reports), default=0):
+        if (min_score is not None or compared) and any(report.missing for report in reports):
+            say("Rows have no result, so the score was not held against a gate.", err=True)
         sys.exit(code)
     if (low := min((r.score for r in reports), default=0.0)) < (min_score or 0.0):
         say(f"The score {low:.3f} is below --min-score {min_score:g}.", err=True)

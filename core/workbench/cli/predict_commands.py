@@ -12,6 +12,7 @@ import click
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SET, read_settings, with_sandbox
+from workbench.errors import describe_missing
 
 if TYPE_CHECKING:
     from workbench.inference import Predicted
@@ -83,10 +84,10 @@ def predict_command(
         say(f"{shown.done} of {shown.rows} rows are done. Run the same command again to continue.", err=True)
         raise
     if as_json:
-        echo_json({**vars(found), "failures": dict(found.failures), "out": str(out)})
+        echo_json({**vars(found), "failures": dict(found.failures), "missing": found.missing, "out": str(out)})
     else:
         _say_found(found, out)
-    if found.unanswered or found.failures.total() == found.rows > 0:
+    if found.missing or found.failures.total() == found.rows > 0:
         sys.exit(1)
     if found.failures:
         sys.exit(SOME_FAILED)
@@ -102,8 +103,10 @@ def _say_found(found: Predicted, out: Path) -> None:
         say(f"Renamed row fields that have the name of an output: {names}")
     if found.failures:
         say("Failed: " + ", ".join(f"{one_line(kind)} {n}" for kind, n in sorted(found.failures.items())))
+    if found.missing:
+        say(f"{describe_missing(found.missing)}: this is not the workflow's doing.")
     if found.unanswered:
-        say(f"{found.unanswered} rows have no answer, as a server was down. Run the same command again for these.")
+        say(f"For {found.unanswered} of them a server, network or key failed. Run the same command again for these.")
 
 
 class _Progress:

@@ -305,5 +305,5 @@ def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Di
 
 
 def exit_code(report: EvalReport) -> int:
-    """The exit code of an evaluation, before what was asked of its score."""
-    return 130 if report.status == "interrupted" else 0 if report.complete else 1
+    """The exit code of an evaluation, before what was asked of its score: 1 also if rows have no result."""
+    return 130 if report.status == "interrupted" else 0 if report.complete and not report.missing else 1

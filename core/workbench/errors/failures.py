@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -20,6 +21,7 @@ class FailureKind(StrEnum):
     BAD_BODY = "bad_body"  # an answer that cannot be parsed
     PROVIDER = "provider"  # the provider's plugin raised
     AUTH = "auth"  # no key, a wrong one, or an empty account
+    BLOCKED = "blocked"  # a firewall or proxy between us and the server refused the request
     BAD_REQUEST = "bad_request"
     TOO_LONG = "too_long"  # more than the model's context holds
     UNSUPPORTED = "unsupported"  # the model lacks what the request asks for
@@ -32,9 +34,9 @@ class FailureKind(StrEnum):
     # Of a node.
     BRANCH = "branch"  # no case matches
     CODE = "code"  # its code raised
-    DATA = "data"  # the example lacks a field
+    DATA = "data"  # the example lacks a field, or holds what cannot be read
     ENVIRONMENT = "environment"
-    JUDGE = "judge"
+    JUDGE = "judge"  # the judge gave no grade
     MEMBERS = "members"  # too few members of a team answered
     POLICY = "policy"  # a rule of `policy:` forbids it
     STEPS = "steps"  # no end within the steps allowed
@@ -74,15 +76,30 @@ class FailureKind(StrEnum):
 
     @property
     def infrastructure(self) -> bool:
-        """Return True if the failure says nothing about the workflow: the proof leaves such pairs out. All others score
-        0."""
-        return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.AUTH, FailureKind.WORKER)
+        """Return True if the row may have a result when it is run again: servers, networks, keys and workers failed."""
+        return self in _RETRYABLE or self in _BETWEEN
+
+    @property
+    def no_result(self) -> bool:
+        """Return True if the failure says nothing about the workflow: infrastructure, the data or the judge failed.
+
+        Such a row has no score and counts in no mean. A row that failed otherwise scores 0.
+        """
+        return self.infrastructure or self in (FailureKind.DATA, FailureKind.JUDGE)
 
     @property
     def dead_server(self) -> bool:
         """Return True if many of these in a row, after all attempts, mean that the server is gone."""
-        return self in _RETRYABLE or self is FailureKind.PROVIDER
+        return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.BLOCKED)
 
 
 _MAYBE_BILLED = frozenset({FailureKind.BROKEN, FailureKind.TIMEOUT, FailureKind.BAD_BODY})
 _RETRYABLE = _MAYBE_BILLED | {FailureKind.RATE_LIMIT, FailureKind.SERVER, FailureKind.CONNECTION}
+_BETWEEN = frozenset({FailureKind.PROVIDER, FailureKind.AUTH, FailureKind.BLOCKED, FailureKind.WORKER})
+
+
+def describe_missing(missing: Mapping[str, int]) -> str:
+    """Describe rows without a result: `3 rows have no result (server 2, data 1)`; empty if there are none."""
+    total = sum(missing.values())
+    kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(missing.items()))
+    return f"{total} row{'s have' if total != 1 else ' has'} no result ({kinds})" if total else ""

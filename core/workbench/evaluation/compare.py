@@ -24,7 +24,7 @@ NO_EVIDENCE = "chosen on these rows: no evidence"
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A row of a side: its mean score over the repeats, None if no repeat was answered."""
+    """A row of a side: its mean score over the repeats, None if no repeat has a result."""
 
     example: str
     score: float | None
@@ -51,9 +51,13 @@ class Side:
     chosen: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
+    def scores(self) -> list[float]:
+        return [row.score for row in self.rows.values() if row.score is not None]
+
+    @property
     def score(self) -> float:
-        """The mean over all rows; one that was not answered counts as 0."""
-        return math.fsum(row.score or 0.0 for row in self.rows.values()) / max(1, len(self.rows))
+        """The mean over the rows that have a result."""
+        return math.fsum(self.scores) / max(1, len(self.scores))
 
 
 @dataclass
@@ -265,8 +269,11 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
         usd = f"{side.cost['usd']:.6f}" if "usd" in side.cost else "unpriced"
         cost = f"{side.cost['tokens']:>8.0f}  {usd}" if side.cost else " " * 18
         shown = "" if name == side.run else f"  {name}"
-        cells = (f"{number:>2}", f"{side.run:<8}", f"{side.split:<5}", f"{len(side.rows):>4}", f"{side.score:.3f}")
+        cells = (f"{number:>2}", f"{side.run:<8}", f"{side.split:<5}", f"{len(side.scores):>4}", f"{side.score:.3f}")
         lines.append(f"{'  '.join(cells)}  {cost}{shown}".rstrip())
+    for number, side in enumerate(sides, start=1):
+        if lacking := len(side.rows) - len(side.scores):
+            lines.append(f"  {number}: {lacking} of {len(side.rows)} rows have no result, and count in no mean")
     for number, found in enumerate(differences, start=2):
         lines += ["", *_difference_lines(number, found, len(differences), rows)]
     return lines
@@ -289,7 +296,7 @@ def _difference_lines(place: int, found: Difference, number: int, rows: bool) ->
         f"  {len(found.better)} rows better, {len(found.worse)} worse",
     ]
     if proof.n_excluded:
-        lines.append(f"  {proof.n_excluded} rows are left out: infrastructure failed on one side or both")
+        lines.append(f"  {proof.n_excluded} rows are left out: they have no result on one side or both")
     if found.chosen:
         lines.append(f"  {describe_choice(found)}")
     if found.only:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.errors import describe_missing
 from workbench.evaluation.rows import read_rows
 from workbench.ledger import describe_lost, describe_reused
 from workbench.proof import interval
 from workbench.store import ReadOnlyStore, read_report
-from workbench.study import Evaluation, Result
+from workbench.study import Evaluation, Result, mean_score
 
 #: How an evaluation ended, in words.
 _STATUS = {
@@ -34,9 +35,10 @@ class EvalReport:
     """The result of `workbench eval`, as it is printed, stored and returned.
 
     Attributes:
-        n, of: rows that were scored, and that were asked for, each `repeats` times.
-        score, ci95: mean over the rows, and its 95% interval, in which rows of a cluster count once. A row that failed
-            counts as 0.
+        n, of: rows that have a score, and that were asked for, each `repeats` times.
+        missing: the number of results that rows lack, by the kind of failure (`FailureKind.no_result`): of each repeat.
+        score, ci95: mean over the rows that have a score, and its 95% interval, in which rows of a cluster count once.
+            A row on which the workflow failed counts as 0.
         scores: means by further metrics, each over the rows that it could score.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
         unpriced: models whose dollars are not in the costs, since their price is not known.
@@ -65,10 +67,11 @@ class EvalReport:
     label: str = ""  # of a cell of a matrix
     ceiling: str = ""
     unpriced: list[str] = field(default_factory=list[str])
+    missing: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def complete(self) -> bool:
-        """Return True if every row was scored."""
+        """Return True if every row was run."""
         return self.status == "finished"
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,12 +83,13 @@ class EvalReport:
         part = "" if self.n == self.of else f" of {self.of}"
         times = f", each {self.repeats} times" if self.repeats > 1 else ""
         rows = "row" if self.n == 1 and not part else "rows"
-        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}"
+        lacking = f"; {describe_missing(self.missing)}" if self.missing else ""
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
         out = [f"workbench run {self.run}: eval {_STATUS[self.status]}"]
-        if self.n:
+        if self.n or self.missing:
             out.append(self.headline())
         out += [f"  {name}: {'-' if mean is None else f'{mean:.3f}'}" for name, mean in self.scores.items()]
         if self.variance is not None:
@@ -93,8 +97,8 @@ class EvalReport:
             out.append(f"Spread (standard deviation): {within:.3f} within a row, {between:.3f} between rows")
         if self.error:
             out.append(f"Error: {self.error}")
-        if self.failures:
-            out.append("Failed: " + ", ".join(f"{kind} {n}" for kind, n in self.failures.items()))
+        if failed := {kind: n for kind, n in self.failures.items() if kind not in self.missing}:
+            out.append("Failed, scored 0: " + ", ".join(f"{kind} {n}" for kind, n in failed.items()))
         out += [f"Warning: {warning}" for warning in self.warnings]
         cost = self.cost
         usd = "unpriced" if self.unpriced else f"${cost['usd']:.6f}"
@@ -144,6 +148,7 @@ class EvalReport:
             "score": f"{self.score:.3f} [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]",
             **{name: "-" if mean is None else f"{mean:.3f}" for name, mean in self.scores.items()},
             "rows": f"{self.n} of {self.of}",
+            **({"no result": ", ".join(f"{kind} {n}" for kind, n in self.missing.items())} if self.missing else {}),
             **{f"{name} per row": f"{value:.4g}" for name, value in self.cost.items()},
         }
         cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
@@ -164,8 +169,8 @@ def summarise(
     by_row = [[r for r in row if r is not None] for row in zip(*results, strict=True)]
     means, units = list[float](), defaultdict[str, list[float]](list)
     for key, row in zip(clusters, by_row, strict=True):
-        if row:
-            means.append(math.fsum(r.score or 0.0 for r in row) / len(row))
+        if (mean := mean_score(row)) is not None:
+            means.append(mean)
             units[key].append(means[-1])
     further: dict[str, list[float]] = {}
     for result in evaluation.results:
@@ -178,7 +183,8 @@ def summarise(
         "score": math.fsum(means) / len(means) if means else 0.0,
         "ci95": interval([math.fsum(unit) / len(unit) for unit in units.values()]) if means else (0.0, 0.0),
         "scores": {name: math.fsum(v) / len(v) if v else None for name, v in further.items()},
-        "failures": dict(Counter(r.failure for r in evaluation.results if r.failure)),
+        "failures": evaluation.failures,
+        "missing": evaluation.missing,
         "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},
         "variance": _variance(by_row) if len(results) > 1 else None,
     }
@@ -186,9 +192,10 @@ def summarise(
 
 def _variance(by_row: Sequence[Sequence[Result]]) -> dict[str, float] | None:
     """The variance of the score within rows and between rows, by the analysis of variance with random effects. Rows
-    with fewer repeats than the others, in an evaluation that was cut short, are left out."""
-    whole = max(map(len, by_row), default=0)
-    rows = [[r.score or 0.0 for r in row] for row in by_row if len(row) == whole]
+    with fewer scores than the others, in an evaluation that was cut short, are left out."""
+    scored = [[r.score for r in row if r.score is not None] for row in by_row]
+    whole = max(map(len, scored), default=0)
+    rows = [row for row in scored if len(row) == whole]
     if whole < 2 or len(rows) < 2:
         return None
     means = [math.fsum(row) / whole for row in rows]

@@ -219,7 +219,7 @@ class EvalRun:
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
         self.row_keys, self.warnings = RowKeys(task), list[str]()
-        self._sum, self._done = 0.0, 0
+        self._sum, self._scored, self._done = 0.0, 0, 0
 
     async def go(self) -> EvalReport:
         """Run to the end and return the report. What the metric or the server did wrong is raised after it is saved."""
@@ -271,9 +271,11 @@ class EvalRun:
                 workflow.hash, split, replica, index, as_stored_row(result, self.row_keys, whole=True)
             )
             self.results[replica][index] = replace(result, trace=None, prediction={})
-            self._sum, self._done = self._sum + (result.score or 0.0), self._done + 1
-            done, of = self._done, n * self.options.repeats
-            self.announcer.emit("row_scored", done=done, of=of, mean=self._sum / done)
+            if result.score is not None:
+                self._sum, self._scored = self._sum + result.score, self._scored + 1
+            self._done += 1
+            mean = self._sum / self._scored if self._scored else 0.0
+            self.announcer.emit("row_scored", done=self._done, of=n * self.options.repeats, mean=mean)
 
         try:
             await self.evaluator.gather(n * self.options.repeats, job)

@@ -22,10 +22,11 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below 1,
-    and is an error if infrastructure failed. Raises StoreError."""
+    and is an error if it has no result. Raises StoreError."""
     suite = ElementTree.Element("testsuite", name=_text(f"{report.name}.{report.split}"), tests=str(len(rows)))
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in {"run": report.run, "score": report.score, **report.scores}.items():
+    without = sum(report.missing.values())
+    for name, value in {"run": report.run, "score": report.score, "no_result": without, **report.scores}.items():
         ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))
     failed = errors = 0
     for row in rows:
@@ -58,20 +59,21 @@ def write_markdown(
     differences: comparisons that are shown below it, each with its first side.
     """
     names = list(dict.fromkeys(name for report in reports for name in report.scores))
-    head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "usd/row", "failed"]
+    head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "usd/row", "failed", "no result"]
     lines = ["| " + " | ".join(map(_cell, head)) + " |", "|" + " --- |" * len(head)]
     for report in reports:
         low, high = report.ci95
         further = [report.scores.get(name) for name in names]
         cells = [
             report.label or report.name,
-            f"{report.n}" if report.complete else f"{report.n} of {report.of}",
+            f"{report.n}" if report.n == report.of else f"{report.n} of {report.of}",
             f"{report.score:.3f}",
             f"{low:.3f} to {high:.3f}",
             *("-" if mean is None else f"{mean:.3f}" for mean in further),
             f"{report.cost['tokens']:.0f}",
             "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
-            str(sum(report.failures.values())),
+            str(sum(report.failures.values()) - sum(report.missing.values())),
+            str(sum(report.missing.values())),
         ]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     for side, found in differences:

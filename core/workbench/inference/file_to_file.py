@@ -32,6 +32,7 @@ from workbench.lm import LMPool
 from workbench.runtime import SandboxChoice
 from workbench.spec import Source, Spec, read_source
 from workbench.store import Journal, Store, add_run, find_or_add_run, new_run_name
+from workbench.task import file_readers, resolve_row
 from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
@@ -57,6 +58,11 @@ class Predicted:
     reused: int = 0
     reused_usd: float = 0.0
     renamed: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of rows without a result, by the kind of failure."""
+        return {kind: n for kind, n in self.failures.items() if FailureKind(kind).no_result}
 
 
 def predict_file(
@@ -160,7 +166,8 @@ def _read(
     if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
         hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."
         raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
-    return rows, asked
+    readers, folder = [*file_readers(workflow)], Path(rows_file).parent
+    return rows, [resolve_row(readers, row, folder)[0] for row in asked] if readers else asked
 
 
 def _kept(name: str, outputs: Sequence[str]) -> str:

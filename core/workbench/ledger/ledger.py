@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import LMError, ServerDead
+from workbench.errors import FailureKind, LMError, ServerDead
 from workbench.ledger.bill import Bill
 from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.dead_server import FailureStreak
@@ -39,7 +39,7 @@ from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
-from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
+from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens, is_page
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
 
@@ -88,6 +88,7 @@ class Ledger:
         self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys that nobody asks for
         self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
+        self._answered = set[str]()  # models whose key was accepted
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
@@ -247,11 +248,16 @@ class Ledger:
                 async with asyncio.timeout(spec.timeout + getattr(lm, "patience", 0.0)):
                     response = await lm.complete(request)
                 check_length(response, request)
+                self._answered.add(lm.identity)
                 return response, None
             except TimeoutError:
                 error = LMError("timeout", f"no full answer within {spec.timeout:g} s")
             except LMError as failure:
                 error = failure
+                # A key that was accepted is right, so something on the way refused this request.
+                refused = error.kind == "auth" and (error.status == 403 or is_page(str(error)))
+                if refused and lm.identity in self._answered:
+                    error.kind = FailureKind.BLOCKED
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
             except asyncio.CancelledError:  # the outcome stays unknown

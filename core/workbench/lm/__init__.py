@@ -23,6 +23,7 @@ from workbench.lm.http import (
     Rates as Rates,
     body_of as body_of,
     is_loopback as is_loopback,
+    is_page as is_page,
     is_reasoning as is_reasoning,
     kind_of_status as kind_of_status,
     parse_price as parse_price,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm.http import kind_of_status
+from workbench.lm.http import is_blocked, kind_of_status
 
 #: By the end that they mean, the words for it, in lower case.
 _FINISHES = {
@@ -328,6 +328,8 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
     `refused`: a filter of the provider stopped the prompt. body: as JSON, or as text.
     """
     codes, message = _error_parts(body)
+    if is_blocked(status, message):
+        return FailureKind.BLOCKED
     words = [re.sub(r"[\s-]+", "_", code.rpartition("#")[2].strip()).lower() for code in codes]
     known = next((_KIND[word] for word in words if word in _KIND), None)
     numbers = [int(word) for word in words if re.fullmatch("[45][0-9][0-9]", word)]

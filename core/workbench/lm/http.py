@@ -38,6 +38,10 @@ _KINDS = {
     429: FailureKind.RATE_LIMIT,
 }
 
+#: With a page they are about the key, the account, or the address.
+_NOT_BLOCKED = (401, 402, 404, 405, 410)
+_PAGE = re.compile(r"<(?:!doctype html|html|head|body|title)\b", re.IGNORECASE)
+
 # o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
 _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
 
@@ -67,6 +71,22 @@ def is_loopback(base: str | None) -> bool:
 def kind_of_status(status: int) -> FailureKind:
     """Classify an HTTP status of 400 and above."""
     return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BAD_REQUEST)
+
+
+def is_page(text: str) -> bool:
+    """Return True if an error is a web page: of whatever stands between, as APIs of models answer in JSON."""
+    return _PAGE.search(text) is not None
+
+
+def is_blocked(status: int | None, text: str) -> bool:
+    """Return True if a firewall or proxy refused a request with a page. One that asks for a key, says that the address
+    is wrong or asks to wait is no such refusal.
+
+    text: of the error.
+    """
+    if status is None or not 400 <= status < 500 or status in _NOT_BLOCKED:
+        return False
+    return not kind_of_status(status).retryable and is_page(text)
 
 
 def is_reasoning(model: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workbench.errors import describe_missing
 from workbench.ledger import Ledger
 from workbench.proof.attacks import AttackRise, measure_rise
 from workbench.proof.judged import JudgeCheck, prove_by_labels
@@ -70,7 +71,13 @@ def build_report(
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        warnings=[*warnings, *faults, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
+        warnings=[
+            *warnings,
+            *faults,
+            *_unusable(baseline),
+            *_missing_on_val(baseline, evaluations.get(winner.hash)),
+            *_warnings(task, winners, earlier, leaks, roles),
+        ],
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
@@ -136,6 +143,16 @@ def _unusable(baseline: Evaluation | None) -> list[str]:
     return [
         f"the baseline gave no answer that can be scored on {few} of the {len(baseline.results)} rows of val: {kinds}, "
         f"e.g. {failed[0].message or failed[0].failure}"
+    ]
+
+
+def _missing_on_val(baseline: Evaluation | None, best: Evaluation | None) -> list[str]:
+    """Warn of rows of val that a mean leaves out."""
+    sides = [("baseline", baseline), ("winner", best if best is not baseline else None)]
+    return [
+        f"val: {said} for the {name}, so its mean is of the other {len(found.results) - sum(found.missing.values())}"
+        for name, found in sides
+        if found is not None and (said := describe_missing(found.missing))
     ]
 
 
@@ -333,6 +350,7 @@ def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: 
     return {
         "workflow": workflow.hash,
         "val": val.score if val is not None else None,
+        "missing": {"val": val.missing if val is not None else {}, "test": evaluation.missing},
         "test": {"score": mean if counted else None, "n": len(counted)},
         "cost": {k: v for k, v in cost.items() if k != "score"},
     }

@@ -179,19 +179,31 @@ def _measure(
     if name == "p95_latency":
         return _measure_percentile(limit, results, clusters, alpha)
     if name == "score":
-        values = [r.score or 0.0 for r in results]
-    else:  # what a row took that was not answered is not known
-        most, field_ = ceilings[name].most, COST_FIELDS[name]
-        values = [most if r.score is None else float(getattr(r, field_)) for r in results]
+        return _measure_score(limit, results, clusters, alpha)
+    # What a row without a result took is not known.
+    most, field_ = ceilings[name].most, COST_FIELDS[name]
+    values = [most if r.score is None else float(getattr(r, field_)) for r in results]
     means = [math.fsum(of) / len(of) for of in _by_cluster(values, clusters)]
     mean = math.fsum(means) / len(means)
-    if name == "score":
-        return Level(name, limit, mean, interval(means, 1 - alpha))
     scale = max(ceilings[name].most, *means)
     if scale <= 0:
         return Level(name, limit, 0.0, (0.0, 0.0))
     low, high = mean_interval([m / scale for m in means], 0.0, 1.0, 1 - alpha)
     return Level(name, limit, mean, (scale * low, scale * high), str(ceilings[name]))
+
+
+def _measure_score(limit: float, results: Sequence[Result], clusters: Sequence[Hashable], alpha: float) -> Level:
+    """The mean over the rows with a result. The interval covers whatever the others would have scored."""
+
+    def means(missing: float | None) -> list[float]:
+        rows = [(missing if r.score is None else r.score, c) for r, c in zip(results, clusters, strict=True)]
+        counted = [(value, cluster) for value, cluster in rows if value is not None]
+        grouped = _by_cluster([value for value, _ in counted], [cluster for _, cluster in counted])
+        return [math.fsum(of) / len(of) for of in grouped]
+
+    scored = means(None)
+    low, high = interval(means(0.0), 1 - alpha)[0], interval(means(1.0), 1 - alpha)[1]
+    return Level("score", limit, math.fsum(scored) / max(1, len(scored)), (low, high))
 
 
 def _measure_percentile(limit: float, results: Sequence[Result], clusters: Sequence[Hashable], alpha: float) -> Level:

@@ -15,6 +15,9 @@ from workbench.study.evaluation import (
     Evaluation as Evaluation,
     Result as Result,
     RowRun as RowRun,
+    filled_scores as filled_scores,
+    mean_score as mean_score,
+    score_of as score_of,
     unanswered_error as unanswered_error,
 )
 from workbench.study.named import make_optimizer as make_optimizer

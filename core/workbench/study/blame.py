@@ -12,7 +12,7 @@ from workbench.attribution import Element, bisect_steps, elements_of, most_rerun
 from workbench.runtime import Address, Draw, Repair
 from workbench.spec import LMSpec
 from workbench.study.evaluate import Evaluator
-from workbench.study.evaluation import Evaluation, Result
+from workbench.study.evaluation import Evaluation, Result, score_of
 from workbench.workflow import Workflow
 
 #: The share of draws that go to any node, whatever is known: a diagnosis may be wrong.
@@ -100,7 +100,7 @@ async def replay_blame(evaluator: Evaluator, workflow: Workflow, failed: Sequenc
 
         async def run(repairs: Mapping[Address, Repair], result: Result = result) -> bool:
             again = await evaluator.run_one(program, result.example, Draw(repairs=repairs))
-            return again.score is not None and again.score > (result.score or 0.0)
+            return again.score is not None and again.score > score_of(result)
 
         found = await bisect_steps(
             steps_of(result.trace), run, lambda step: [Repair(lm=lm)] if step.response is not None else []

@@ -16,7 +16,7 @@ from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, SpecE
 from workbench.ledger import Spend, current_row
 from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, SandboxResult, ends_run, make_request
 from workbench.spec import Source
-from workbench.study.evaluation import Evaluation, Result, RowRun
+from workbench.study.evaluation import Evaluation, Result, RowRun, filled_scores
 from workbench.study.racing import Race
 from workbench.task import Example, Metric, MetricFaults, Score, as_score, highest_score
 from workbench.workflow import ExampleRun, Trace, Workflow
@@ -91,7 +91,7 @@ class Evaluator:
         for start in range(0, len(examples), self.block):
             size = min(self.block, len(examples) - start)
             results += await self.gather(size, lambda row, start=start: run(start + row))
-            if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
+            if len(results) < len(examples) and race(filled_scores(results)):
                 return Evaluation(workflow, split, tuple(results), False, draw.replica)
         return Evaluation(workflow, split, tuple(results), True, draw.replica)
 
@@ -175,7 +175,7 @@ class Evaluator:
         }
         trace = outcome.trace if traces else None
         if outcome.failure is not None:
-            score = None if FailureKind(outcome.failure).infrastructure else 0.0
+            score = None if FailureKind(outcome.failure).no_result else 0.0
             return Result(
                 example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction, trace, **cost
             )
@@ -185,11 +185,13 @@ class Evaluator:
             if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
             kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
+            if isinstance(error, LMError) and not kind.no_result:
+                kind = FailureKind.JUDGE  # whatever kept the judge from a grade, the workflow did not fail
             said = f"{type(error).__name__}: {error}"
             if kind == FailureKind.METRIC:
                 said = self.faults.raised(example.id, error)
                 self.check_metric(MetricFaults.FIRST_ROWS)
-            score = None if kind.infrastructure else 0.0
+            score = None if kind.no_result else 0.0
             return Result(example, score, kind, f"{METRIC_SAID}{said}", None, outcome.prediction, trace, **cost)
         self.faults.scored(example.id)
         more = await self._score_further(example, outcome.prediction, outcome.trace)

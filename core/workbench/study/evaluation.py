@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from workbench.workflow import Trace, Workflow
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """The outcome of an attack on a row. score: of the attacked run. succeeded: None if infrastructure failed.
+    """The outcome of an attack on a row. score: of the attacked run. succeeded: None if a run has no result.
     hidden: the answer is that of the run without the attack, and the course is another. met: the run came by the place
     of the attack, e.g. called its tool."""
 
@@ -31,7 +31,10 @@ class Attacked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
+    """The outcome of a row: an answer with its score, a failure of the workflow with score 0.0, or no result.
+
+    failure: None, or its kind. score: None if there is no result (`FailureKind.no_result`).
+    """
 
     example: Example
     score: float | None
@@ -82,28 +85,35 @@ class Evaluation:
 
     @property
     def scores(self) -> list[float]:
-        """A score per result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
-        return [r.score or 0.0 for r in self.results]
+        """A score per row, for search (`filled_scores`). The proof uses `Result.score` instead."""
+        return filled_scores(self.results)
 
     @cached_property  # a search asks each candidate for it after every other one
     def score(self) -> float:
-        return math.fsum(self.scores) / len(self.results) if self.results else 0.0
+        """The mean over the rows with a result; 0.0 without any."""
+        return mean_score(self.results) or 0.0
 
     @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(r.failure for r in self.results if r.failure))
 
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of rows without a result, by the kind of failure."""
+        return {kind: n for kind, n in self.failures.items() if FailureKind(kind).no_result}
+
     @cached_property
     def objectives(self) -> dict[str, float]:
-        """Means per example, and a percentile. Costs are those of the calls' first payment, so that a cached call
-        costs the same."""
-        n = max(1, len(self.results))
+        """Means over the rows with a result (all, if none has one), and a percentile. Costs are those of the calls'
+        first payment, so that a cached call costs the same."""
+        counted = [r for r in self.results if r.score is not None] or self.results
+        n = max(1, len(counted))
         return {
             "score": self.score,
-            "usd": sum(r.usd for r in self.results) / n,
-            "tokens": sum(r.tokens for r in self.results) / n,
-            "calls": sum(r.calls for r in self.results) / n,
-            "latency": sum(r.seconds for r in self.results) / n,
+            "usd": sum(r.usd for r in counted) / n,
+            "tokens": sum(r.tokens for r in counted) / n,
+            "calls": sum(r.calls for r in counted) / n,
+            "latency": sum(r.seconds for r in counted) / n,
             "p95_latency": self._percentile95(),
         }
 
@@ -120,12 +130,32 @@ class Evaluation:
         return sum(r.queued for r in self.results) / max(1, len(self.results))
 
 
+def score_of(result: Result) -> float:
+    """Return the score of a row that has one. Raises ValueError for a row without a result."""
+    if result.score is None:
+        raise ValueError(f"the row {result.example.id} has no result ({result.failure}): leave it out")
+    return result.score
+
+
+def mean_score(results: Iterable[Result]) -> float | None:
+    """Return the mean score over the rows with a result; None without any."""
+    scores = [r.score for r in results if r.score is not None]
+    return math.fsum(scores) / len(scores) if scores else None
+
+
+def filled_scores(results: Sequence[Result]) -> list[float]:
+    """Return a score for each row. A row without a result gets the mean of the others, which leaves the mean as it
+    is and favors no side of a paired comparison."""
+    mean = mean_score(results) or 0.0
+    return [mean if r.score is None else r.score for r in results]
+
+
 def unanswered_error(evaluation: Evaluation) -> LMError | None:
-    """The error to raise if no row was answered: each failed in the infrastructure, or as a bad request."""
+    """The error to raise if no row was answered: none has a result, or the server refused each as a bad request."""
     kinds = evaluation.failures
     if (
         not evaluation.results
-        or not all(kind == FailureKind.BAD_REQUEST or FailureKind(kind).infrastructure for kind in kinds)
+        or not all(kind == FailureKind.BAD_REQUEST or FailureKind(kind).no_result for kind in kinds)
         or sum(kinds.values()) < len(evaluation.results)
     ):
         return None

@@ -14,6 +14,7 @@ from workbench.task.dataset import (
     content_id as content_id,
     make_examples as make_examples,
 )
+from workbench.task.file_inputs import file_readers as file_readers, resolve_row as resolve_row
 from workbench.task.found_powers import find_powers as find_powers
 from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
 from workbench.task.lint import find_defects as find_defects, lint_task as lint_task

@@ -19,6 +19,7 @@ from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.data import check_holes, load_data
 from workbench.task.dataset import Dataset, Example, SealedRows
+from workbench.task.file_inputs import resolve_files
 from workbench.task.lm_checks import check_lms, check_node_lms
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
 from workbench.task.reach import out_of_reach, wrong_demos
@@ -110,6 +111,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
                 lambda: _check_cluster(spec.data.cluster, dataset),
             )
         )
+        dataset = resolve_files(workflow, dataset, spec.data)
         rows = [*dataset.train, *dataset.val, *dataset.test.open()]
         attacks = load_attacks(spec, base, workflow, rows) if spec.attacks else {}
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})

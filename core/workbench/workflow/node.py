@@ -125,6 +125,18 @@ class NodeKind:
         """The types of the inputs, as far as they are known."""
         return {}
 
+    @property
+    def file_inputs(self) -> Collection[str]:
+        """The inputs that a row holds by a path, an address or their bytes, such as images."""
+        return ()
+
+    def resolve_input(self, name: str, value: Any, folder: Path) -> Any:
+        """Return one of `file_inputs` of a row in the form in which `run` reads it. Called before anything is sent.
+
+        folder: of the row's file, beside which a path may lead. Raises NodeError("data") for what cannot be read.
+        """
+        return value
+
     def children(self) -> Mapping[str, NodeKind]:
         """The nodes inside this one, by the address of the setting that holds them."""
         return {}

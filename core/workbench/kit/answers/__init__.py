@@ -36,7 +36,12 @@ from workbench.kit.answers.conclusions import (
     find_object as find_object,
     split_fields as split_fields,
 )
-from workbench.kit.answers.grades import read_grade as read_grade, read_score as read_score
+from workbench.kit.answers.grades import (
+    Scale as Scale,
+    find_scale as find_scale,
+    read_grade as read_grade,
+    read_score as read_score,
+)
 from workbench.kit.answers.json_text import (
     find_keyed as find_keyed,
     load_loose as load_loose,

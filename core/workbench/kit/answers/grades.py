@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
 from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
-from workbench.kit.answers.json_text import read_objects
+from workbench.kit.answers.json_text import read_values
 
 _NAMES = "score|grade|rating|评分|得分|分数|点数|スコア|점수|평점|bewertung|puntuación|pontuação|punteggio|оценка|балл"
 _WHOLE = "final|overall|total"
 #: The keys of an object that hold a grade, the surest first.
 _KEYS = [f"{whole}{name}" for whole in ("final_", "overall_", "total_", "") for name in _NAMES.split("|")]
+_KEYS += _WHOLE.split("|")
+#: The keys of an object that say what its grade is of.
+_NAMING = ("criterion", "criteria", "name", "aspect", "dimension", "category", "metric")
+#: A scale that a rubric states: `from 0.0 to 1.0`, `1 (bad) to 5 (good)`, `1-5 points`, `0 or 1`.
+_NUMBER, _SAID = r"(\d+(?:\.\d+)?)", r"\s*(?:\([^()\n]{0,60}\)|[=:]\s*[\w ]{1,40})?\s*"
+_RANGE = (
+    rf"{_NUMBER}{_SAID}(?:[-\u2013,/]|\.\.|to|and|through|or)\s*{_NUMBER}(?![\d%]|\.\d)"
+    r"(?=\s*(?:\Z|[^\w\s]|(?:points|stars|scale|inclusive|where|for|on|based|by|how|depending|according)\b))"
+)
+_ASKS = r"from|between|scale(?: of| from)?|range(?: of)?|score|grade|rate|rating|give|answer|reply|return|number|in"
+_FROM_TO = re.compile(
+    rf"(?i)\b(?:{_ASKS})\W{{1,3}}(?:(?:of|it|with|in|the \w+|from|a \w+)\W{{1,2}}){{0,2}}{_RANGE}"
+    rf"|\A\W*{_RANGE}|\b{_RANGE}\s*(?:points|stars)\b"
+)
+_OUT_OF = re.compile(rf"(?i)\b(?:score|grade|rate|points?|rating)\b[^.\n]{{0,40}}\bout of {_NUMBER}(?![\d%]|\.\d)")
 _OF = r"\s*(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
@@ -44,28 +60,104 @@ _PLACES = (
 )
 
 
-def read_grade(text: str, best: int) -> tuple[float, str] | None:
-    """(the grade as a share, the words with it) of a judge's answer; None without one from 0 to the best.
+class Scale(NamedTuple):
+    """The grades that a judge is asked for: low is a share of 0, high of 1."""
 
-    `3/5` is 0.6 on any scale, and so is 60%. An object with a score, which many judges write, is read as well.
+    low: float
+    high: float
+
+    def share(self, text: str) -> float | None:
+        """Return a grade as a share of the scale; None for one on another scale.
+
+        `3/5` and 60% are shares by themselves. A fraction up to 1 is none where whole numbers up to more are asked for.
+        """
+        value, _, below = re.sub(rf"(?i){_OF}", "/", text.replace(",", ".").replace("%", "/100")).partition("/")
+        if below and float(below) != self.high:
+            return float(value) / float(below) if 0 <= float(value) <= float(below) and float(below) else None
+        if not self.low <= float(value) <= self.high or (self.high > 1 and "." in value and 0 < float(value) <= 1):
+            return None
+        return (float(value) - self.low) / (self.high - self.low)
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+def find_scale(rubric: str) -> Scale | None:
+    """Return the scale that a rubric states, as `from 0.0 to 1.0`, `1-5`, `out of 5`; None if it states none, or
+    several."""
+    numbers = [[float(number) for number in one.groups() if number] for one in _FROM_TO.finditer(rubric)]
+    found = {Scale(low, high) for low, high in numbers}
+    found |= {Scale(0.0, float(one[1])) for one in _OUT_OF.finditer(rubric)} if not found else set()
+    found = {one for one in found if (one.low == 0 and one.high >= 1) or (one.low == 1 and one.high >= 3)}
+    found = {one for one in found if one.high <= 100}
+    return found.pop() if len(found) == 1 else None
+
+
+def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
+    """(the grade as a share, the words with it) of a judge's answer; None without one on the scale.
+
+    An object with a score, which many judges write, is read as well. Grades of several criteria are none without one of
+    the whole.
+
+    Args:
+        text: the answer.
+        best: the best grade, where the worst is 0; or the scale.
     """
-    for value in reversed([*read_objects(text)][-MANY:]):
-        if found := find_parts(value, _KEYS):
-            name = min(found, key=_KEYS.index)
-            words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-            return _share(str(found[name]), best, words)
-    text = ends_of(text)
+    scale = best if isinstance(best, Scale) else Scale(0.0, float(best))
+    outside, graded = text, list[list[_Graded]]()
+    for value, start, end in [*read_values(text)][-MANY:]:
+        if grades := [*_grades_in(value)]:
+            graded.append(grades)
+            outside = f"{outside[:start]}{' ' * (end - start)}{outside[end:]}"
+    if graded and (one := _grade_of_all(graded[-1])) is not None:
+        return _share(one.grade, scale, one.words)
+    text = ends_of(outside if graded else text)
     for place in _PLACES:
         grades = [*place.finditer(text)]
         given = [one for one in grades if not _MISSED.search(text[max(0, one.start() - 60) : one.start()])]
         if grades := given or grades[-1:]:
-            if (last := _find_whole(text, grades, best) if place is _BARE else grades[-1]) is None:
+            if (last := _find_whole(text, grades, scale) if place is _BARE else grades[-1]) is None:
                 return None
-            return _share(next(filter(None, last.groups())), best, text[: last.start()].strip(" \n*_#"))
+            return _share(next(filter(None, last.groups())), scale, text[: last.start()].strip(" \n*_#"))
     return None
 
 
-def _find_whole(text: str, grades: Sequence[re.Match[str]], best: int) -> re.Match[str] | None:
+class _Graded(NamedTuple):
+    """A grade in an object. of: what it is of, e.g. a criterion; "" for the whole."""
+
+    of: str
+    grade: str
+    words: str
+
+
+def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
+    """Yield the grades in JSON. One at the top of an object is of that object; those inside it are not looked at."""
+    if is_list(value):
+        for number, item in enumerate(value):
+            name = next((str(item[key]) for key in item if str(key).lower() in _NAMING), "") if is_dict(item) else ""
+            yield from _grades_in(item, name or (f"{of} {number}" if len(value) > 1 else of))
+    elif is_dict(value):
+        parts = {
+            name: part for name, part in find_parts(value, _KEYS).items() if not is_dict(part) and not is_list(part)
+        }
+        if parts:
+            name = min(parts, key=_KEYS.index)
+            words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
+            yield _Graded(of, str(parts[name]), words)
+            return
+        for key, part in value.items():
+            yield from _grades_in(part, str(key))
+
+
+def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:
+    """Return the grade that counts of those in an object: the only one, or the last one of the whole."""
+    whole = [one for one in grades if not one.of or _OF_ALL.search(one.of)]
+    if whole or len({one.grade for one in grades}) == 1:
+        return [*grades[-1:], *whole][-1]
+    return None
+
+
+def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale) -> re.Match[str] | None:
     """The grade that counts of several in a text: the last one of the whole, else the last one behind a label, or else
     on the scale asked for; None if each is of another part, as in `Clarity: 3/10, Depth: 8/10`."""
     found = [_LABEL.search(text[max(0, one.start() - 60) : one.start()]) for one in grades]
@@ -75,15 +167,13 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], best: int) -> re.Mat
         return None
     if labels[-1] or whole:
         return [*grades, *whole][-1]
-    return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{best}"))][-1]  # `8/10 because of 3/4`
+    return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{scale.high:g}"))][-1]  # `8/10 because of 3/4`
 
 
-def _share(text: str, best: int, words: str) -> tuple[float, str] | None:
-    if (found := re.search(rf"(?i){_VALUE}", text)) is None:
-        return None
-    value, _, below = re.sub(rf"(?i){_OF}", "/", found[0].replace(",", ".").replace("%", "/100")).partition("/")
-    value, most = float(value), float(below or best)
-    return (value / most, words) if most and 0 <= value <= most else None
+def _share(text: str, scale: Scale, words: str) -> tuple[float, str] | None:
+    found = re.search(rf"(?i){_VALUE}", text)
+    share = scale.share(found[0]) if found is not None else None
+    return None if share is None else (share, words)
 
 
 def read_score(found: Mapping[str, Any]) -> tuple[float, str]:

@@ -6,6 +6,7 @@ from workbench.kit.prompting.images import (
     image_inputs as image_inputs,
     image_parts as image_parts,
     image_url as image_url,
+    resolve_image as resolve_image,
     split_images as split_images,
     user_content as user_content,
 )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from workbench.workflow import Image, Signature
 #: Bytes of one image at most: servers refuse larger ones.
 LARGEST = 20_000_000
 
+#: Bytes that tell the format; the longest name that a file can have; what base64 is written with.
+_HEAD, _LONGEST_NAME, _BASE64 = 16, 255, re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
 #: The beginning of a file, and what it is.
 _KINDS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
 
@@ -57,16 +62,53 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
             return _data_uri(base64.b64decode(body, validate=True), name)
         except (ValueError, binascii.Error) as error:
             raise NodeError("data", f"'{name}' is not a data URI of an image: {error}") from None
-    try:
-        folder, path = base.resolve(), (base / value).resolve()
-        if not path.is_relative_to(folder):
-            raise NodeError("data", f"'{name}': {value!r:.120} is outside {folder}, the folder of the workflow file")
-        stamp = path.stat()
-        if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
-            raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file")
+    with _reading(value, name):
+        path, stamp = _find_file(value, base, name)
         return _read(path, stamp.st_mtime_ns, stamp.st_size, name)
+
+
+def resolve_image(value: Any, base: Path, folder: Path, name: str) -> Any:
+    """Return an image of a row as `image_url` reads it: a path that leads to a file beside the row's own file, and to
+    none from `base`, becomes one from `base`.
+
+    folder: of the row's file. Raises NodeError("data") for what `image_url` refuses. Of a file only the head is read.
+    """
+    if not isinstance(value, str) or not value or value.startswith(("https://", "http://", "data:")):
+        image_url(value, base, name)
+        return value
+    with _reading(value, name):
+        if not (base / value).exists() and (folder / value).exists():
+            value = os.path.relpath((folder / value).resolve(), base.resolve())
+        path, stamp = _find_file(value, base, name)
+        with path.open("rb") as file:
+            _check_content(file.read(_HEAD), stamp.st_size, name)
+    return value
+
+
+@contextmanager
+def _reading(value: str, name: str) -> Generator[None]:
+    """Turn an error of the file system into NodeError("data")."""
+    try:
+        yield
     except (OSError, ValueError) as error:  # the latter: a name with a null byte
+        if _BASE64.fullmatch(value) and len(value) > _LONGEST_NAME:
+            hint = "it looks like base64, which is written data:image/png;base64,..."
+            raise NodeError("data", f"'{name}': {value[:40]!r}... is not a path: {hint}") from None
         raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}") from None
+
+
+def _find_file(value: str, base: Path, name: str) -> tuple[Path, os.stat_result]:
+    """Raises NodeError("data"), OSError and ValueError."""
+    folder, path = base.resolve(), (base / value).resolve()
+    if not path.is_relative_to(folder):
+        raise NodeError("data", f"'{name}': {value!r:.120} is outside {folder}, the folder of the workflow file")
+    stamp = path.stat()
+    if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
+        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file")
+    if stamp.st_size > LARGEST:
+        size, most = stamp.st_size / 1e6, LARGEST / 1e6
+        raise NodeError("data", f"'{name}': {path.name} has {size:.1f} MB, at most {most:.0f} are sent")
+    return path, stamp
 
 
 def split_images(value: Any) -> tuple[str, list[str]]:
@@ -97,20 +139,24 @@ def image_parts(images: Sequence[str]) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int, size: int, name: str) -> str:
-    if size > LARGEST:
-        raise NodeError("data", f"'{name}': {path.name} has {size / 1e6:.1f} MB, at most {LARGEST / 1e6:.0f} are sent")
     with path.open("rb") as file:
         return _data_uri(file.read(LARGEST + 1), name)  # it may have grown meanwhile
 
 
 def _data_uri(content: bytes, name: str) -> str:
+    kind = _check_content(content, len(content), name)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def _check_content(content: bytes, size: int, name: str) -> str:
+    """Return the format of an image by the beginning of its content. Raises NodeError("data")."""
     kind = next((kind for head, kind in _KINDS if content.startswith(head)), None)
     if kind is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         kind = "webp"
-    if kind is None or len(content) > LARGEST:
+    if kind is None or size > LARGEST:
         what = "is neither PNG, JPEG, GIF nor WebP" if kind is None else f"has more than {LARGEST / 1e6:.0f} MB"
         raise NodeError("data", f"'{name}' {what}")
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    return kind
 
 
 def user_content(signature: Signature, values: Mapping[str, Any]) -> str | list[dict[str, Any]]:

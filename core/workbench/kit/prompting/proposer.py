@@ -13,7 +13,7 @@ from workbench.base.text import short
 from workbench.errors import BudgetSpent, LMError
 from workbench.kit.answers import find_code, read_objects
 from workbench.lm import Response
-from workbench.study import Result, Study
+from workbench.study import Result, Study, score_of
 from workbench.task import Example
 from workbench.workflow import NodeKind, Workflow
 
@@ -246,8 +246,9 @@ def rewrite_request(
 
 
 def show_results(results: Sequence[Result], limit: int) -> str:
-    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative."""
-    ordered = sorted(results, key=lambda r: r.score or 0.0)
+    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative.
+    Rows without a result are left out: they say nothing about the workflow."""
+    ordered = sorted((r for r in results if r.score is not None), key=score_of)
     share = min(600, max(200, limit // max(1, len(ordered))))
     lines: list[str] = []
     size = 0
@@ -261,7 +262,7 @@ def show_results(results: Sequence[Result], limit: int) -> str:
 
 
 def _line(result: Result, share: int) -> str:
-    line = f"- score {result.score or 0.0:.2f}; task: {short(dict(result.example.fields), share // 2)}; "
+    line = f"- score {score_of(result):.2f}; task: {short(dict(result.example.fields), share // 2)}; "
     line += f"answer: {short(dict(result.prediction), share // 4)}"
     if result.failure or result.feedback:
         line += f"; {result.failure or ''} {result.message or result.feedback or ''}"[: share // 4]
