@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.errors import NodeError
 from workbench.lm import split_thoughts
 from workbench.task import Example, Score
 
@@ -38,9 +39,10 @@ class FieldMetric:
 
 
 def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
-    """A field's value. Raises ValueError if it is missing."""
+    """Return a field's value. Raises ValueError if it is missing, and NodeError("data") if it is missing in a row."""
     if name not in values:
-        raise ValueError(f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}")
+        said = f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}"
+        raise NodeError("data", said) if what == "row" else ValueError(said)
     return values[name]
 
 

@@ -217,17 +217,17 @@ def _changed_rows(
     """Losses first, then gains, each the largest first."""
     first, second = (side.rows for side in sides)
     differ = [
-        (b.score - a.score, a, b)
+        (b.score - a.score, (a.score, b.score), a, b)
         for a, b in ((first[key], second[key]) for key in first if key in second)
         if a.score is not None and b.score is not None and not math.isclose(a.score, b.score)
     ]
-    differ.sort(key=lambda found: (found[0] > 0, -abs(found[0]), found[1].example))
-    pairs = [(results[0][a.example], results[1][b.example]) for _, a, b in differ]
+    differ.sort(key=lambda found: (found[0] > 0, -abs(found[0]), found[2].example))
+    pairs = [(results[0][a.example], results[1][b.example]) for *_, a, b in differ]
     add_details(store, row, [one for pair in pairs for one in pair])
     made: list[ChangedRow] = []
     room = MOST_TRACES
-    for (_, a, b), (before, after) in zip(differ, pairs, strict=True):
-        scores, outputs = (float(a.score or 0.0), float(b.score or 0.0)), (before["prediction"], after["prediction"])
+    for (_, scores, a, _), (before, after) in zip(differ, pairs, strict=True):
+        outputs = (before["prediction"], after["prediction"])
         traces = (before, after) if room > 0 else (None, None)
         made.append(ChangedRow(a.example, scores, before["inputs"], outputs, *traces))
         room -= len(json.dumps([before["spans"], after["spans"]], default=str))

@@ -105,3 +105,22 @@ def test_a_model_that_thinks_scores_as_without_thoughts(lab: Lab, tmp_path: Path
             found = asyncio.run(scores(DIALECTS[name], lab, folder))
             assert found == asyncio.run(scores(THOUGHTLESS[f"{name}-thoughtless"], lab, folder))
             assert [score for score, _ in found][:4] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_r10_a_page_of_a_firewall_is_no_answer_of_the_server(subtests: pytest.Subtests) -> None:
+    page = "<!DOCTYPE html>\n<html><head><title>Attention Required!</title></head><body>You are blocked</body></html>"
+    for status, body, kind in [
+        (403, page, "blocked"),
+        (406, page, "blocked"),
+        (400, "<html>\r\n<head><title>400 Request Header Or Cookie Too Large</title></head></html>", "blocked"),
+        (413, "<html>\r\n<head><title>413 Request Entity Too Large</title></head></html>", "blocked"),
+        (403, {"error": {"message": f"upstream said: {page}"}}, "blocked"),
+        (403, {"error": {"message": "no access", "code": "permission_denied"}}, "auth"),
+        (403, {"message": "Forbidden"}, "auth"),
+        (401, page, "auth"),
+        (404, page, "bad_request"),
+        (429, page, "rate_limit"),
+        (503, page, "server"),
+    ]:
+        with subtests.test(status=status, body=body):
+            assert read_error(status, body) == kind

@@ -85,8 +85,8 @@ def test_security_14_no_cell_of_csv_out_begins_a_formula_wherever_a_spreadsheet_
 def test_friction_27_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n{"text": null}\n')
     done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--json")
-    assert done.exit_code == 101 and json.loads(done.stdout)["failures"] == {"input": 2}
-    assert [row["failure"] for row in lines(tmp_path / "out.jsonl")] == [None, *["input: the row has no text"] * 2]
+    assert done.exit_code == 1 and json.loads(done.stdout)["missing"] == {"data": 2}
+    assert [row["failure"] for row in lines(tmp_path / "out.jsonl")] == [None, *["data: the row has no text"] * 2]
     (tmp_path / "in.jsonl").write_text('{"text": null}\n')
     assert invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "o.jsonl").exit_code == 1, "all failed"
 

@@ -90,7 +90,7 @@ def test_a_failure_is_raised_for_one_input_and_a_result_among_rows(wf: LoadedWor
         wf(text="x")
     assert error.value.prediction.failure == "unparsed" and error.value.prediction.cost.calls == 1
     found = list(wf.batch([{"text": "1"}, {"text": "x"}, {"other": 1}, {"text": "2", "label": "ignored"}]))
-    assert [p.failure for p in found] == [None, "unparsed", "input", None]
+    assert [p.failure for p in found] == [None, "unparsed", "data", None]
     assert [p.get("label") for p in found] == ["b", None, None, "a"]
     assert found[2].message == "the row has no text"
 
@@ -298,7 +298,7 @@ def test_predictions_are_copied_and_pickled(wf: LoadedWorkflow) -> None:
 def test_a_value_that_is_missing_is_not_asked_about(wf: LoadedWorkflow, value: Any) -> None:
     with pytest.raises(SpecError, match="'text' is missing"):
         wf(text=value)
-    assert [p.failure for p in wf.batch([{"text": value}, {"text": "1"}])] == ["input", None]
+    assert [p.failure for p in wf.batch([{"text": value}, {"text": "1"}])] == ["data", None]
 
 
 def test_rows_of_another_form_are_named(wf: LoadedWorkflow) -> None:

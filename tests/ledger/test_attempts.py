@@ -376,3 +376,30 @@ def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_pa
             assert len(other.requests) == 1, "each model has its own"
 
     run(course)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "first", "later"),
+    [
+        (403, "status 403: forbidden", "auth", "blocked"),
+        (401, "status 401: <html><title>Sign in</title>", "auth", "blocked"),
+        (401, 'status 401: {"error": "the key was revoked"}', "auth", "auth"),
+        (402, "status 402: the account is empty", "auth", "auth"),
+    ],
+)
+def test_r10_a_key_that_was_accepted_is_not_blamed_for_one_refused_row(
+    status: int, said: str, first: str, later: str, tmp_path: Path
+) -> None:
+    async def course(answers: list[Any]) -> str:
+        lm = scripted(*answers)
+        with journal(tmp_path / f"{len(answers)}.db") as ledger:
+            for n, _ in enumerate(answers):
+                try:
+                    settled = await ledger.call(lm, ask(f"call {n}"), "task", spec(attempts=1))
+                except LMError as error:
+                    return str(error.kind)
+        return str(settled.error.kind) if settled.error is not None else ""
+
+    refusal = LMError("auth", said, status=status)
+    assert asyncio.run(course([refusal])) == first
+    assert asyncio.run(course([reply(), LMError("auth", said, status=status)])) == later

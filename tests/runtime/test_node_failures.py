@@ -57,4 +57,4 @@ def test_a_field_that_is_not_there_is_named(tmp_path: Path) -> None:
     found = outcome(tmp_path, {"n": {"planted": "give", "reads": ["question"]}}, {"text": "a", "label": "b"})
     assert found.failure == "data" and "no field 'question'; it has: text, label" in (found.message or "")
     later = {"a": {"planted": "give", "writes": ["y"]}, "b": {"planted": "give", "reads": ["y"]}}
-    assert outcome(tmp_path, later).failure == "data", "a node that leaves an output out"
+    assert outcome(tmp_path, later).failure == "upstream", "a node that leaves an output out"

@@ -133,7 +133,7 @@ def test_a_field_whose_only_writer_is_optional_and_failed_is_told(tmp_path: Path
     }
     found = outcome(tmp_path, nodes)
     assert (found.failure, found.message) == (
-        "data",
+        "upstream",
         "node 'late': try failed, and the example has no field 'y'; it has: x",
     )
     assert outcome(tmp_path, nodes, {"x": 1, "y": "given"}).prediction == {"late": "given"}

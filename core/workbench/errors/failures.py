@@ -32,6 +32,7 @@ class FailureKind(StrEnum):
     CUT = "cut"  # at max_tokens
     UNPARSED = "unparsed"
     # Of a node.
+    UPSTREAM = "upstream"  # it needs what an optional node before it did not write, or cannot use what one wrote
     BRANCH = "branch"  # no case matches
     CODE = "code"  # its code raised
     DATA = "data"  # the example lacks a field, or holds what cannot be read

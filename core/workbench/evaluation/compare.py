@@ -201,14 +201,14 @@ def compare_sides(sides: Sequence[Side]) -> list[Difference]:
         left = len(others) - rank
         adjusted = max(adjusted, min(1.0, plain[index].p * left))
         pair = paired[index]
-        changed = [(a, b) for a, b in pair.rows if a.score is not None and b.score is not None and a.score != b.score]
+        scored = [(a.score, b.score, b.example) for a, b in pair.rows if a.score is not None and b.score is not None]
         found[index] = Difference(
             first.name,
             others[index].name,
             plain[index],
             adjusted,
-            better=[b.example for a, b in changed if (b.score or 0) > (a.score or 0)],
-            worse=[b.example for a, b in changed if (b.score or 0) < (a.score or 0)],
+            better=[example for before, after, example in scored if after > before],
+            worse=[example for before, after, example in scored if after < before],
             only=pair.only,
             **pair.choice,
         )

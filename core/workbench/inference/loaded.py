@@ -246,10 +246,10 @@ class LoadedWorkflow:
 
     async def _in_slot(self, slots: asyncio.Semaphore, row: Row, number: int, trace: bool) -> Prediction:
         if not isinstance(row, Mapping):
-            return Prediction({}, "input", f"a row is a mapping of fields, not {type(row).__name__}")
+            return Prediction({}, "data", f"a row is a mapping of fields, not {type(row).__name__}")
         lacking = [name for name in self.inputs if _is_missing(row.get(name))]
         if lacking:
-            return Prediction({}, "input", f"the row has no {', '.join(lacking)}")
+            return Prediction({}, "data", f"the row has no {', '.join(lacking)}")
         async with slots:
             return await self._run({name: row[name] for name in self.inputs}, number, trace)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.base.concurrency import gather_all
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.errors import FailureKind, NodeError, SpecError, suggest
 from workbench.workflow.node import NodeKind
 
 if TYPE_CHECKING:
@@ -158,9 +158,12 @@ class Schedule:
         async def one(name: str) -> None:
             try:
                 written[name] = await step(name, self._inputs(name, given, written))
-            except NodeError:
-                if name not in self._optional:
-                    raise
+            except NodeError as error:
+                if name in self._optional:
+                    return
+                if error.kind == FailureKind.DATA and any(self.sources[name].values()):
+                    error.kind = FailureKind.UPSTREAM  # what a node wrote, or did not, is no fault of the row
+                raise
 
         if self._chain:
             for name in self.order:

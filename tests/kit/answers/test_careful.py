@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workbench.kit.answers import read_grade
+from workbench.kit.answers import Scale, find_scale, read_grade
 from workbench.lm import kind_of_error, read_usage, refused_setting
 
 
@@ -33,6 +33,74 @@ def test_of_several_grades_none_is_the_whole(text: str) -> None:
         for said in (f"{text}\n{label}: 5/10", f"{label}: 5/10\n{text}"):
             whole = read_grade(said, 10)
             assert whole is not None and whole[0] == 0.5, said
+
+
+def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtests) -> None:
+    """A share where whole numbers were asked for would be a tenth of what is meant (contact.md J1)."""
+    for text, best, share in [
+        ("Good.\nscore: 0.9", 10, None),
+        ('{"score": 0.95, "reason": "good"}', 10, None),
+        ("score: 0,9", 10, None),
+        ("score: 1.0", 5, None),
+        ("score: 85", 10, None),
+        ("score: 0.9", 1, 0.9),
+        ("score: 0.9/1", 10, 0.9),
+        ("score: 90%", 10, 0.9),
+        ("score: 0", 10, 0.0),
+        ("score: 0.0", 10, 0.0),
+        ("score: 7.5", 10, 0.75),
+        ("score: 3", Scale(1, 5), 0.5),
+        ("score: 1", Scale(1, 5), 0.0),
+        ("score: 5/5", Scale(1, 5), 1.0),
+        ("score: 0", Scale(1, 5), None),
+        ("score: 0.5", Scale(0, 1), 0.5),
+    ]:
+        with subtests.test(text=text, best=best):
+            assert (read_grade(text, best) or (None,))[0] == share
+
+
+def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.Subtests) -> None:
+    parts = ['{"clarity": {"score": 3}, "depth": {"score": 8}}', '{"scores": {"a": {"rating": 3}, "b": {"rating": 8}}}']
+    parts += [
+        '[{"criterion": "clarity", "score": 3}, {"criterion": "depth", "score": 8}]',
+        '[{"score": 3}, {"score": 8}]',
+    ]
+    for text in parts:
+        with subtests.test(text=text):
+            assert read_grade(text, 10) is None
+            assert (read_grade(f"{text}\nOverall: 7/10", 10) or (None,))[0] == 0.7
+    for text in [
+        '{"clarity": {"score": 3}, "overall": {"score": 7}}',
+        '{"clarity": {"score": 3}, "overall": 7}',
+        '{"score": 7, "criteria": {"clarity": {"score": 3}}}',
+        '[{"criterion": "clarity", "score": 3}, {"criterion": "overall", "score": 7}]',
+        '{"evaluation": {"score": 7}}',
+        '{"clarity": {"score": 7}, "depth": {"score": 7}}',
+        'First {"score": 3}, and then {"score": 7}',
+    ]:
+        with subtests.test(text=text):
+            assert (read_grade(text, 10) or (None,))[0] == 0.7
+
+
+def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
+    for rubric, scale in [
+        ("Score from 0.0 to 1.0.", (0, 1)),
+        ("Rate 1-5", (1, 5)),
+        ("Rate the answer from 1 (bad) to 5 (good).", (1, 5)),
+        ("on a scale of 1 to 10", (1, 10)),
+        ("a score out of 5", (0, 5)),
+        ("Give 0 (wrong) or 1 (right).", (0, 1)),
+        ("0 = wrong, 1 = right", (0, 1)),
+        ("A score in [0, 1]", (0, 1)),
+        ("It must name 1 to 3 cities. Score from 0 to 5.", (0, 5)),
+        ("The answer must be correct.", None),
+        ("Give 1 to 5 reasons", None),
+        ("The answer lists 0 to 5 items", None),
+        ("Between 1990 and 2000", None),
+        ("Rate tone 1-5, and then rate style 0-10.", None),
+    ]:
+        with subtests.test(rubric=rubric):
+            assert find_scale(rubric) == scale
 
 
 def test_a_grade_that_is_said_twice_is_one() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 import workbench.task.metric as metric_module
+from workbench.errors import NodeError
 from workbench.plugins import plugins
 from workbench.task import Example, Score
 from workbench_metrics.numbers import Numeric
@@ -43,7 +44,7 @@ def test_missing_fields_are_faults_that_are_named(name):
     metric = plugins().get("metrics", name)("answer", target="labels.text")
     with pytest.raises(ValueError, match="prediction has no field 'answer'; it has: reply"):
         metric(Example("1", {"labels": {"text": "1"}}), {"reply": "1"}, None)
-    with pytest.raises(ValueError, match="row has no field 'labels.text'; it has: labels"):
+    with pytest.raises(NodeError, match="row has no field 'labels.text'; it has: labels"):
         metric(Example("1", {"labels": {}}), {"answer": "1"}, None)
     with pytest.raises(ValueError, match="name the field"):
         plugins().get("metrics", name)("")

@@ -218,7 +218,22 @@ def test_what_the_judge_sees():
 def test_the_judges_missing_fields_are_named():
     with pytest.raises(ValueError, match="prediction has no field 'b'; it has: a"):
         judged("score: 1", field="b")
-    with pytest.raises(ValueError, match="row has no field 'b'; it has: q, a"):
+    with pytest.raises(NodeError, match="row has no field 'b'; it has: q, a"):
         judged("score: 1", target="b")
     with pytest.raises(ValueError, match="scale"):
         Judge(scale=0)
+
+
+def test_j1_a_rubric_that_states_its_scale_is_obeyed_and_another_scale_is_refused():
+    for rubric, answer, value in [
+        ("Score from 0.0 to 1.0.", "Good.\nscore: 0.9", 0.9),
+        ("Score from 0.0 to 1.0.", '{"score": 0.95, "reason": "good"}', 0.95),
+        ("Rate it from 1 (bad) to 5 (good).", "score: 4", 0.75),
+    ]:
+        score, [(messages, _)] = judged(answer, rubric=rubric)
+        assert score.value == pytest.approx(value)
+    assert "where N is a whole number from 1 (wrong) to 5 (fully right)" in messages[0]["content"]
+    with pytest.raises(NodeError, match="no grade from 0 to 1:"):
+        judged("score: 9", rubric="Score from 0.0 to 1.0.")
+    with pytest.raises(ValueError, match="the rubric asks for 0 to 1, and scale is 10"):
+        Judge(rubric="Score from 0.0 to 1.0.", scale=10)

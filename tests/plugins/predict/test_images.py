@@ -17,8 +17,10 @@ from tests.helpers.scripted import Script, make_workflow, run_rows
 import workbench
 from workbench.cli import cli
 from workbench.errors import NodeError, SpecError
+from workbench.inference import predict_file
 from workbench.kit.prompting import LARGEST, image_url
 from workbench.lm import Request, estimate_tokens
+from workbench.run import prepare
 from workbench.store import Journal, Store
 from workbench.workflow import parse_signature
 
@@ -228,3 +230,63 @@ def test_the_providers_send_the_part_as_the_format_has_it(folder: Path, model: s
     (body,) = arrived
     (picture,) = [part for part in body["messages"][-1]["content"] if part["type"] == "image_url"]
     assert picture["image_url"]["url"] == url and found.prompt_tokens == 1234
+
+
+def write_rows(folder: Path, values: list[Any]) -> Path:
+    """A workflow in `folder`, with its rows in `folder/data`."""
+    (folder / "data").mkdir(exist_ok=True)
+    rows = [{"img": value, "label": str(n)} for n, value in enumerate(values)]
+    (folder / "data" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = {
+        "name": "images",
+        "lm": {"model": "openai/m", "api_base": "http://127.0.0.1:9/v1"},
+        "data": {"file": "data/rows.jsonl", "split": {"train": 2, "val": 2, "test": 2}},
+        "metric": "exact_match(label)",
+        "nodes": {"look": {"ensemble": {"predict": "img: Image -> label"}, "samples": 2}},
+    }
+    (folder / "w.yaml").write_text(json.dumps(spec))
+    return folder / "w.yaml"
+
+
+def test_i12_a_picture_beside_the_data_is_found(folder: Path) -> None:
+    (folder / "data" / "img").mkdir(parents=True)
+    (folder / "data" / "img" / "c.png").write_bytes(png(3))
+    values = [
+        "img/c.png",
+        "pictures/a.png",
+        "data/img/c.png",
+        "https://h/a.png",
+        image_url(png(1), folder),
+        "img/c.png",
+    ]
+    _, _, task, _ = prepare(write_rows(folder, values))
+    rows = [*task.dataset.train, *task.dataset.val, *task.dataset.test.open()]
+    found = {row["label"]: row["img"] for row in rows}
+    assert found["0"] == found["5"] == "data/img/c.png" and found["1"] == "pictures/a.png"
+    out = folder / "out.jsonl"
+    pool = Sees(lambda request: f"label: {seen(request)[0]}")
+    assert predict_file(folder / "w.yaml", str(folder / "data" / "rows.jsonl"), out, pool=pool).failures == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("img/none.png", "'img': 'img/none.png' cannot be read"),
+        ("notes.txt", "is neither PNG, JPEG, GIF nor WebP"),
+        ("paper.pdf", "is neither PNG, JPEG, GIF nor WebP"),
+        (base64.b64encode(png(1)).decode(), "it looks like base64, which is written data:image/png;base64,..."),
+        ("../outside.png", "is outside"),
+        ("data:image/png;base64,!!!", "is not a data URI"),
+        (None, "is not an image: None"),
+        (7, "is not an image: 7"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_i12_a_picture_that_cannot_be_read_is_an_error_in_the_data(folder: Path, value: Any, said: str) -> None:
+    """Before anything is sent, by every command that reads the file, with the row and the path."""
+    (folder / "paper.pdf").write_bytes(b"%PDF-1.7")
+    path = write_rows(folder, ["pictures/a.png"] * 5 + [value])
+    for words in (["validate"], ["eval", "--db", str(folder / "a.db")], ["optimize", "--db", str(folder / "a.db")]):
+        done = CliRunner().invoke(cli, [words[0], str(path), *words[1:]])
+        told = str(done.exception) + done.output
+        assert done.exit_code and "an input cannot be read in 1 of the 6 rows: row " in told and said in told, told
