@@ -39,7 +39,7 @@ class Failing(Script):
 
     def _say(self, way: str, request: Request) -> str:
         text = str([message["content"] for message in request.messages])
-        word = re.findall(r"w\d+", text)[-1]
+        word = (re.findall(r"word: (w\d+)", text) or re.findall(r"w\d+", text))[-1]
         bad, judging = int(word[1:]) in BAD, "You grade" in text
         if judging and bad and way == "judge_refused":
             raise LMError("bad_request", "the judge cannot see this")

@@ -261,5 +261,5 @@ def prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
     """Mean input tokens of a call, estimated from the rows' inputs and all that the nodes say, examples and signatures
     included: inputs of later nodes are not known yet."""
     system = sum(len(json.dumps(t, default=str, ensure_ascii=False)) // 3 + FORM for t in task.workflow.nodes.values())
-    texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
+    texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs if n in row) for row in rows]
     return system + (sum(texts) // len(texts) if texts else 0)
