@@ -51,7 +51,8 @@ def write_markdown(facts: EvalFacts) -> str:
     report = facts.report
     lines = [f"# {plain(report.name)}: run {report.run}", "", visible(report.headline()), ""]
     lines += [f"- {plain(name)}: {format_score(mean)}" for name, mean in report.scores.items()]
-    lines += [f"- failed, {plain(kind)}: {count}" for kind, count in report.failures.items()]
+    for kind, count in report.failures.items():
+        lines.append(f"- {'no result' if kind in report.missing else 'failed'}, {plain(kind)}: {count}")
     wrong = [row for row in facts.rows if row["score"] is None or row["score"] < 1]
     lines += ["", "| row | score | failure |", "| --- | --- | --- |"] if wrong else []
     cells = ([row["example"], format_score(row["score"]), row["failure"] or ""] for row in wrong[:ROWS])

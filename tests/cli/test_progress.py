@@ -13,6 +13,8 @@ import pytest
 
 from workbench.cli.output import Output
 from workbench.cli.progress import Listen, listener
+from workbench.study import Evaluation, Result
+from workbench.task import Example
 
 
 class Terminal(io.StringIO):
@@ -71,12 +73,14 @@ def started(kind: str = "optimize", **budget: float) -> dict[str, Any]:
 
 
 def evaluated(score: float, note: str = "", *, rows: int = 4, complete: bool = True, failed: int = 0) -> dict[str, Any]:
-    workflow = SimpleNamespace(hash="0123456789abcdef", patch=SimpleNamespace(note=note) if note else None)
-    failures = {"timeout": failed} if failed else {}
-    scores = [float(n < round(score * rows)) for n in range(rows)]
-    made = SimpleNamespace(workflow=workflow, score=score, complete=complete, failures=failures, scores=scores)
-    made.results = [None] * rows
-    return {"evaluation": made}
+    """failed: the last rows, with answers that could not be read."""
+    workflow: Any = SimpleNamespace(hash="0123456789abcdef", patch=SimpleNamespace(note=note) if note else None)
+    kinds = [None] * (rows - failed) + ["unparsed"] * failed
+    results = [
+        Result(Example(str(n), {}), float(n < round(score * rows)), kind, kind and "no label in\n'x'")
+        for n, kind in enumerate(kinds)
+    ]
+    return {"evaluation": Evaluation(workflow, "val", tuple(results), complete)}
 
 
 def settled(sent: int, dollars: float = 0.0, retries: int = 0, reused: int = 0, **budget: Any) -> dict[str, Any]:
@@ -106,7 +110,7 @@ def test_what_happened_stands_above_one_live_line(terminal: Terminal) -> None:
         "warning: 2 rows are [bold]twice[/bold]",  # as it was written: a file's text is not markup
         "baseline: val 0.500 [0.15, 0.85], 1 failed",
         "candidate 01234567 (more demos): val 0.750 [0.30, 0.95]  <- best",
-        "candidate 01234567 (fewer demos): val 0.600",
+        "candidate 01234567 (fewer demos): val 0.500",
     ]
     assert live.startswith("candidate 2  best 0.750 [0.30, 0.95]") and "━" in live
 
@@ -244,10 +248,17 @@ def test_the_sides_of_the_sealed_test_are_named(terminal: Terminal) -> None:
 @pytest.mark.parametrize(("failed", "told"), [(3, True), (2, False)])
 def test_a_baseline_that_mostly_fails_says_why_at_once(failed: int, told: bool, terminal: Terminal) -> None:
     """Before the search spends on it."""
-    data = evaluated(0.25, failed=failed)
-    results = [SimpleNamespace(failure="unparsed", message="no label in\n'x'") for _ in range(failed)]
-    data["evaluation"].results = [*results, *[SimpleNamespace(failure=None, message=None)] * (4 - failed)]
     with shown_on(terminal) as tell:
-        tell("candidate_evaluated", data)
+        tell("candidate_evaluated", evaluated(0.25, failed=failed))
         (line, *_) = terminal.screen(tell)
     assert ("e.g. no label in\\n'x'" in line) is told
+
+
+def test_rows_without_a_result_are_counted_apart(terminal: Terminal) -> None:
+    workflow: Any = SimpleNamespace(hash="0123456789abcdef", patch=None)
+    outcomes = [(1.0, None), (1.0, None), (0.0, "cut"), (None, "server")]
+    results = tuple(Result(Example(str(n), {}), score, kind) for n, (score, kind) in enumerate(outcomes))
+    with shown_on(terminal) as tell:
+        tell("candidate_evaluated", {"evaluation": Evaluation(workflow, "val", results, True)})
+        (line, *_) = terminal.screen(tell)
+    assert line.startswith("baseline: val 0.667 [0.21, 0.94], 1 failed, 1 without a result")

@@ -153,7 +153,7 @@ class _State:
             self.choice.drop(candidate)
 
     def _evaluated(self, evaluation: Any) -> str | None:
-        failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
+        failed = _failed(evaluation)
         note = one_line(evaluation.workflow.patch.note) if evaluation.workflow.patch else "baseline"
         name = evaluation.workflow.hash[:8]  # show, diff and export accept it
         if not self.scored:
@@ -168,6 +168,14 @@ class _State:
         return f"candidate {name} ({note}): val {evaluation.score:.3f}{mark}"
 
 
+def _failed(evaluation: Any) -> str:
+    """The rows that failed, and those without a result, which are not in the mean."""
+    missing = sum(evaluation.missing.values())
+    failed = sum(evaluation.failures.values()) - missing
+    parts = [f"{failed} failed" if failed else "", f"{missing} without a result" if missing else ""]
+    return "".join(f", {part}" for part in parts if part)
+
+
 def _reason(evaluation: Any) -> str:
     """Why the first row failed, if most did."""
     reasons = [r.message or r.failure for r in evaluation.results if getattr(r, "failure", None)]
@@ -177,7 +185,7 @@ def _reason(evaluation: Any) -> str:
 def _interval(evaluation: Any) -> str:
     from workbench.proof import interval
 
-    low, high = interval(evaluation.scores)
+    low, high = interval([result.score for result in evaluation.results if result.score is not None])
     return f" [{low:.2f}, {high:.2f}]"
 
 
