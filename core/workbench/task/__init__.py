@@ -14,6 +14,7 @@ from workbench.task.dataset import (
     content_id as content_id,
     make_examples as make_examples,
 )
+from workbench.task.drawn_rows import RowDraw as RowDraw, RowWithHoles as RowWithHoles, Table as Table
 from workbench.task.found_powers import choices_of as choices_of, find_powers as find_powers, put as put
 from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
 from workbench.task.lint import find_defects as find_defects, lint_task as lint_task
@@ -27,7 +28,7 @@ from workbench.task.metric import (
     highest_score as highest_score,
 )
 from workbench.task.repeats import Repeats as Repeats
-from workbench.task.rows import Rows as Rows, read_rows as read_rows, reader_of as reader_of
+from workbench.task.rows import read_rows as read_rows
 from workbench.task.search_space import (
     Space as Space,
     check_search as check_search,
@@ -36,6 +37,12 @@ from workbench.task.search_space import (
     fitting_domains as fitting_domains,
     labelled_demo as labelled_demo,
     suggest_value as suggest_value,
+)
+from workbench.task.shards import (
+    find_shards as find_shards,
+    is_pattern as is_pattern,
+    join_shards as join_shards,
+    reader_of as reader_of,
 )
 from workbench.task.tokens import (
     input_tokens as input_tokens,
