@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from workbench.base.data_files import read_data
 from workbench.base.files import open_whole, write_whole
 from workbench.base.type_guards import is_list
 from workbench.errors import SpecError
@@ -126,9 +127,7 @@ def read_value(path: Path) -> Any:
     if path.suffix.lower() != ".json":
         return load_yaml_file(path).value
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SpecError(f"{path} is too large", hint=f"At most {_MOST_BYTES >> 20} MB.")
-        return json.loads(path.read_bytes())
+        return json.loads(read_data(path, _MOST_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise SpecError(f"{path} cannot be read as JSON: {error}", hint="Correct the file.") from None
 

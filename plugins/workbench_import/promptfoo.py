@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.base.data_files import read_data
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench_import.imported import Imported, Wishes, as_list, parsed, read_value
@@ -131,7 +132,7 @@ def _texts(text: str, folder: Path, found: Imported) -> list[str]:
     file = safe_file(text, folder, _PROMPT_FILES, found)
     if file is None:
         return []
-    content = file.read_text(encoding="utf-8", errors="replace")
+    content = read_data(file).decode(errors="replace")
     return [p.strip() for p in re.split(r"(?m)^---$", content) if p.strip()] if file.suffix == ".txt" else [content]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.base.data_files import read_data
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.spec import Pattern
@@ -154,7 +155,7 @@ def _combinations(variables: dict[str, Any], folder: Path, found: Imported) -> I
     for name, value in variables.items():
         if isinstance(value, str) and value.startswith("file://"):
             file = safe_file(value, folder, (".txt", ".md", ".json", ".yaml", ".yml"), found)
-            variables[name] = file.read_text(encoding="utf-8", errors="replace") if file else ""
+            variables[name] = read_data(file).decode(errors="replace") if file else ""
     lists = [v if is_list(v) else [v] for v in variables.values()]
     for count, values in enumerate(itertools.product(*lists)):
         if count >= _MOST:

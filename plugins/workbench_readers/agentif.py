@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.errors import SpecError
@@ -11,13 +11,13 @@ from workbench_readers.json_files import read_json
 
 
 @declares(location=PATH)
-def read_agentif(location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_agentif(location: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Rows of `system`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
 
     A constraint's steps become one check: `llm_conditional_check` is its `if`, `llm` its `extract` where code follows,
     and its `ask` where none does, `code` its code. Raises SpecError.
     """
-    return [_row(number, one) for number, one in enumerate(read_json(location, options))]
+    return (_row(number, one) for number, one in enumerate(read_json(location, options)))
 
 
 def _row(number: int, one: Mapping[str, Any]) -> dict[str, Any]:

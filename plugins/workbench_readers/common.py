@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, suggest
 
 Row = dict[str, Any]
-R = TypeVar("R", bound=list[Row])
 
 
 def fault(message: str, location: str, hint: str, line: int | None = None, column: int = 1) -> SpecError:
@@ -21,25 +18,19 @@ def fault(message: str, location: str, hint: str, line: int | None = None, colum
     return SpecError(message, file=location, line=line, column=None if line is None else column, hint=hint)
 
 
-def read_bytes(location: str) -> bytes:
-    """A file's bytes, unpacked if they are gzip's. Raises SpecError that names the nearest file if there is none."""
-    check_file(location)
-    try:
-        data = Path(location).read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise fault(f"this is not a complete gzip file: {error}", location, "Pack it again.") from None
-    except OSError as error:
-        raise fault(f"cannot read the file: {error.strerror}", location, "Check its permissions.") from None
-
-
 def check_file(location: str) -> None:
-    """Raises SpecError unless there is such a file."""
+    """Raises SpecError unless there is such a file, which may be read."""
     path = Path(location)
     if path.is_file():
-        return
+        try:
+            path.open("rb").close()
+            return
+        except OSError as error:
+            raise fault(f"cannot read the file: {error.strerror}", location, "Check its permissions.") from None
     if path.is_dir():
-        raise fault("this is a folder, not a file", location, "Name a file, or write hf:FOLDER.")
+        raise fault(
+            "this is a folder, not a file", location, "Name a file, or the folder without a reader's name before it."
+        )
     near = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
     hint = suggest(path.name, near) if near else f"The folder {path.parent} has no files."
     raise fault("there is no such file", location, hint)
@@ -61,8 +52,11 @@ def import_extra(module: str, extra: str, location: str) -> Any:
         raise SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(extra)}") from None
 
 
-def some_rows(rows: R, location: str) -> R:
+def some_rows(rows: Iterable[Row], location: str) -> Iterator[Row]:
     """The rows. Raises SpecError if there are none."""
-    if not rows:
+    empty = True
+    for row in rows:
+        empty = False
+        yield row
+    if empty:
         raise fault("there are no rows", location, "Put rows into it; optimize needs three or more.", 1)
-    return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.spec import PATH, declares
@@ -12,7 +12,7 @@ from workbench_readers.json_files import parse_json_file
 
 
 @declares(location=PATH)
-def read_gta(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_gta(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """A row a task (GTA, Wang et al., arXiv 2407.08713: its `dataset.json`, an object of tasks by number).
 
     `question` is what the user asks first, `files` are paths and `tools` descriptions as they stand there. `steps` are

@@ -7,12 +7,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TextIO
 
+from workbench.base.data_files import MOST_ROW, too_large
+from workbench.errors import SpecError
 from workbench.spec import PATH, declares
-from workbench.task import Rows
+from workbench.task import RowWithHoles
 from workbench_readers.common import Row, fault, known_options, some_rows
-from workbench_readers.texts import read_text
+from workbench_readers.texts import open_text, read_text, text_lines
 from workbench_readers.values import as_json
 
 
@@ -30,8 +32,8 @@ class _NotFinite(float):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Twice(next(name for index, name in enumerate(names) if name in names[:index]))
+        seen = set[str]()
+        raise _Twice(next(name for name, _ in pairs if name in seen or seen.add(name)))
     return found
 
 
@@ -48,6 +50,11 @@ class _Decoder:
         """The value of a text. Raises ValueError and RecursionError."""
         self.odd.clear()
         return self._decoder.decode(text)
+
+    def decode_at(self, text: str, at: int) -> tuple[Any, int]:
+        """The value that begins at a place of a text, and where it ends. Raises ValueError and RecursionError."""
+        self.odd.clear()
+        return self._decoder.raw_decode(text, at)
 
     def _number(self, text: str) -> float:
         value = float(text)
@@ -69,32 +76,43 @@ def decode_strictly(text: str) -> Any:
 
 
 # Texts are skipped, so that the word NaN in one of them is not taken for the culprit.
+_FILLED = re.compile(r"[^ \t\n\r]")
 _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity)|-?\d[\d.]*+(?:[eE][+-]?\d+)?)')
 #: How a list of objects begins, and how an object does that ends on its line and has others below it.
 _LIST, _LINES = re.compile(r"\s*\[\s*(?:\{|\]\s*$)"), re.compile(r"\s*(\{.*\})[^\S\n]*\n\s*\{")
 
+_AS_LINES = "Write JSON Lines, one object a line, which are read one at a time."
+
 
 @declares(location=PATH)
-def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_jsonl(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """JSON Lines: an object per line; empty lines are skipped. Also a list of objects. Option `encoding`."""
     known_options(options, ("encoding",), location)
-    text = read_text(location, options)
-    if _LIST.match(text) and _is_json(text):
-        return _rows_of_list(text, location, ())
-    return _rows_of_lines(text, location)
+    begin, second = _first_lines(location, options)
+    if _LIST.match(begin + second) and not (second.strip() and is_json(begin)):
+        return _rows_of_list(location, options)
+    return _rows_of_lines(location, options)
 
 
 @declares(location=PATH)
-def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_json(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """A list of objects; options `{path: data.rows}` says where it lies inside the file; `encoding`. Also one object a
     line."""
     known_options(options, ("path", "encoding"), location)
-    text = read_text(location, options)
-    found = None if options.get("path") else _LINES.match(text)
-    if found and _is_json(found[1]):
-        return _rows_of_lines(text, location)
     path = str(options.get("path") or "")
-    return _rows_of_list(text, location, path.split(".") if path else ())
+    begin, second = _first_lines(location, options)
+    if not path and (found := _LINES.match(begin + second)) and is_json(found[1]):
+        return _rows_of_lines(location, options)
+    if not path and begin.lstrip().startswith("["):
+        return _rows_of_list(location, options)
+    return _rows_at_path(location, options, path.split(".") if path else ())
+
+
+def _first_lines(location: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """The first line that is not blank, and the next one; of a long line the beginning, and what follows it."""
+    with open_text(location, options, newline="\n") as file:
+        filled = (line for line in iter(lambda: file.readline(MOST_ROW), "") if line.strip())
+        return next(filled, ""), next(filled, "")
 
 
 def parse_json_file(location: str, options: Mapping[str, Any]) -> Any:
@@ -106,7 +124,8 @@ def parse_json_file(location: str, options: Mapping[str, Any]) -> Any:
     return value
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Return True if a text is JSON."""
     try:
         _Decoder().decode(text)
         return True
@@ -114,21 +133,133 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _rows_of_lines(text: str, location: str) -> Rows:
-    rows, decoder = Rows(), _Decoder()
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        row = _parse(line, location, number, decoder)
-        if not isinstance(row, dict):
-            hint = 'Write e.g. {"text": "...", "label": "..."}.'
-            raise fault(f"a row must be an object, this is {_kind(row)}", location, hint, number)
-        rows.append(_without_odd(row, rows, line, location, number) if decoder.odd else row)
-    return some_rows(rows, location)
+def _rows_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
+    return some_rows(_objects_of_lines(location, options), location)
 
 
-def _rows_of_list(text: str, location: str, path: Sequence[str]) -> Rows:
+def _objects_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     decoder = _Decoder()
+    with open_text(location, options, newline="\n") as file:
+        for number, line in text_lines(file, location):
+            if not line.strip():
+                continue
+            row = _parse(line, location, number, decoder)
+            if not isinstance(row, dict):
+                hint = 'Write e.g. {"text": "...", "label": "..."}.'
+                raise fault(f"a row must be an object, this is {_kind(row)}", location, hint, number)
+            yield _without_odd(row, line, location, number) if decoder.odd else row
+
+
+def _rows_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
+    """The rows of a file that is one list, read one at a time."""
+    return some_rows(_objects_of_list(location, options), location)
+
+
+def _objects_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
+    decoder = _Decoder()
+    with open_text(location, options) as file:
+        stretch = _Stretch(file, decoder, location)
+        for number, row in enumerate(stretch.items(), 1):
+            if not isinstance(row, dict):
+                message = f"row {number} must be an object, it is {_kind(row)}"
+                raise fault(message, location, "Write [{...}, {...}].", stretch.line)
+            yield _without_odd(row, stretch.last, location, stretch.line) if decoder.odd else row
+
+
+class _Stretch:
+    """A stretch of a file that is one JSON list: what was read and not taken yet.
+
+    line: the line that the last item begins on. last: the text of the last item.
+    """
+
+    def __init__(self, file: TextIO, decoder: _Decoder, location: str):
+        self._file, self._decoder, self._location = file, decoder, location
+        self._text, self._at, self._ended = "", 0, False
+        self._mark, self._mark_line, self._mark_column = 0, 1, 1  # a place whose line and column are known
+        self.line, self.last = 1, ""
+
+    def items(self) -> Iterator[Any]:
+        """The items of the list. Raises SpecError."""
+        self._expect("[", "Expecting value")
+        if self._next() != "]":
+            yield self._item()
+            while self._next() == ",":
+                self._at += 1
+                yield self._item()
+        self._expect("]", "Expecting ',' delimiter")
+        if self._next():
+            raise self._wrong("Extra data", self._at)
+
+    def _next(self) -> str:
+        """The next character that is not blank; "" at the end."""
+        while True:
+            found = _FILLED.search(self._text, self._at)
+            if found:
+                self._at = found.start()
+                return self._text[self._at]
+            self._at = len(self._text)
+            if not self._read():
+                return ""
+
+    def _expect(self, mark: str, otherwise: str) -> None:
+        if self._next() != mark:
+            raise self._wrong(otherwise, self._at)
+        self._at += 1
+
+    def _item(self) -> Any:
+        self._next()
+        failed = -1
+        while True:
+            try:
+                value, end = self._decoder.decode_at(self._text, self._at)
+            except json.JSONDecodeError as error:
+                place = error.pos - self._at
+                certain = place == failed and not error.msg.startswith("Unterminated")
+                failed = place
+                if certain or not self._read():
+                    raise self._wrong(error.msg, self._at + place) from None
+            except (ValueError, RecursionError) as error:
+                raise _unparsed(error, self._location, self._line_of(self._at)) from None
+            else:
+                self._set_mark(self._at)
+                self.line, self.last = self._mark_line, self._text[self._at : end]
+                self._at = end
+                return value
+
+    def _read(self) -> bool:
+        """Read on, as much again as there is. Raises SpecError where an item is too long."""
+        if self._ended:
+            return False
+        left = len(self._text) - self._at
+        if left > MOST_ROW:
+            raise too_large("a row that begins here", MOST_ROW, self._location, self._line_of(self._at))
+        more = self._file.read(max(1 << 20, left))
+        self._ended = not more
+        self._set_mark(self._at)
+        self._text, self._at, self._mark = self._text[self._at :] + more, 0, 0
+        return not self._ended
+
+    def _set_mark(self, at: int) -> None:
+        self._mark_line, self._mark_column = self._place_of(at)
+        self._mark = at
+
+    def _place_of(self, at: int) -> tuple[int, int]:
+        newlines = self._text.count("\n", self._mark, at)
+        if not newlines:
+            return self._mark_line, self._mark_column + at - self._mark
+        return self._mark_line + newlines, at - self._text.rfind("\n", 0, at)
+
+    def _line_of(self, at: int) -> int:
+        return self._place_of(at)[0]
+
+    def _wrong(self, message: str, at: int) -> SpecError:
+        line, column = self._place_of(at)
+        return fault(f"not JSON: {message}", self._location, _json_hint(self._text, at), line, column)
+
+
+def _rows_at_path(location: str, options: Mapping[str, Any], path: Sequence[str]) -> Iterator[Row]:
+    decoder = _Decoder()
+    text = read_text(location, options, _AS_LINES)
     value = _parse(text, location, 1, decoder)
     for part in path:
         if not isinstance(value, dict) or part not in value:
@@ -139,12 +270,10 @@ def _rows_of_list(text: str, location: str, path: Sequence[str]) -> Rows:
         place = f"value of {path[-1]}" if path else "file"
         message = f"the {place} must be a list of objects, this is {_kind(value)}"
         raise fault(message, location, _where_rows_are(value, path), 1)
-    rows = Rows()
     for number, row in enumerate(value, 1):
         if not isinstance(row, dict):
             raise fault(f"row {number} must be an object, it is {_kind(row)}", location, "Write [{...}, {...}].", 1)
-        rows.append(_without_odd(row, rows, text, location, 1) if decoder.odd else row)
-    return some_rows(rows, location)
+    return some_rows((_without_odd(row, text, location, 1) if decoder.odd else row for row in value), location)
 
 
 def _where_rows_are(value: Any, path: Sequence[str]) -> str:
@@ -157,19 +286,20 @@ def _where_rows_are(value: Any, path: Sequence[str]) -> str:
     return "Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}."
 
 
-def _without_odd(row: Row, rows: Rows, text: str, location: str, line: int) -> Row:
+def _without_odd(row: Row, text: str, location: str, line: int) -> Row:
     """A row with null for each number that is not finite, and a note of its field. text: that the row stands in, from
     the given line of the file."""
+    holes = dict[str, SpecError]()
 
     def missing(field: str, value: Any, _: str) -> None:
-        if field not in rows.holes:
-            at, number = next(islice(_odd_numbers(text), value.number, None))
-            told = f"{number}, which is not JSON" if number[-1] in "Ny" else "too large a number"
-            its_line, column = line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
-            hint = "Write null, or leave the row out."
-            rows.add_hole(field, fault(f"'{field}' is {told}", location, hint, its_line, column))
+        at, number = next(islice(_odd_numbers(text), value.number, None))
+        told = f"{number}, which is not JSON" if number[-1] in "Ny" else "too large a number"
+        its_line, column = line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+        hint = "Write null, or leave the row out."
+        holes.setdefault(field, fault(f"'{field}' is {told}", location, hint, its_line, column))
 
-    return as_json(row, missing)
+    found = as_json(row, missing)
+    return RowWithHoles(found, holes) if holes else found
 
 
 def _odd_numbers(text: str) -> Iterator[tuple[int, str]]:
@@ -185,20 +315,27 @@ def _parse(text: str, location: str, line: int, decoder: _Decoder) -> Any:
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
-        message, line, column = f"not JSON: {error.msg}", line + error.lineno - 1, error.colno
-        hint = 'Each row is one object, e.g. {"text": "...", "label": "..."}.'
-        if re.match(r"\s*(?:#|//|/\*)", error.doc[max(0, error.pos - 2) :]):
-            hint = "JSON has no comments: remove this one."
-        elif error.doc[error.pos :].strip() == ",":
-            hint = "A line holds one object, and no comma behind it: remove it."
-    except RecursionError:
-        message, column, hint = "the JSON is nested too deeply", 1, "Write flatter rows."
-    except _Twice as error:
-        message, column = f"the key '{str(error)[:60]}' occurs twice in an object", 1
-        hint = "Remove one of them."
-    except ValueError:  # Python's limit on digits
-        message, column, hint = "a number has too many digits", 1, "Write it as a text, in quotes."
-    raise fault(message, location, hint, line, column)
+        hint = _json_hint(error.doc, error.pos)
+        raise fault(f"not JSON: {error.msg}", location, hint, line + error.lineno - 1, error.colno) from None
+    except (ValueError, RecursionError) as error:
+        raise _unparsed(error, location, line) from None
+
+
+def _json_hint(text: str, at: int) -> str:
+    if re.match(r"\s*(?:#|//|/\*)", text[max(0, at - 2) : at + 100]):
+        return "JSON has no comments: remove this one."
+    if text[at : at + 100].strip() == ",":
+        return "A line holds one object, and no comma behind it: remove it."
+    return 'Each row is one object, e.g. {"text": "...", "label": "..."}.'
+
+
+def _unparsed(error: Exception, location: str, line: int) -> SpecError:
+    """The error of JSON that is not read, although its form is right."""
+    if isinstance(error, RecursionError):
+        return fault("the JSON is nested too deeply", location, "Write flatter rows.", line)
+    if isinstance(error, _Twice):
+        return fault(f"the key '{str(error)[:60]}' occurs twice in an object", location, "Remove one of them.", line)
+    return fault("a number has too many digits", location, "Write it as a text, in quotes.", line)  # Python's limit
 
 
 def _kind(value: Any) -> str:

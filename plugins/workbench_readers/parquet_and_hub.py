@@ -3,35 +3,80 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from workbench.base.data_files import MOST_FILE, too_large
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
+from workbench.plugins import plugins
 from workbench.spec import PATH, Found, Power, Written, declares, existing, read_path
-from workbench.task import Rows
-from workbench_readers.common import Row, check_file, fault, import_extra, known_options, some_rows
-from workbench_readers.values import as_json
+from workbench.task import find_shards, join_shards, reader_of
+from workbench_readers.arrow_rows import ArrowRows
+from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 
 _HF_OPTIONS = ("split", "config", "revision", "columns")
+#: What `save_to_disk` writes beside the rows.
+_SAVED = ("state.json", "dataset_dict.json")
+#: Rows that are read together, and how many times a large column may be packed.
+_BATCH, _MOST_TIMES = 1024, 200
 
 
 @declares(location=PATH)
-def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
     """A parquet file (extra `[parquet]`); option `columns` reads only some of them."""
     known_options(options, ("columns",), location)
     check_file(location)
     pyarrow, parquet = (import_extra(name, "parquet", location) for name in ("pyarrow", "pyarrow.parquet"))
+    broken = (pyarrow.ArrowException, OSError, ValueError, LookupError)
+    with _read_error(broken, location), parquet.ParquetFile(location) as file:
+        schema, meta = file.schema_arrow, file.metadata
+        columns = _chosen(options, schema.names, location)
+        _check_chunks(meta, columns, location)
+        texts = [c.path for c in map(meta.schema.column, range(len(meta.schema))) if c.physical_type == "BYTE_ARRAY"]
+        sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+
+    def read(places: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
+        # Texts are read with their dictionary, so that one that occurs often takes its room once.
+        with _read_error(broken, location), parquet.ParquetFile(location, read_dictionary=texts) as file:
+            begin = 0
+            for group, size in enumerate(sizes):
+                first = begin
+                begin += size
+                if places is not None and bisect_left(places, first) == bisect_left(places, begin):
+                    continue
+                for batch in file.iter_batches(_BATCH, row_groups=[group], columns=columns):
+                    yield first, batch
+                    first += len(batch)
+
+    names = columns if columns is not None else schema.names
+    return ArrowRows(meta.num_rows, names, read, _features(schema.metadata), location)
+
+
+@contextmanager
+def _read_error(broken: tuple[type[Exception], ...], location: str) -> Generator[None]:
     try:
-        # ParquetFile, not read_table: the latter needs pyarrow.dataset and guesses partitions from folder names.
-        with parquet.ParquetFile(location) as file:
-            schema = file.schema_arrow
-            table = file.read(columns=_chosen(options, schema.names, location))
-        return _rows_of(table, _features(schema.metadata), location)
-    except (pyarrow.ArrowException, OSError, ValueError, LookupError) as error:
+        yield
+    except SpecError:
+        raise
+    except broken as error:
         raise fault(f"cannot read this as parquet: {error}", location, "Check the file.") from None
+
+
+def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> None:
+    """Refuse columns that are packed as no honest ones are. Raises SpecError."""
+    for group in range(meta.num_row_groups):
+        for index in range(meta.num_columns):
+            chunk = meta.row_group(group).column(index)
+            name, unpacked = str(chunk.path_in_schema), chunk.total_uncompressed_size
+            wanted = columns is None or name.split(".")[0] in columns
+            if wanted and unpacked > MOST_FILE and unpacked > _MOST_TIMES * chunk.total_compressed_size:
+                hint = "Leave the column out with data: {options: {columns: [...]}}, or write the file again."
+                raise too_large(f"the column '{name}', unpacked,", MOST_FILE, location, None, hint)
 
 
 def _hub(setting: Written) -> Found:
@@ -44,8 +89,9 @@ def _hub(setting: Written) -> Found:
 
 
 @declares(location=_hub)
-def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
-    """A Hugging Face dataset (extra `[datasets]`): `hf:FOLDER` saved with save_to_disk, or `hf:owner/name`.
+def read_hf(location: str, options: Mapping[str, Any]) -> Iterable[Row]:
+    """A Hugging Face dataset (extra `[datasets]`): `hf:FOLDER` saved with save_to_disk, `hf:FOLDER` of files
+    as a hub has them, or `hf:owner/name`.
 
     Options: split (default train), config, revision, columns; also as `hf:owner/name?split=test&columns=text,label`.
     Code from a hub is never run. A number of a ClassLabel becomes its name.
@@ -56,8 +102,10 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
         asked["columns"] = asked["columns"].split(",")
     options = {**asked, **options}
     known_options(options, _HF_OPTIONS, place)
-    datasets = import_extra("datasets", "datasets", place)
     split = str(options.get("split", "train"))
+    if Path(place).is_dir() and not any((Path(place) / name).is_file() for name in _SAVED):
+        return _rows_of_files(place, split, options)
+    datasets = import_extra("datasets", "datasets", place)
     try:
         if Path(place).is_dir():
             found: Any = datasets.load_from_disk(place)
@@ -70,38 +118,29 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
             found = datasets.load_dataset(place, options.get("config"), split=split, revision=options.get("revision"))
         if columns := _chosen(options, found.column_names, place):
             found = found.select_columns(columns)
-        # As Arrow's table, in which nothing is decoded: no pictures, and no sounds.
-        return _rows_of(found.with_format("arrow")[:], found.features.to_dict(), place)
+        table = found.with_format("arrow")  # in which nothing is decoded: no pictures, and no sounds
     except SpecError:
         raise
     except Exception as error:
         hint = "Give a folder made by save_to_disk, or owner/name of a dataset on the hub."
         raise SpecError(f"cannot load the dataset '{place}': {type(error).__name__}: {error}", hint=hint) from error
 
+    def read(places: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
+        wanted = range(0, len(table), _BATCH) if places is None else sorted({p - p % _BATCH for p in places})
+        for first in wanted:
+            for batch in table[first : first + _BATCH].to_batches():
+                yield first, batch
+                first += len(batch)
 
-def _rows_of(table: Any, features: Mapping[str, Any], location: str) -> Rows:
-    """The rows of a table of Arrow. features: what a hub says of its columns. Raises SpecError."""
-    rows, names = Rows(), table.column_names
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise fault(f"the column '{twice[0]}' occurs twice", location, "Rename one of them.")
-
-    def missing(field: str, value: Any, problem: str) -> None:
-        number = len(rows) + 1
-        hint = "Replace it by null, or leave the row out."
-        rows.add_hole(field, fault(f"the column '{field}' of row {number} {problem}", location, hint, number))
-
-    for cells in zip(*(_cells(column) for column in table.columns), strict=True):
-        rows.append(
-            {name: as_json(cell, missing, name, features.get(name)) for name, cell in zip(names, cells, strict=True)}
-        )
-    return some_rows(rows, location)
+    return ArrowRows(len(table), table.column_names, read, found.features.to_dict(), place)
 
 
-def _cells(column: Any) -> list[Any]:
-    try:
-        return column.to_pylist()
-    except (ValueError, OverflowError):  # a time that Python's has no room for: nanoseconds, the year 10000
-        return column.cast("string").to_pylist()
+def _rows_of_files(place: str, split: str, options: Mapping[str, Any]) -> Iterable[Row]:
+    """The rows of files as a hub has them: of those whose names begin with the split's, or of all."""
+    files = find_shards(Path(place), ".", split)
+    read = plugins().get("readers", reader_of(files[0].name))
+    kept = {name: value for name, value in options.items() if name == "columns"}
+    return join_shards([read(str(file), kept) for file in files])
 
 
 def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:

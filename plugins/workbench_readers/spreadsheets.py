@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time
 from typing import Any
 
+from workbench.base.data_files import MOST_FILE, MOST_TEXT, too_large
 from workbench.errors import SpecError, suggest
 from workbench.spec import PATH, declares
+from workbench.task import RowWithHoles
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 from workbench_readers.tables import holds, table_rows
 
 #: What a file holds that has formulas or merged cells.
 _SECOND_LOOK = re.compile(rb"<f[ >]|<mergeCell ")
+#: Cells of a sheet, and bytes of the sheets of a book of which each cell is looked at twice.
+MOST_CELLS, _MOST_AMENDED = 20_000_000, 64 << 20
 #: A number's format that fills it up with zeros: 00042 is an id.
 _FILLED = re.compile("0{2,}")
 
 
 @declares(location=PATH)
-def read_xlsx(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_xlsx(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """A sheet of Excel with a header (extra `[xlsx]`): the first that has a cell, or option `sheet: NAME`. Option
     `{types: {id: str}}` converts columns. Texts, numbers and truth values stay what they are, dates become texts;
     formulas give the values that were last computed."""
@@ -38,13 +42,9 @@ def read_xlsx(location: str, options: Mapping[str, Any]) -> list[Row]:
     except Exception as error:  # a broken file breaks the library in many ways
         hint = "Save it as .xlsx without a password, or as .csv."
         raise fault(f"cannot read this as .xlsx: {type(error).__name__}: {error}", location, hint) from None
-    rows = table_rows(enumerate(grid, 1), options.get("types"), location)
-    for index, row in enumerate(rows):
-        for name, cell in row.items():
-            if isinstance(cell, _NoValue):
-                rows.holes.setdefault(name, (index, cell.error(location)))
-                row[name] = None
-    return rows
+    for row in table_rows(enumerate(grid, 1), options.get("types"), location):
+        holes = {name: cell.error(location) for name, cell in row.items() if isinstance(cell, _NoValue)}
+        yield RowWithHoles({**row, **dict.fromkeys(holes)}, holes) if holes else row
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class _NoValue:
 
 def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
     """The cells of a sheet, line by line; none is shorter than the header."""
+    amended = _look_inside(location)
     book = openpyxl.load_workbook(location, read_only=True, data_only=True)
     try:
         sheet, grid = _sheet(book, location, wanted)
@@ -73,7 +74,7 @@ def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
         book.close()
     header, width = next(((i, len(line)) for i, line in enumerate(grid) if any(map(holds, line))), (0, 0))
     grid = [[*line, *[None] * (width - len(line))] for line in grid]
-    if _needs_second_look(location):
+    if amended:
         _amend(openpyxl.load_workbook(location)[sheet], grid, width)
     lines = [["" if cell is None else cell for cell in line] for line in grid]
     if lines:  # a cell beyond stands in a column without a name
@@ -98,11 +99,16 @@ def _cells(sheet: Any) -> list[list[Any]]:
     """The cells of a sheet, without empty ones at the ends."""
     sheet.reset_dimensions()  # what the file says of its size may be wrong, or very large
     grid: list[list[Any]] = []
+    count = 0
     for line in sheet.rows:
         cells = [_value(cell) for cell in line]
         while cells and cells[-1] is None:
             cells.pop()
         grid.append(cells)
+        count += 1 + len(cells)
+        if count > MOST_CELLS:
+            message = f"a sheet has more than {MOST_CELLS:,} cells"
+            raise SpecError(message, hint="Save it as .csv, which is read a row at a time.")
     while grid and not grid[-1]:
         grid.pop()
     return grid
@@ -124,10 +130,30 @@ def _value(cell: Any) -> Any:
     return value if isinstance(value, str | int | float) else str(value)
 
 
-def _needs_second_look(location: str) -> bool:
+def _look_inside(location: str) -> bool:
+    """Return True if a book has formulas or merged cells. Raises SpecError if it unpacks to more than there is room
+    for: `zipfile` unpacks no more of a part than the file says.
+    """
+    hint = "Save it as .csv, which is read a row at a time."
     with zipfile.ZipFile(location) as file:
-        sheets = [name for name in file.namelist() if name.startswith("xl/worksheets/")]
-        return any(_SECOND_LOOK.search(file.read(name)) for name in sheets)
+        if sum(part.file_size for part in file.infolist()) > MOST_FILE:
+            raise too_large("the book, unpacked,", MOST_FILE, location, None, hint)
+        found = False
+        for part in file.infolist():
+            if not part.filename.endswith((".xml", ".rels")):
+                continue
+            sheet, rest, text = part.filename.startswith("xl/worksheets/"), b"", 0
+            with file.open(part) as stream:
+                for block in iter(lambda: stream.read(1 << 20), b""):
+                    found = found or (sheet and _SECOND_LOOK.search(rest + block) is not None)
+                    rest = block[-16:]
+                    text = text + len(block) if b"<" not in block else len(block) - block.rfind(b"<")
+                    if text > MOST_TEXT:
+                        raise too_large(f"a text in {part.filename}", MOST_TEXT, location)
+        size = sum(part.file_size for part in file.infolist() if part.filename.startswith("xl/worksheets/"))
+    if found and size > _MOST_AMENDED:
+        raise too_large("a book with formulas or merged cells, unpacked,", _MOST_AMENDED, location, None, hint)
+    return found
 
 
 def _amend(sheet: Any, grid: list[list[Any]], width: int) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
+from workbench.errors import SpecError
 from workbench.spec import PATH, declares
-from workbench.task import Rows
 from workbench_readers.common import Row, fault, known_options, some_rows
 from workbench_readers.json_files import decode_strictly
-from workbench_readers.texts import read_text
+from workbench_readers.texts import open_text, text_lines
 
 _OPTIONS = ("types", "delimiter", "encoding")
 #: A first line of Excel's that says what stands between cells.
@@ -28,48 +29,67 @@ _TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": _finite, "str": 
 
 
 @declares(location=PATH)
-def read_csv(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_csv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns; `delimiter`,
     `encoding`."""
     return _delimited(location, options, ",")
 
 
 @declares(location=PATH)
-def read_tsv(location: str, options: Mapping[str, Any]) -> list[Row]:
+def read_tsv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Tab-separated with a header, else like csv."""
     return _delimited(location, options, "\t")
 
 
-def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[Row]:
+def _delimited(location: str, options: Mapping[str, Any], default: str) -> Iterator[Row]:
     known_options(options, _OPTIONS, location)
-    text = read_text(location, options)
-    stated = _SEPARATOR.match(text)
-    if stated:
-        text, default = "\n" + text[stated.end() :], stated[1]  # an empty line, so that lines keep their numbers
-    delimiter = options.get("delimiter", default)
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
-        hint = "Write e.g. data: {options: {delimiter: ';'}}."
-        raise fault(f"the delimiter must be one character, not {delimiter!r}", location, hint)
-    csv.field_size_limit(100_000_000)
-    # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    guessed = None if stated or "delimiter" in options else delimiter
+    with open_text(location, options) as file:
+        # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
+        lines = text_lines(file, location)
+        first = next(lines, (1, ""))[1]
+        if stated := _SEPARATOR.match(first):
+            first, default = "\n", stated[1]  # an empty line, so that lines keep their numbers
+        delimiter = options.get("delimiter", default)
+        if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+            hint = "Write e.g. data: {options: {delimiter: ';'}}."
+            raise fault(f"the delimiter must be one character, not {delimiter!r}", location, hint)
+        guessed = None if stated or "delimiter" in options else delimiter
+        rows = _numbered(chain([first], (line for _, line in lines)), delimiter, location)
+        yield from table_rows(rows, options.get("types"), location, guessed)
+
+
+def _numbered(lines: Iterable[str], delimiter: str, location: str) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, with the number of the line that it ends on."""
+    size = 0
+
+    def measured() -> Iterator[str]:
+        nonlocal size
+        for line in lines:
+            size += len(line)
+            if size > MOST_ROW:
+                raise _endless(begin + 1, MOST_ROW, location)
+            yield line
+
+    csv.field_size_limit(MOST_TEXT)
+    reader, begin = csv.reader(measured(), delimiter=delimiter, strict=True), 0
     try:
-        return table_rows(_numbered(reader), options.get("types"), location, guessed)
+        for cells in reader:
+            yield reader.line_num, cells
+            size, begin = 0, reader.line_num
     except csv.Error as error:
-        hint = "Check the quotes around here."
-        raise fault(f"not a table: {error}", location, hint, reader.line_num) from None
+        if "field limit" in str(error):
+            raise _endless(begin + 1, MOST_TEXT, location) from None
+        raise fault(f"not a table: {error}", location, "Check the quotes around here.", reader.line_num) from None
 
 
-def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line, with the number of the line that they end on."""
-    for cells in reader:
-        yield reader.line_num, cells
+def _endless(line: int, most: int, location: str) -> SpecError:
+    hint = "Is a quote that opens in this line never closed? Else shorten the row, or leave it out."
+    return too_large("a row that begins here", most, location, line, hint)
 
 
 def table_rows(
     lines: Iterable[tuple[int, Sequence[Any]]], types: Any, location: str, guessed: str | None = None
-) -> Rows:
+) -> Iterator[Row]:
     """The rows of a table: the first line with a cell that is not blank is the header. Blank lines, and blank columns
     without a name, as spreadsheets write them, are left out. Raises SpecError.
 
@@ -78,7 +98,13 @@ def table_rows(
         types: the option: by column, what its cells are converted to.
         guessed: the delimiter, where nobody named it.
     """
-    rows, header = Rows(), None
+    return some_rows(_table_rows(lines, types, location, guessed), location)
+
+
+def _table_rows(
+    lines: Iterable[tuple[int, Sequence[Any]]], types: Any, location: str, guessed: str | None
+) -> Iterator[Row]:
+    header = None
     for number, cells in lines:
         if not any(map(holds, cells)):
             continue
@@ -86,12 +112,11 @@ def table_rows(
             if guessed is not None:
                 _check_delimiter([str(cell) for cell in cells], guessed, location, number)
             header = _Header(cells, types, location, number)
-        else:
-            rows.append(header.row(cells, number))
-    if header is not None and not any(holds(row.get("", "")) for row in rows):
-        for row in rows:
-            row.pop("", None)
-    return some_rows(rows, location)
+            continue
+        row = header.row(cells, number)
+        if "" in row and not holds(row[""]):
+            del row[""]
+        yield row
 
 
 def holds(cell: Any) -> bool:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import io
+import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
 
+from workbench.base.data_files import MOST_FILE, MOST_ROW, open_data, too_large
 from workbench.errors import SpecError
-from workbench_readers.common import fault, read_bytes
+from workbench_readers.common import check_file, fault
 
 #: Marks at the beginning of a file, and the encodings that they name. UTF-32's begins with that of UTF-16.
 _MARKS = (
@@ -30,35 +35,77 @@ _OTHERS = {
 }
 #: Bytes of a file that tell UTF-16 without a mark.
 _LOOKED_AT = 1000
+#: Bytes that are looked at together for what cannot be decoded.
+_BLOCK = 1 << 20
 #: Letters in cp1252, control characters in latin-1.
 _WINDOWS = re.compile(rb"[\x80-\x9f]")
 
 
-def read_text(location: str, options: Mapping[str, Any]) -> str:
-    """The text of a file: by the mark at its beginning, else in the option `encoding`, else in UTF-8. Raises
-    SpecError."""
-    data, told = read_bytes(location), options.get("encoding")
-    marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
+@contextmanager
+def open_text(location: str, options: Mapping[str, Any], newline: str = "") -> Generator[TextIO]:
+    """Open a file as text: by the mark at its beginning, else in the option `encoding`, else in UTF-8. Raises
+    SpecError, also while the text is read.
+
+    newline: as for `open`.
+    """
+    check_file(location)
+    head, told = _head(location), options.get("encoding")
+    marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
     encoding = marked or str(told or "utf-8")
     try:
         codecs.lookup(str(told or encoding))
-        if told is None and marked is None:
-            _check_kind(data, location)
-        return data.decode(encoding).lstrip("\ufeff")
-    except UnicodeDecodeError as error:
-        raise _undecodable(data, error, encoding, marked, told, location) from None
+        io.TextIOWrapper(io.BytesIO(), encoding)
     except (LookupError, ValueError):
         hint = "Write e.g. data: {options: {encoding: latin-1}}."
         raise fault(f"there is no encoding '{told}'", location, hint) from None
+    if told is None and marked is None:
+        _check_kind(head, location)
+    with open_data(location) as file:
+        file.read(_further_marks(head))
+        with io.TextIOWrapper(file, encoding, newline=newline) as text:
+            try:
+                yield text
+            except UnicodeError:
+                raise _undecodable(encoding, marked, told, location) from None
 
 
-def _check_kind(data: bytes, location: str) -> None:
+def read_text(location: str, options: Mapping[str, Any], hint: str = "") -> str:
+    """The text of a file that can only be read as a whole. Raises SpecError."""
+    with open_text(location, options) as file:
+        text = file.read(MOST_FILE + 1)
+    if len(text) > MOST_FILE:
+        raise too_large("the file, unpacked,", MOST_FILE, location, None, hint)
+    return text
+
+
+def text_lines(file: TextIO, location: str) -> Iterator[tuple[int, str]]:
+    """(number, text) of each line. Raises SpecError for a longer one than a row may be."""
+    for number, line in enumerate(iter(lambda: file.readline(MOST_ROW + 1), ""), 1):
+        if len(line) > MOST_ROW:
+            raise too_large("the line", MOST_ROW, location, number)
+        yield number, line
+
+
+def _head(location: str) -> bytes:
+    with open_data(location) as file:
+        return file.read(_LOOKED_AT)
+
+
+def _further_marks(head: bytes) -> int:
+    """The bytes of marks before the last of those at the beginning, as some programs write one more each time."""
+    mark = next((mark for mark, _ in _MARKS if head.startswith(mark)), b"")
+    count = 0
+    while mark and head.startswith(mark, (count + 1) * len(mark)):
+        count += 1
+    return count * len(mark)
+
+
+def _check_kind(head: bytes, location: str) -> None:
     """Refuse files of another kind, and UTF-16 without a mark, which can be read as UTF-8: every other byte is null.
     Raises SpecError."""
-    head = data[:_LOOKED_AT]
     begin = head.lstrip()
     for mark, (what, hint) in _OTHERS.items():
-        whole = mark != b"PAR1" or data.endswith(mark)  # which a column may be called, too
+        whole = mark != b"PAR1" or _ends_with(location, mark)  # which a column may be called, too
         if whole and mark in (begin[: len(mark)], begin[: len(mark)].lower()):
             raise fault(f"the file is {what}", location, hint, 1)
     nulls = [part.count(0) / max(1, len(part)) for part in (head[0::2], head[1::2])]
@@ -68,11 +115,15 @@ def _check_kind(data: bytes, location: str) -> None:
         raise fault("the file is UTF-16 without a mark at its beginning", location, hint, 1)
 
 
-def _undecodable(
-    data: bytes, error: UnicodeDecodeError, encoding: str, marked: str | None, told: Any, location: str
-) -> SpecError:
-    before = error.object[: error.start].decode(encoding, "replace")
-    first, second = ("cp1252", "latin-1") if _WINDOWS.search(data) else ("latin-1", "cp1252")
+def _ends_with(location: str, mark: bytes) -> bool:
+    with Path(location).open("rb") as file:
+        file.seek(-min(len(mark), Path(location).stat().st_size), os.SEEK_END)
+        return file.read() == mark
+
+
+def _undecodable(encoding: str, marked: str | None, told: Any, location: str) -> SpecError:
+    line, column, windows = _find_undecodable(encoding, location)
+    first, second = ("cp1252", "latin-1") if windows else ("latin-1", "cp1252")
     shown = encoding.upper().removesuffix("-SIG")
     message, hint = f"the file is not {encoding}", "Name the encoding that it was saved in."
     if marked is not None:
@@ -82,4 +133,23 @@ def _undecodable(
         windows = "for Windows"
         hint = f"Save it as UTF-8, or name its encoding: data: {{options: {{encoding: {first}}}}}"
         hint += f" {windows}, or {second}." if first == "cp1252" else f", or {second} {windows}."
-    return fault(message, location, hint, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return fault(message, location, hint, line, column)
+
+
+def _find_undecodable(encoding: str, location: str) -> tuple[int, int, bool]:
+    """(line, column) of the first bytes that are not in an encoding, and whether there are letters of Windows."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line, column, windows, found = 1, 1, False, False
+    with open_data(location) as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            windows = windows or _WINDOWS.search(block) is not None
+            if not found:
+                try:
+                    text = decoder.decode(block)
+                except UnicodeDecodeError as error:
+                    found, text = True, error.object[: error.start].decode(encoding, "replace")
+                newlines = text.count("\n")
+                line, column = line + newlines, len(text) - text.rfind("\n") + (0 if newlines else column - 1)
+            if found and windows:
+                break
+    return line, column, windows

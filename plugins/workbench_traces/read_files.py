@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.base.data_files import MOST_FILE, open_data, read_data, read_lines
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.kit.logs import is_trajectory
@@ -29,9 +30,6 @@ FORMATS = {
 
 #: Suffixes of files with one JSON value a line.
 _LINES = (".jsonl", ".ndjson")
-
-#: Bytes of one line, and of a file that is one JSON value.
-MOST_LINE, MOST_FILE = 256 << 20, 1 << 30
 
 _FORMS = (
     "Known: OTLP/JSON with GenAI attributes, spans of OpenInference, exports of Langfuse and LangSmith, ATIF, "
@@ -91,15 +89,13 @@ def _fault(path: Path, line: int, what: str, form: str | None = None) -> SpecErr
 def read_values(path: Path) -> Iterator[tuple[int, Any]]:
     """(line, value) of each JSON value of a file: of each line, or of the file as a whole. Raises SpecError."""
     try:
-        file = path.open("rb")
+        file = open_data(path)
     except OSError as error:
         hint = "Name files of traces, or a folder of them."
         raise SpecError(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     with file:
         several = False
-        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), start=1):
-            if len(line) >= MOST_LINE:
-                raise _fault(path, number, f"the line has more than {MOST_LINE >> 20} MB")
+        for number, line in read_lines(file, str(path), MOST_FILE):
             if not (line := line.removeprefix(b"\xef\xbb\xbf").strip()):
                 continue
             try:
@@ -116,11 +112,8 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _whole(path: Path) -> Any:
-    if path.stat().st_size > MOST_FILE:
-        hint = "Export JSON lines, which are read one at a time."
-        raise SpecError(f"{path} is one JSON value of more than {MOST_FILE >> 30} GB", hint=hint)
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_data(path, hint="Export JSON Lines, which are read one at a time."))
     except (ValueError, RecursionError) as error:
         raise _fault(path, getattr(error, "lineno", 1), f"not JSON: {_told(error)}") from None
 

@@ -13,7 +13,7 @@ from tests.helpers.planted import PlantedLM, plant
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.task import Example, Repeats, copies as copies_module, normalised_inputs, tokenize
-from workbench.task.copies import Copies, Words, are_near, group_copies, number_fields
+from workbench.task.copies import Copies, RowRule, Words, are_near, group_copies, number_fields
 
 LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
 
@@ -39,7 +39,7 @@ def test_a_copy_is_found_whatever_its_case_spaces_and_stops(subtests: pytest.Sub
         (LONG + " so please send it at once or give me my money back", None),
     ]:
         with subtests.test(other=other):
-            copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], ["label"])
+            copies = Copies([("train", row("something else")), ("train", row(LONG))], RowRule(("text",), ("label",)))
             found = copies.find(row(other))
             assert (None if found is None else "near" if found[2] else "exact") == copied
             if found:
@@ -49,19 +49,21 @@ def test_a_copy_is_found_whatever_its_case_spaces_and_stops(subtests: pytest.Sub
 def test_rows_of_one_template_are_rows_of_their_own() -> None:
     """One token differs, and it is what matters: a number, or a word that changes the label."""
     asked = "a train goes {} miles an hour for three hours without a stop how far does it come"
-    copies = Copies([("train", row(asked.format(60), "180"))], ["text"], ["label"])
+    copies = Copies([("train", row(asked.format(60), "180"))], RowRule(("text",), ("label",)))
     assert copies.find(row(asked.format(50), "180")) is None and copies.find(row(asked.format(60), "180"))
-    other = Copies([("train", row(LONG, "shipping"))], ["text"], ["label"])
+    other = Copies([("train", row(LONG, "shipping"))], RowRule(("text",), ("label",)))
     assert other.find(row(LONG.replace("parcel", "refund"), "billing")) is None
-    assert Copies([("train", row("3 + 4 - 2"))], ["text"]).find(row("3 - 4 + 2")) is None, "signs are no punctuation"
-    assert Copies([("train", row("capital of France"))], ["text"]).find(row("capital of Spain")) is None
+    assert Copies([("train", row("3 + 4 - 2"))], RowRule(("text",))).find(row("3 - 4 + 2")) is None, (
+        "signs are no punctuation"
+    )
+    assert Copies([("train", row("capital of France"))], RowRule(("text",))).find(row("capital of Spain")) is None
 
 
 def test_a_number_beside_the_text_makes_no_other_row() -> None:
     texts = [f"{LONG} and this is case {word}" for word in ("one", "two", "three", "four")]
     rows = [row(text, user=f"u{i}") for i, text in enumerate(texts)]
     assert number_fields(rows, ["user", "text"]) == ["user"]
-    copies = Copies([("train", r) for r in rows], ["text"], ["label"], numbered=True)
+    copies = Copies([("train", r) for r in rows], RowRule(("text",), ("label",), numbered=True))
     assert copies.find(row(texts[2].upper(), user="u99")) is not None
     assert copies.find(row(texts[2], label="b", user="u99")) is None
     sums = [Example(str(i), {"a": i, "b": i % 2}) for i in range(9)]
@@ -73,7 +75,7 @@ def test_many_rows_are_searched_in_no_time() -> None:
         ("train", row(f"row {i} of a template that all of the rows have in common with each other"))
         for i in range(3000)
     ]
-    copies = Copies(rows, ["text"])
+    copies = Copies(rows, RowRule(("text",)))
     assert (
         sum(
             copies.find(row(f"row {i} of a template that all of the rows have in common with each other!")) is not None
@@ -181,7 +183,7 @@ def test_long_rows_with_one_header_are_told_apart_by_their_tokens(monkeypatch: p
     monkeypatch.setattr(copies_module, "_within", watched)
     header = " ".join(f"h{i}" for i in range(100))
     documents = [f"{header} " + " ".join(f"w{n}x{i}" for i in range(2000)) for n in range(20)]
-    found = Copies([("train", row(text)) for text in documents[:10]], ["text"])
+    found = Copies([("train", row(text)) for text in documents[:10]], RowRule(("text",)))
     assert [found.find(row(text)) for text in documents[10:]] == [None] * 10 and not aligned
     near = found.find(row(documents[3].replace("h50", "x").replace(" h70", "")))
     assert near is not None and near[1]["text"] == documents[3] and near[2] and len(aligned) == 1
@@ -206,7 +208,7 @@ def test_ten_questions_on_one_passage_are_ten_rows_D1() -> None:
         Example(str(i), {"context": PASSAGE, "question": f"Who signs page {w}?"}) for i, w in enumerate("abcdefghij")
     ]
     assert group_copies(rows, ["context", "question"]) == list(range(10))
-    copies = Copies([("train", row) for row in rows[:5]], ["context", "question"])
+    copies = Copies([("train", row) for row in rows[:5]], RowRule(("context", "question")))
     assert [copies.find(row) for row in rows[5:]] == [None] * 5
     assert copies.find(Example("x", {"context": PASSAGE + " amended", "question": "who signs page C"})) is not None
     asked = ("the first page", "what nobody read aloud", "for all heirs of the house", "where it was lost")

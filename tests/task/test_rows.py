@@ -125,7 +125,7 @@ def lines(last: str) -> str:
         (
             '{"text": "i", "label": "a", "deep": {"n": NaN}}',
             "x -> label",
-            {"data": {"fields": {"x": "deep"}, "limit": 8, "split": {"train": 2, "val": 2, "test": 2}}},
+            {"data": {"fields": {"x": "deep"}, "limit": 8, "seed": 5, "split": {"train": 2, "val": 2, "test": 2}}},
             None,
         ),
     ],

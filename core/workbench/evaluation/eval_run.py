@@ -214,7 +214,7 @@ class EvalRun:
         )
         self.rows = split_rows(task, str(options.split))
         # Rows of val may be sealed rows of a later run.
-        described = describe_rows(self.rows, task.inputs)
+        described = describe_rows(self.rows, task.inputs, task.rule)
         self.seen = dict(zip((row.id for row in self.rows), described, strict=True))
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]

@@ -8,9 +8,11 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict
 from workbench.plugins import plugins
-from workbench.task import Example, read_rows, reader_of
+from workbench.task import Example, RowDraw, read_rows, reader_of
 
 Row = Mapping[str, Any]
+
+_WHOLE = RowDraw(hint="Split the file into several, and predict one after the other.")
 
 
 def read_rows_file(place: str, data: Any, inputs: Collection[str]) -> tuple[Sequence[Row], list[Row]]:
@@ -22,7 +24,7 @@ def read_rows_file(place: str, data: Any, inputs: Collection[str]) -> tuple[Sequ
         inputs: what the workflow reads.
     """
     data = data if is_dict(data) else {}
-    rows = read_rows(place, Path.cwd(), _options(place, data, inputs))
+    rows = read_rows(place, Path.cwd(), _options(place, data, inputs), _WHOLE)
     fields = data.get("fields")
     names = {new: old for new, old in fields.items() if new in inputs} if is_dict(fields) else {}
     return rows, [_renamed(row, names) for row in rows] if names else [*rows]

@@ -53,8 +53,9 @@ def register_metrics(register: Register) -> None:
 def register_readers(register: Register) -> None:
     """Add dataset readers: register("jsonl", reader) reads `*.jsonl`; register("hf", reader) reads `hf:...`.
 
-    reader(location, options) returns a list of dicts, and raises `workbench.errors.tree.SpecError` with the line of
-    the data file that is wrong. location is an absolute path, or what follows the prefix.
+    reader(location, options) returns dicts, in a list or one at a time, and raises
+    `workbench.errors.tree.SpecError` with the line of the data file that is wrong. location is an absolute path, or
+    what follows the prefix.
     """
 
 

@@ -26,6 +26,7 @@ from workbench.proof.prediction_powered import powered_mean as powered_mean
 from workbench.proof.report import Report as Report
 from workbench.proof.reuse import (
     evaluated_name as evaluated_name,
+    find_tests_of as find_tests_of,
     level_after as level_after,
     record_scored as record_scored,
     record_test as record_test,

@@ -162,7 +162,7 @@ def _find_earlier_tests(
     """The runs that tested changed workflows on these sealed rows before; none if the winner is the baseline."""
     if winner == task.workflow:
         return []
-    described = describe_rows([a.example for a, _ in pairs] or task.dataset.test.open(), task.inputs)
+    described = describe_rows([a.example for a, _ in pairs] or task.dataset.test.open(), task.inputs, task.rule)
     return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, task, described)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from workbench.base.data_files import read_data
 from workbench.base.hashing import digest
 from workbench.base.text import one_line
 from workbench.errors import SpecError
@@ -64,7 +65,7 @@ def read_labels(path: Path) -> list[Label]:
     """The labels of a file of JSON lines: of each row, answer and labeller the last one. A last line that was cut
     short, as by a kill, is left out. Raises SpecError that names the line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_data(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} cannot be read: {error}", hint=_FORM) from None
     found: dict[tuple[str, str, str], Label] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.base.hashing import digest
 from workbench.proof.statistics import LEVEL
 from workbench.store import SealedTests, SeenRows, Store
-from workbench.task import Task, match_rows
+from workbench.task import Task, describe_rows, match_rows
 
 #: Tests that share no more than this part of their rows count as independent.
 OVERLAP = 0.05
@@ -43,18 +44,27 @@ def find_earlier_tests(store: Store, run_id: int, candidate: str, task: Task, ro
     """The names of the runs that scored workflows on some of these rows before, one for each workflow.
 
     These count: what a run of `optimize` tested, on whatever rows; what `workbench eval` scored, in whatever split; and
-    each candidate that was scored on these rows where they were train or val. Rows are the same if they are near
-    copies. Evaluations of this run's baseline do not count: they chose nothing. A test of the same candidate on fewer
-    of the rows does: testing, adding rows and testing again makes two tests.
+    each candidate that was scored on these rows where they were train or val. Rows are the same by the rule of the
+    splits, so a row that they kept beside a sealed one is another row. Evaluations of this run's baseline do not count:
+    they chose nothing. A test of the same candidate on fewer of the rows does: testing, adding rows and testing again
+    makes two tests.
     """
     store.flush()
     tests, seen = SealedTests(store), SeenRows(store)
     keys = sorted({key for key, _ in rows})
-    same = {**match_rows(rows, seen.read_texts(without=keys)), **{key: key for key in keys}}
-    own = tests.find(run_id, candidate, keys)  # tests after it are later ones
+    own = describe_rows([*task.dataset.train, *task.dataset.val], task.inputs, task.rule)
+    kept_apart = {key for key, _ in own} - {*keys}  # by the splits, so that they are other rows
+    same = {**match_rows(rows, seen.read_texts(without={*keys, *kept_apart})), **{key: key for key in keys}}
+    this = tests.find(run_id, candidate, keys)  # tests after it are later ones
     most, baseline = OVERLAP * len(keys), task.workflow.hash
-    tested = tests.find_overlapping(same, most, before=own, except_of=(baseline, evaluated_name(task)))
+    tested = tests.find_overlapping(same, most, before=this, except_of=(baseline, evaluated_name(task)))
     return seen.find_selections(same, most, before=run_id, baseline=baseline) + tested
+
+
+def find_tests_of(store: Store, task: Task) -> list[str]:
+    """The tests that a run would count that began now: see `find_earlier_tests`."""
+    described = describe_rows(task.dataset.test.open(), task.inputs, task.rule)
+    return find_earlier_tests(store, sys.maxsize, "", task, described)
 
 
 def level_after(earlier: Sequence[str]) -> float:

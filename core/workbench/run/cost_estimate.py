@@ -4,12 +4,13 @@ show, and whether it can end with a proof."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
-from workbench.proof import few_rows_for_attacks, few_rows_warning, smallest_binary_gain
+from workbench.errors import SpecError, StoreError
+from workbench.proof import few_rows_for_attacks, few_rows_warning, find_tests_of, level_after, smallest_binary_gain
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
 from workbench.run.workers import describe_workers
 from workbench.runtime import (
@@ -24,6 +25,7 @@ from workbench.runtime import (
     row_cost,
 )
 from workbench.spec import BudgetSpec
+from workbench.store import ReadOnlyStore
 from workbench.study import Optimizer
 from workbench.task import Task
 from workbench.workflow import NodeKind
@@ -73,6 +75,7 @@ def estimate(
         *describe_workers(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
+        *_reuse_lines(task, database),
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
     return {
@@ -210,6 +213,23 @@ def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str
 
 #: The share of rows whose score changes.
 _DISCORDANT = 0.3
+
+
+def _reuse_lines(task: Task, database: str | Path | None) -> Iterator[str]:
+    """Yield the level that earlier tests of the sealed rows leave, if a database has any."""
+    if database is None or not Path(database).is_file() or not len(task.dataset.test):
+        return
+    with suppress(StoreError):  # `models_of` says what is wrong with the file
+        store = ReadOnlyStore(database)
+        try:
+            earlier = find_tests_of(store, task)
+        finally:
+            store.close()
+        if not earlier:
+            return
+        runs = ", ".join(dict.fromkeys(earlier))
+        level = level_after(earlier)
+        yield f"p must be below {level:.2g} here, since workflows were tested on these rows before (run {runs})."
 
 
 def _smallest_gain(task: Task) -> tuple[float | None, str]:

@@ -174,7 +174,7 @@ async def run_sealed_test(
         await evaluator.gather(len(test), run_row)
     done = [row for row in rows if row is not None]
     if sides[1] != baseline:  # first: a kill hides no look
-        described = describe_rows([row[0].example for row in done], task.inputs)
+        described = describe_rows([row[0].example for row in done], task.inputs, task.rule)
         record_test(ledger.store, ledger.run_id, sides[1].hash, described)
     for side, workflow in enumerate(sides):
         if workflow in sides[:side]:

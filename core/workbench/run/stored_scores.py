@@ -110,7 +110,7 @@ class ScoredRows:
     test."""
 
     def __init__(self, store: Store, run_id: int, task: Task):
-        self._store, self._run_id, self._inputs = store, run_id, task.inputs
+        self._store, self._run_id, self._inputs, self._rule = store, run_id, task.inputs, task.rule
         self._splits = {"train": task.dataset.train, "val": task.dataset.val}
         self._described = dict[str, dict[str, tuple[str, Any]]]()
         self._recorded = set[tuple[str, str]]()
@@ -121,10 +121,10 @@ class ScoredRows:
         self._recorded |= {(split, row.id) for row in new}
         if split not in self._described:  # as a whole: a few rows do not show which of their fields tells them apart
             whole = self._splits.get(split, rows)
-            found = describe_rows(whole, self._inputs)
+            found = describe_rows(whole, self._inputs, self._rule)
             self._described[split] = dict(zip((row.id for row in whole), found, strict=True))
         known = self._described[split]
-        described = [known.get(row.id) or describe_rows([row], self._inputs)[0] for row in new]
+        described = [known.get(row.id) or describe_rows([row], self._inputs, self._rule)[0] for row in new]
         record_scored(self._store, self._run_id, split, evaluation.workflow.hash, described)
 
 

@@ -24,7 +24,7 @@ from workbench.spec.patterns import (
     listed_matches as listed_matches,
     shortest_match as shortest_match,
 )
-from workbench.spec.places import existing as existing
+from workbench.spec.places import existing as existing, lies_inside as lies_inside
 from workbench.spec.policy import (
     Inherited as Inherited,
     MadeCall as MadeCall,

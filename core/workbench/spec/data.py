@@ -26,15 +26,19 @@ class DataSpec(Strict):
     """Where the examples come from: one file with a seeded split, or one file for each split."""
 
     file: str | None = Field(
-        None, description="one file for all splits: .jsonl, .json, .csv, .xlsx, .parquet, or READER:PLACE"
+        None,
+        description="one file for all splits: .jsonl, .json, .csv, .xlsx, .parquet, a folder or pattern of them, or "
+        "READER:PLACE",
     )
     split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
-    seed: int = Field(0, description="of the split")
+    seed: int = Field(0, description="of the split, and of the draw of `limit`")
     train: str | None = Field(None, description="instead of file: rows that optimizers learn from")
     val: str | None = Field(None, description="instead of file: rows for selecting candidates")
     test: str | None = Field(None, description="instead of file: sealed rows, read once for the proof")
     fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
-    limit: int | None = Field(None, ge=1, description="maximum number of rows per file")
+    limit: int | None = Field(
+        None, ge=1, description="number of rows that are drawn of each file by the seed; default: all"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
     cluster: str | Literal[False] | None = Field(
         None,

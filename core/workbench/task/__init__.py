@@ -14,6 +14,7 @@ from workbench.task.dataset import (
     content_id as content_id,
     make_examples as make_examples,
 )
+from workbench.task.drawn_rows import RowDraw as RowDraw, RowWithHoles as RowWithHoles, Table as Table
 from workbench.task.file_inputs import file_readers as file_readers, resolve_row as resolve_row
 from workbench.task.found_powers import find_powers as find_powers
 from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
@@ -28,7 +29,7 @@ from workbench.task.metric import (
     highest_score as highest_score,
 )
 from workbench.task.repeats import Repeats as Repeats
-from workbench.task.rows import Rows as Rows, read_rows as read_rows, reader_of as reader_of
+from workbench.task.rows import read_rows as read_rows
 from workbench.task.search_space import (
     Space as Space,
     check_search as check_search,
@@ -39,6 +40,12 @@ from workbench.task.search_space import (
     suggest_value as suggest_value,
 )
 from workbench.task.searched import put_searched as put_searched
+from workbench.task.shards import (
+    find_shards as find_shards,
+    is_pattern as is_pattern,
+    join_shards as join_shards,
+    reader_of as reader_of,
+)
 from workbench.task.tokens import (
     input_tokens as input_tokens,
     normalised_inputs as normalised_inputs,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from workbench.base.hashing import digest
-from workbench.task.copies import first_of_groups, group_copies
+from workbench.task.copies import RowRule, first_of_groups, group_copies
 from workbench.task.dataset import Example
 from workbench.task.groups import find_continuations, find_group_field, find_groups_of_ids
 from workbench.task.tokens import normalised_inputs
@@ -36,7 +36,11 @@ class Clusters:
 
 
 def cluster_rows(
-    rows: Sequence[Example], named: str | Literal[False] | None, inputs: Sequence[str], target: str | None
+    rows: Sequence[Example],
+    named: str | Literal[False] | None,
+    inputs: Sequence[str],
+    target: str | None,
+    rule: RowRule | None = None,
 ) -> Clusters:
     """The clusters of rows.
 
@@ -46,13 +50,14 @@ def cluster_rows(
             are the turns of a conversation: rows with one value of a field that groups them, or with ids that do, and
             rows that continue others. False: only rows with the same inputs.
         inputs, target: the fields that the workflow reads, and the one that the metric compares with.
+        rule: of the file; None: as these rows show it.
     """
     if named is False:
         return Clusters()
     if named is not None:
         of = {row.id: digest(f"{named}: {row[named]!r}") for row in rows if named in row}
         return Clusters(of if len({*of.values()}) < len(of) else {})  # a field that numbers rows groups none
-    roots, later = group_copies(rows, inputs, target), find_continuations(rows, inputs)
+    roots, later = group_copies(rows, inputs, target, rule), find_continuations(rows, inputs)
     known = {*inputs, *([target] if target is not None else [])}
     guessed = find_group_field(rows, known)
     groups: Sequence[object]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.task.dataset import Example
@@ -38,6 +39,9 @@ SAMPLE = 2048
 
 #: The most rows that are compared in full with one row.
 CANDIDATES = 20
+
+#: Tokens of a field that can tell rows apart by itself.
+LEAST_TOKENS = 3
 
 #: So many rows of one template with other numbers and one label show that the numbers tell nothing.
 ALIKE = 4
@@ -173,99 +177,147 @@ class NearTexts:
         return [number for number, _ in shared.most_common(CANDIDATES)]
 
 
-class Copies:
-    """Finds the rows that another row is a copy of.
+@dataclass(frozen=True)
+class RowRule:
+    """By what rows of a file are the same row: for its splits, within its test, and across runs.
 
-    Args:
-        rows: the rows to search, each with the name of its split.
+    Attributes:
         inputs: the fields to compare.
         labels: the fields with labels. Rows with different ones are no near copies: the token that differs is the one
             that matters.
         numbered: fields that only number the rows were left out of inputs; then no copy is exact.
+        exact: near copies are other rows (`data: {cluster: false}`).
+        telling: the fields that tell rows apart: the longest input that does so by itself, or else all that differ.
+            Rows that are near copies in them are the same row, also where files compare other fields.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[tuple[str, Example]],
-        inputs: Sequence[str],
-        labels: Sequence[str] = (),
-        numbered: bool = False,
-    ):
-        self.inputs, self.labels, self.numbered = inputs, labels, numbered
+    inputs: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    numbered: bool = False
+    exact: bool = False
+    telling: tuple[str, ...] = ()
+
+
+def find_rule(
+    rows: Sequence[Example], inputs: Sequence[str], target: str | None = None, exact: bool = False
+) -> RowRule:
+    """The rule of a file. rows: all of its splits."""
+    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, target)
+    rule = RowRule(tuple(n for n in inputs if n not in numbers), tuple(labels), bool(numbers), exact)
+    return replace(rule, telling=_find_telling(rows, rule) or tuple(inputs))
+
+
+def _find_telling(rows: Sequence[Example], rule: RowRule) -> tuple[str, ...]:
+    texts = {name: [words_of(row, name) for row in rows] for name in rule.inputs}
+    lengths = {name: sum(len(w) for of in found for w in of) / max(1, len(rows)) for name, found in texts.items()}
+    differing = [name for name, of in texts.items() if len({*of}) > 1]
+    long = [name for name in differing if lengths[name] >= LEAST_TOKENS]
+    for name in sorted(long, key=lambda name: -lengths[name]):
+        if len(rule.inputs) == 1 or _tells_apart(rows, name, rule):
+            return (name,)
+    return tuple(differing)
+
+
+def _tells_apart(rows: Sequence[Example], name: str, rule: RowRule) -> bool:
+    """Return True if rows that are near copies in one field are so in all fields."""
+    alone = Copies([], RowRule((name,)))
+    whole = [fields_of(row, rule) for row in rows]
+    for number, row in enumerate(rows):
+        fields = fields_of(row, alone.rule)
+        if any(not are_copies(whole[number], whole[other]) for other, _ in alone.find_all(row, fields)):
+            return False
+        alone.add("", row, fields)
+    return True
+
+
+def fields_of(row: Example, rule: RowRule) -> Fields:
+    """The texts of a row that are compared."""
+    return tuple(words_of(row, name) for name in rule.inputs)
+
+
+class Copies:
+    """Finds the rows that another row is a copy of. rows: those to search, each with the name of its split."""
+
+    def __init__(self, rows: Sequence[tuple[str, Example]], rule: RowRule):
+        self.rule = rule
         self.rows: list[tuple[str, Example, Fields]] = []
         self._near, self._group = NearTexts(), dict[int, int]()
         for split, row in rows:
-            self.add(split, row, self.fields_of(row))
-
-    def fields_of(self, row: Example) -> Fields:
-        """The texts of a row that are compared."""
-        return tuple(words_of(row, name) for name in self.inputs)
+            self.add(split, row, fields_of(row, rule))
 
     def add(self, split: str, row: Example, fields: Fields, group: int | None = None) -> None:
         """group: a number of rows that are copies of each other."""
         number = len(self.rows)
         self.rows.append((split, row, fields))
         self._group[number] = -1 - number if group is None else group
-        self._near.add(_pooled(fields), number, None if group is None else self._group)
+        self._near.add(pooled(fields), number, None if group is None else self._group)
 
-    def find(self, row: Example, exact: bool = False) -> tuple[str, Example, bool] | None:
-        """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None. exact: not of
-        one that it is only a near copy of."""
-        for number, near in self.find_all(row, self.fields_of(row)):
+    def find(self, row: Example) -> tuple[str, Example, bool] | None:
+        """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None."""
+        for number, near in self.find_all(row, fields_of(row, self.rule)):
             split, other, _ = self.rows[number]
-            return None if near and exact else (split, other, near or self.numbered)
+            return None if near and self.rule.exact else (split, other, near or self.rule.numbered)
         return None
 
     def find_all(self, row: Example, fields: Fields) -> Iterator[tuple[int, bool]]:
         """(number, whether it is only a near copy) of each row that this one is a copy of, equal ones first."""
-        words, seen = _pooled(fields), set[int]()
+        words, seen = pooled(fields), set[int]()
         for number in self._near.equal(words):
             seen.add(number)
-            if words and (not self.numbered or self._same_label(row, self.rows[number][1])):
+            if words and (not self.rule.numbered or self._same_label(row, self.rows[number][1])):
                 yield number, False
         for number in self._near.candidates(words) if len(words) >= TOKENS_AN_EDIT else ():
             _, other, theirs = self.rows[number]
-            if number not in seen and self._same_label(row, other) and _are_copies(fields, theirs):
+            if number not in seen and self._same_label(row, other) and are_copies(fields, theirs):
                 yield number, True
 
     def _same_label(self, row: Example, other: Example) -> bool:
-        known = [name for name in self.labels if name in row and name in other]
-        return all(row[name] == other[name] for name in known)
+        return same_labels(row, other, self.rule.labels)
 
 
-def _pooled(fields: Sequence[Sequence[Words]]) -> Words:
+def same_labels(row: Mapping[str, Any], other: Mapping[str, Any], labels: Iterable[str]) -> bool:
+    """Return True if no label of two rows differs that both have."""
+    return all(row[name] == other[name] for name in labels if name in row and name in other)
+
+
+def pooled(fields: Sequence[Sequence[Words]]) -> Words:
+    """All texts of a row as one."""
     return tuple(word for texts in fields for words in texts for word in words)
 
 
-def _are_copies(a: Sequence[Sequence[Words]], b: Sequence[Sequence[Words]]) -> bool:
+def are_copies(a: Sequence[Sequence[Words]], b: Sequence[Sequence[Words]]) -> bool:
     """Return True if all fields are near copies, text by text; lists of different lengths as one text. A field of a
     word or two beside longer texts makes no other row."""
     for here, there in zip(a, b, strict=True):
-        if len(_pooled([here])) <= LEAST_SAID >= len(_pooled([there])) and len(_pooled(a)) >= TOKENS_AN_EDIT:
+        if len(pooled([here])) <= LEAST_SAID >= len(pooled([there])) and len(pooled(a)) >= TOKENS_AN_EDIT:
             continue
-        pairs = zip(here, there, strict=True) if len(here) == len(there) else [(_pooled([here]), _pooled([there]))]
+        pairs = zip(here, there, strict=True) if len(here) == len(there) else [(pooled([here]), pooled([there]))]
         if not all(are_near(x, y) for x, y in pairs):
             return False
     return True
 
 
-def group_copies(rows: Sequence[Example], inputs: Sequence[str], target: str | None = None) -> list[int]:
+def group_copies(
+    rows: Sequence[Example], inputs: Sequence[str], target: str | None = None, rule: RowRule | None = None
+) -> list[int]:
     """For each row, the place of the first row that it is a copy of, by way of others too; its own if there is none.
 
     Rows that differ in nothing but one token in ten, and that a number, are copies where the labels show that the
     numbers do not matter: there are ALIKE of them or more, and all have one label.
+
+    rule: None: as these rows show it.
     """
     from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
-    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, target)
-    copies = Copies([], [name for name in inputs if name not in numbers], labels, numbered=bool(numbers))
+    rule = rule or find_rule(rows, inputs, target)
+    labels, copies = rule.labels, Copies([], rule)
     groups: Any = UnionFind(range(len(rows)))
     alike: dict[Words, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        fields = copies.fields_of(row)
+        fields = fields_of(row, rule)
         groups.union(place, *(number for number, _ in copies.find_all(row, fields)))
         copies.add("", row, fields, group=groups[place])
-        masked = tuple("0" if word.isdigit() else word for word in _pooled(fields))
+        masked = tuple("0" if word.isdigit() else word for word in pooled(fields))
         if 0 < masked.count("0") <= len(masked) // TOKENS_AN_EDIT:
             alike[masked].append(place)
     for places in alike.values() if labels else ():

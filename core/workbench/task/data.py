@@ -9,7 +9,8 @@ from workbench.base.hashing import digest
 from workbench.errors import SpecError, errors_at, merge_errors, suggest
 from workbench.spec import DataSpec, Spec
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples, split_groups
-from workbench.task.rows import Rows, read_rows
+from workbench.task.drawn_rows import RowDraw, RowWithHoles
+from workbench.task.rows import read_rows
 
 
 def load_data(spec: Spec, base: Path) -> Dataset:
@@ -66,11 +67,21 @@ def _sealed(parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecE
 
 def _read(data: DataSpec, key: str, location: str, base: Path, holes: list[tuple[str, SpecError]]) -> list[Example]:
     with errors_at("data", key):
-        rows = read_rows(location, base, data.options)
-    most = len(rows) if data.limit is None else data.limit
-    if isinstance(rows, Rows):
-        holes += [(field, error) for field, (index, error) in rows.holes.items() if index < most]
-    return make_examples(rows[:most], data.fields)
+        rows = read_rows(location, base, data.options, RowDraw(data.limit, _asked(data), data.seed))
+    found = dict[str, SpecError]()
+    for row in rows:
+        for field, error in row.holes.items() if isinstance(row, RowWithHoles) else ():
+            found.setdefault(field, error)
+    holes += found.items()
+    return make_examples(rows, data.fields)
+
+
+def _asked(data: DataSpec) -> int | None:
+    """The number of rows that the splits take, where the file says it and no field decides."""
+    if data.split is None or data.split.by is not None:
+        return None
+    shares = (data.split.train, data.split.val, data.split.test)
+    return None if any(isinstance(share, float) for share in shares) else int(sum(shares))
 
 
 def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:

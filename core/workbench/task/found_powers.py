@@ -49,8 +49,9 @@ from workbench.spec import (
     run_python,
 )
 from workbench.task.metric import metric_options, parse_call
-from workbench.task.rows import folder_of, reader_of
+from workbench.task.rows import folder_of
 from workbench.task.searched import put_searched
+from workbench.task.shards import leads_out, reader_of
 from workbench.task.workflow_file import referred_functions
 from workbench.workflow import node_class, node_tree, written_place
 
@@ -255,6 +256,7 @@ class _File:
             reader = prefix if named else reader_of(place)
             if reader not in plugins().names("readers"):
                 outside = named or read_path(Written(place, at, self.base), place).outside
+                outside = outside or leads_out(place, self.base)
                 yield Power("reads a path", place, place, at, (), outside)
                 continue
             options = data.get("options")
@@ -263,7 +265,8 @@ class _File:
             for one in powers_of("readers", reader, start):
                 if isinstance(one, Power) and one.kind == "reads a path":
                     what = f"{prefix}:{one.what}" if named else one.what
-                    one = replace(one, text=place, what=what, at=at)
+                    outside = one.outside or leads_out(rest if named else place, start.base)
+                    one = replace(one, text=place, what=what, at=at, outside=outside)
                 yield one
 
     def end(self) -> None:

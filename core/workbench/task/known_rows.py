@@ -1,7 +1,8 @@
 """The same row in another run: rows are known by their own text, whatever the file makes of it.
 
 A file may name other inputs than an earlier one did, rename them, or add one that says nothing. So a row is compared by
-the field that tells it from others, with all texts of the other row.
+the field that tells it from all others of its file (`workbench.task.copies.RowRule`), or by all fields where none does
+by itself, with all texts of the other row.
 """
 
 from __future__ import annotations
@@ -12,12 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from workbench.base.hashing import digest
-from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, are_near, number_fields
+from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, RowRule, are_near, find_rule
 from workbench.task.dataset import Example
 from workbench.task.tokens import Words, normalised_inputs, words_of
-
-#: A field tells rows apart if this share of them differ in it, and it has so many tokens.
-TELLING, LEAST_TOKENS = 0.5, 3
 
 #: A text of so many tokens that stands in another one is the same row in a template.
 LEAST_HELD = 8
@@ -26,13 +24,18 @@ LEAST_HELD = 8
 LEAST_KEPT = 5
 
 
-def describe_rows(rows: Sequence[Example], inputs: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+def describe_rows(
+    rows: Sequence[Example], inputs: Sequence[str], rule: RowRule | None = None
+) -> list[tuple[str, dict[str, Any]]]:
     """(key, texts) of rows of one split, as the store keeps them.
 
     key: a hash of the inputs. texts: `telling`, the texts of the row that tell it from others, and `others`, its other
     ones: by field, each as tokens with spaces between them.
+
+    rule: of the file; None: as these rows show it.
     """
-    telling, found = _telling_fields(rows, inputs), list[tuple[str, dict[str, Any]]]()
+    telling = (rule or find_rule(rows, inputs)).telling
+    found = list[tuple[str, dict[str, Any]]]()
     for row in rows:
         texts = {name: " ".join(w for words in words_of(row, name) for w in words) for name in {*inputs, *row.fields}}
         kept = {n: t for n, t in texts.items() if n in inputs or t.count(" ") >= LEAST_KEPT - 1}
@@ -42,17 +45,6 @@ def describe_rows(rows: Sequence[Example], inputs: Sequence[str]) -> list[tuple[
         }
         found.append((digest(normalised_inputs(row, inputs)), parts))
     return found
-
-
-def _telling_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
-    """The longest input that tells rows apart; all that differ, where none does by itself."""
-    numbers = number_fields(rows, inputs)
-    texts = {name: [words_of(row, name) for row in rows] for name in inputs if name not in numbers}
-    lengths = {name: sum(len(w) for of in found for w in of) / max(1, len(rows)) for name, found in texts.items()}
-    apart = [n for n, of in texts.items() if len({*of}) >= TELLING * len(rows) and lengths[n] >= LEAST_TOKENS]
-    if apart:
-        return [max(apart, key=lambda name: lengths[name])]
-    return [name for name, of in texts.items() if len({*of}) > 1] or [*inputs]
 
 
 def match_rows(

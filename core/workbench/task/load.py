@@ -16,7 +16,7 @@ from workbench.lm import locate_lms
 from workbench.spec import AttackSpec, DataSpec, Inherited, Source, Spec, code_files
 from workbench.task.attacks import load_attacks
 from workbench.task.clusters import cluster_rows
-from workbench.task.copies import Copies, label_fields, number_fields
+from workbench.task.copies import Copies, RowRule, find_rule
 from workbench.task.data import check_holes, load_data
 from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.file_inputs import resolve_files
@@ -41,6 +41,7 @@ class Task:
     further_metrics: tuple[tuple[str, Metric], ...] = ()  # by name: what `eval` shows beside the score
     clusters: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])  # by id of a test row
     attacks: Mapping[str, AttackSpec] = dataclasses.field(default_factory=dict[str, AttackSpec])
+    rule: RowRule | None = None  # by which rows are the same row; None: as the rows in question show it
 
     @property
     def data_hash(self) -> str:
@@ -77,11 +78,11 @@ class Task:
 
     @cached_property
     def _val_clusters(self) -> Mapping[str, str]:
-        return cluster_rows(self.dataset.val, self.spec.data.cluster, self.inputs, self.label).of
+        return cluster_rows(self.dataset.val, self.spec.data.cluster, self.inputs, self.label, self.rule).of
 
     @cached_property
     def _train_clusters(self) -> Mapping[str, str]:
-        return cluster_rows(self.dataset.train, self.spec.data.cluster, self.inputs, self.label).of
+        return cluster_rows(self.dataset.train, self.spec.data.cluster, self.inputs, self.label, self.rule).of
 
     @property
     def external_hash(self) -> str:
@@ -120,9 +121,9 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     targets = [getattr(one, "target", None) for _, one in metrics]
     by = spec.data.split.by if spec.data.split else None
     check_holes(dataset, [name for name in (*needed, *targets, task.label, by) if isinstance(name, str)], spec.data)
-    apart = spec.data.cluster is False
-    dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.label, exact=apart)
-    clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
+    rule = find_rule(rows, inputs, task.label, exact=spec.data.cluster is False)
+    dataset = _without_copies(_with_warnings(dataset, inputs, needed), rule)
+    clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label, rule)
     lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()])
     warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]), *([lost] if lost else ()))
     warnings = (*warnings, *wrong_demos(workflow, spec.lm))
@@ -130,7 +131,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
         said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
         dataset = replace(dataset, warnings=(*dataset.warnings, said))
-    return replace(task, dataset=dataset, clusters=clusters.of)
+    return replace(task, dataset=dataset, clusters=clusters.of, rule=rule)
 
 
 def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
@@ -236,15 +237,12 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
     return replace(dataset, warnings=(*dataset.warnings, *warnings))
 
 
-def _without_copies(dataset: Dataset, inputs: tuple[str, ...], label: str | None, exact: bool) -> Dataset:
-    """Leave out test rows that are copies of a train or val row, and warn how many. exact: not near copies."""
+def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
+    """Leave out test rows that are copies of a train or val row, and warn how many."""
     test = dataset.test.open()
     others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
-    rows = [*(row for _, row in others), *test]
-    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, label)
-    fields = [name for name in inputs if name not in numbers]
-    copies = Copies(others, fields, labels, numbered=bool(numbers))
-    found = [(row, copies.find(row, exact)) for row in test]
+    copies = Copies(others, rule)
+    found = [(row, copies.find(row)) for row in test]
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:
         return dataset

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.spec import Power, Written, powers_of
-
-Row = dict[str, Any]
-
-
-class Rows(list[Row]):
-    """Rows of a file with values that a row cannot hold, such as NaN: null, and refused where it is read.
-
-    holes: by the name of a field, dotted if nested: the index of the first such row, and the error that says where.
-    """
-
-    def __init__(self, rows: Iterable[Row] = ()):
-        super().__init__(rows)
-        self.holes: dict[str, tuple[int, SpecError]] = {}
-
-    def add_hole(self, field: str, error: SpecError) -> None:
-        """Note a value of the next row that is to be appended."""
-        self.holes.setdefault(field, (len(self), error))
-
-
-def reader_of(location: str) -> str:
-    """The name of the reader that reads a place: its prefix, as in READER:PLACE, or its suffix, in any case and before
-    `.gz`."""
-    known = plugins().names("readers")
-    prefix, colon, _ = location.partition(":")
-    if colon and prefix in known:
-        return prefix
-    path = Path(location)
-    suffix = path.suffix.removeprefix(".")
-    if suffix.lower() == "gz" and suffix not in known:
-        suffix = Path(path.stem).suffix.removeprefix(".")
-    return suffix if suffix in known else suffix.lower()
+from workbench.task.drawn_rows import Row, RowDraw
+from workbench.task.shards import find_shards, is_pattern, join_shards, reader_of
 
 
 def folder_of(place: str, base: Path) -> Path:
@@ -54,19 +25,28 @@ def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path)
     return any(isinstance(power, Power) and power.kind == "reads a path" for power in found)
 
 
-def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row]:
-    """The rows of a file, by the reader of its suffix, or of READER:PLACE; a reader may return `Rows`.
+def read_rows(location: str, base: Path, options: Mapping[str, Any], draw: RowDraw | None = None) -> list[Row]:
+    """The rows of a file or of a folder of them, by the reader of its suffix, or of READER:PLACE.
 
-    base: the folder of relative paths. Raises SpecError.
+    base: the folder of relative paths. draw: which rows; None: all of them. Raises SpecError.
     """
     known, name = plugins().names("readers"), reader_of(location)
     prefix, colon, place = location.partition(":")
+    draw = draw or RowDraw()
     if colon and prefix == name:
         folder = folder_of(place, base)
         if folder is base and _reads_path(name, place, options, base):
             place = str(base.resolve() / place)
-        return plugins().get("readers", name)(place, options)
+        read = plugins().get("readers", name)
+        if is_pattern(place) and _reads_path(name, place, options, base) and not Path(place).exists():
+            return _read_all(read, find_shards(base, place), location, options, draw)
+        size = Path(place).stat().st_size if Path(place).is_file() else None
+        return draw.rows(read(place, options), location, size)
     path = (base / location).resolve()
+    if path.is_dir() or (is_pattern(location) and not path.exists()):
+        files = find_shards(base, location)
+        read = plugins().get("readers", reader_of(files[0].name))
+        return _read_all(read, files, location, options, draw)
     if name not in known:
         hint = suggest(name, known)
         if plugins().set_aside:
@@ -78,4 +58,15 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row
         near = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []
         hint = suggest(path.name, near) if near else "Paths are relative to the workflow file."
         raise SpecError(f"there is no file {path}", hint=hint)
-    return plugins().get("readers", name)(str(path), options)
+    return _read_all(plugins().get("readers", name), [path], str(path), options, draw)
+
+
+def _read_all(
+    read: Callable[[str, Mapping[str, Any]], Iterable[Row]],
+    files: Sequence[Path],
+    location: str,
+    options: Mapping[str, Any],
+    draw: RowDraw,
+) -> list[Row]:
+    parts = [read(str(file), options) for file in files]
+    return draw.rows(join_shards(parts), location, sum(file.stat().st_size for file in files))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +66,8 @@ def _file(case: ReaderCase, content: bytes) -> Generator[Path]:
 
 def _rows(case: ReaderCase) -> Any:
     with _file(case, case.good) as path:
-        return case.read(str(path), dict(case.options))
+        found = case.read(str(path), dict(case.options))
+        return [*found] if isinstance(found, Iterable) and not isinstance(found, Mapping) else found
 
 
 def check_reader_is_documented(case: ReaderCase) -> None:
@@ -80,9 +81,10 @@ def check_reader_declares_its_powers(case: ReaderCase) -> None:
 
 
 def check_reader_gives_rows(case: ReaderCase) -> None:
-    """A list of dicts: field names are texts, values JSON, for a row is hashed and stored."""
+    """A list of dicts, or an iterator that makes them one at a time. Field names are texts, values JSON, for a row is
+    hashed and stored."""
     rows = _rows(case)
-    assert isinstance(rows, list) and rows, f"{name_of(case.read)} must return a list with the rows, not {rows!r:.80}"
+    assert isinstance(rows, list) and rows, f"{name_of(case.read)} must return the rows, not {rows!r:.80}"
     for number, row in enumerate(rows, 1):
         assert isinstance(row, dict), f"{name_of(case.read)}: row {number} must be a dict, not {row!r:.80}"
         wrong = [name for name in row if not isinstance(name, str)]
@@ -131,7 +133,7 @@ def check_reader_names_the_line(case: ReaderCase) -> None:
 
 def _refusal(case: ReaderCase, location: str, options: Mapping[str, Any], what: str) -> SpecError:
     try:
-        rows = case.read(location, dict(options))
+        rows = [*case.read(location, dict(options))]
     except SpecError as error:
         return error
     except Exception as error:
@@ -161,6 +163,6 @@ def check_reader_leaves_file_and_options_unchanged(case: ReaderCase) -> None:
     with _file(case, case.good) as path:
         options = dict(case.options)
         with unchanged("copy them before you change them", options=options):
-            case.read(str(path), options)
+            list(case.read(str(path), options))
         assert path.read_bytes() == case.good, f"{name_of(case.read)} changed the file"
         assert list(path.parent.iterdir()) == [path], f"{name_of(case.read)} left files beside the one it read"

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.helpers.readers import listed
 
 from workbench.errors import SpecError
-from workbench_readers.json_files import read_json, read_jsonl
-from workbench_readers.tables import read_csv, read_tsv
+from workbench_readers import json_files, tables
+
+read_json = listed(json_files.read_json)
+read_jsonl = listed(json_files.read_jsonl)
+read_csv = listed(tables.read_csv)
+read_tsv = listed(tables.read_tsv)
 
 
 def test_a_semicolon_file_says_which_option_to_write_friction_46(tmp_path: Path) -> None:

@@ -8,14 +8,20 @@ import time
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.helpers.readers import listed
 
 from workbench.errors import SpecError
 from workbench.plugins import plugins
-from workbench_readers.gta import read_gta
-from workbench_readers.json_files import read_json, read_jsonl
-from workbench_readers.parquet_and_hub import read_hf, read_parquet
-from workbench_readers.spreadsheets import read_xlsx
-from workbench_readers.tables import read_csv, read_tsv
+from workbench_readers import gta, json_files, parquet_and_hub, spreadsheets, tables
+
+read_gta = listed(gta.read_gta)
+read_json = listed(json_files.read_json)
+read_jsonl = listed(json_files.read_jsonl)
+read_hf = listed(parquet_and_hub.read_hf)
+read_parquet = listed(parquet_and_hub.read_parquet)
+read_xlsx = listed(spreadsheets.read_xlsx)
+read_csv = listed(tables.read_csv)
+read_tsv = listed(tables.read_tsv)
 
 
 @pytest.fixture
@@ -38,7 +44,7 @@ def refusal(reader, location, options=None) -> SpecError:
 def test_all_readers_are_registered():
     table = plugins()
     assert {"jsonl", "ndjson", "json", "csv", "tsv", "tab", "xlsx", "parquet", "hf"} <= set(table.names("readers"))
-    assert table.get("readers", "jsonl") is read_jsonl
+    assert table.get("readers", "jsonl") is json_files.read_jsonl
     assert all(callable(table.get("readers", name)) for name in ("json", "csv", "tsv", "parquet", "hf"))
 
 
@@ -242,6 +248,7 @@ def test_hub_ids_take_options_from_the_address(monkeypatch, tmp_path):
     assert refusal(read_hf, "owner/name?columns=b,c").hint == "Columns: a, b."
     assert "no such dataset" in refusal(read_hf, "owner/absent").message
     assert "'spilt'" in refusal(read_hf, "owner/name?spilt=test").message
+    (tmp_path / "dataset_dict.json").touch()
     assert read_hf(f"{tmp_path}?split=test", {}) == [{"a": 2}]
     assert refusal(read_hf, f"{tmp_path}?split=dev").hint == "Splits: train, test."
 

@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.readers import listed
 
 from workbench.errors import SpecError
-from workbench_readers.json_files import read_json, read_jsonl
-from workbench_readers.tables import read_csv, read_tsv
+from workbench_readers import json_files, tables
+
+read_json = listed(json_files.read_json)
+read_jsonl = listed(json_files.read_jsonl)
+read_csv = listed(tables.read_csv)
+read_tsv = listed(tables.read_tsv)
 
 WANTED = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
 
@@ -18,7 +23,7 @@ WANTED = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
 def read(folder: Path, content: str | bytes, reader: Any = read_csv, **options: Any) -> Any:
     path = folder / "rows"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return reader(str(path), options)
+    return [*reader(str(path), options)]
 
 
 def refusal(folder: Path, content: str | bytes, reader: Any = read_csv, **options: Any) -> SpecError:
@@ -161,12 +166,11 @@ def test_numbers_that_are_none_are_null_and_noted_where_they_stand_I3(reader: An
     first = '{"a": "NaN", "b": [1, -Infinity], "c": 1e100, "e": 1e400}'
     rows = read(tmp_path, f'{first}\n{{"a": "x", "d": {{"e": NaN}}, "b": 1e999}}\n', reader)
     assert rows == [{"a": "NaN", "b": [1, None], "c": 1e100, "e": None}, {"a": "x", "d": {"e": None}, "b": None}]
-    assert {name: (i, e.line, e.column) for name, (i, e) in rows.holes.items()} == {
-        "b": (0, 1, 23),
-        "e": (0, 1, 52),
-        "d.e": (1, 2, 23),
-    }
-    assert [str(rows.holes[name][1].message) for name in ("b", "e")] == [
+    assert [{name: (e.line, e.column) for name, e in row.holes.items()} for row in rows] == [
+        {"b": (1, 23), "e": (1, 52)},
+        {"d.e": (2, 23), "b": (2, 34)},
+    ]
+    assert [str(rows[0].holes[name].message) for name in ("b", "e")] == [
         "'b' is -Infinity, which is not JSON",
         "'e' is too large a number",
     ]
@@ -174,7 +178,7 @@ def test_numbers_that_are_none_are_null_and_noted_where_they_stand_I3(reader: An
 
 def test_numbers_that_are_none_are_found_in_a_list_of_many_lines_I3(tmp_path: Path) -> None:
     rows = read(tmp_path, '{"x": NaN, "rows": [\n {"a": 1},\n {"a": "NaN",\n  "b": NaN}\n]}', read_json, path="rows")
-    error = rows.holes["b"][1]
+    error = rows[1].holes["b"]
     assert rows[1] == {"a": "NaN", "b": None} and (error.line, error.column) == (4, 8)
 
 

@@ -1,0 +1,95 @@
+"""The bytes of data files: unpacked where they are packed, counted, and never more than a bound at once.
+
+Every reader of rows, traces and imports takes its bytes from here. What is small on the disk may be large in
+memory. Rows are read one at a time, so the size of a file of many rows does not matter.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from workbench.errors import SpecError
+
+#: Bytes or characters of one text, of one row or line, and of a file that can only be read as a whole.
+MOST_TEXT, MOST_ROW, MOST_FILE = 32 << 20, 64 << 20, 256 << 20
+
+#: Bytes that a packed file may hold, which are read a row at a time.
+MOST_UNPACKED = 32 << 30
+
+_GZIP = b"\x1f\x8b"
+
+
+def too_large(what: str, most: int, location: str, line: int | None = None, hint: str = "") -> SpecError:
+    """The error of a text, a row or a file above a bound of so many bytes."""
+    bound = f"{most >> 20} MB" if most >= 1 << 20 else f"{most:,} bytes"
+    hint = hint or "Shorten it, or leave it out of the file."
+    return SpecError(f"{what} is larger than {bound}", file=location, line=line, hint=hint)
+
+
+def open_data(path: str | Path, most: int | None = None) -> BinaryIO:
+    """Open a file to read its bytes, unpacked if they are gzip's. Reading more than `most` bytes raises SpecError, and
+    so does a broken file. Raises OSError if it cannot be opened."""
+    raw = Path(path).open("rb")  # noqa: SIM115 (closed with what is returned)
+    packed = raw.read(2) == _GZIP
+    raw.seek(0)
+    bound = most if most is not None else MOST_UNPACKED if packed else None
+    source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+    return io.BufferedReader(_Counted(source, raw, str(path), bound), 1 << 16)
+
+
+def read_data(path: str | Path, most: int | None = None, hint: str = "") -> bytes:
+    """The bytes of a file that can only be read as a whole. Raises SpecError, and OSError if it cannot be opened."""
+    most = MOST_FILE if most is None else most
+    with open_data(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise too_large("the file, unpacked," if _is_packed(path) else "the file", most, str(path), None, hint)
+    return data
+
+
+def read_lines(file: BinaryIO, location: str, most: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """(number, bytes) of each line of a file of `open_data`. Raises SpecError for a longer line."""
+    most = MOST_ROW if most is None else most
+    for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
+        if len(line) > most:
+            raise too_large("the line", most, location, number)
+        yield number, line
+
+
+def _is_packed(path: str | Path) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(2) == _GZIP
+
+
+class _Counted(io.RawIOBase):
+    """The bytes of a source, counted."""
+
+    def __init__(self, source: BinaryIO, raw: BinaryIO, location: str, most: int | None):
+        self._source, self._raw, self._location, self._most = source, raw, location, most
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        try:
+            data = self._source.read(len(buffer))
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            message = f"this is not a complete gzip file: {error}"
+            raise SpecError(message, file=self._location, hint="Pack it again.") from None
+        self._count += len(data)
+        if self._most is not None and self._count > self._most:
+            raise too_large("the file, unpacked,", self._most, self._location)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.close()
+            self._raw.close()
+        super().close()

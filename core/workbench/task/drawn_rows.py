@@ -1,0 +1,140 @@
+"""Which rows of a file are read: all of them, or a draw. No more are in memory than are needed, and than there is room
+for."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import repeat
+from typing import Any, Protocol, runtime_checkable
+
+from workbench.base.data_files import MOST_TEXT, too_large
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import SpecError
+
+Row = dict[str, Any]
+
+#: Rows beyond which only those are held that the splits take.
+MOST_ROWS = 1_000_000
+
+#: Bytes of memory that rows may take: so many times the size of their files, and never less or more than these.
+MOST_TIMES, LEAST_HELD, MOST_HELD = 100, 256 << 20, 1 << 30
+
+
+class RowWithHoles(dict[str, Any]):
+    """A row with values that a row cannot hold, such as NaN: null, and refused where it is read.
+
+    holes: by the name of a field, dotted if nested: the error that says where the value stands.
+    """
+
+    def __init__(self, row: Row, holes: Mapping[str, SpecError]):
+        super().__init__(row)
+        self.holes = holes
+
+
+@runtime_checkable
+class Table(Protocol):
+    """Rows of a known number, of which some can be read without the others. A reader may return one."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+    def take(self, places: Sequence[int]) -> Iterator[Row]:
+        """The rows at these places, which ascend."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowDraw:
+    """A draw of rows by a seed. A larger one of the same file holds all rows of a smaller one.
+
+    Attributes:
+        count: the number of rows; None: all of them.
+        spare: the number that is enough where there are more than MOST_ROWS, or no room for all.
+        hint: what to write instead where there is no room.
+    """
+
+    count: int | None = None
+    spare: int | None = None
+    seed: int = 0
+    hint: str = "Write data: {limit: N}, so that N rows are drawn, or data: {split: {train: N, val: N, test: N}}."
+
+    def rows(self, found: Iterable[Row], location: str, size: int | None = None) -> list[Row]:
+        """The drawn rows, in the order of the file. Raises SpecError for a text, or rows, for which there is no room.
+
+        found: what a reader returned: rows, also an iterator of them, or a `Table`. size: of the files on the disk.
+        """
+        room = MOST_HELD if size is None else min(MOST_HELD, max(LEAST_HELD, MOST_TIMES * size))
+        draw = random.Random(f"limit:{self.seed}")
+        ranks: Iterator[float] = iter(draw.random, None)  # pyright: ignore[reportAssignmentType]
+        held = _Held(self, room, location)
+        if isinstance(found, Table) and (count := self._count_of(len(found))) < len(found):
+            order = [next(ranks) for _ in range(len(found))]
+            found, ranks = found.take(sorted(nsmallest(count, range(len(order)), order.__getitem__))), repeat(0.0)
+            held.wanted = None
+        for number, row in enumerate(found):
+            if (rank := next(ranks)) < held.highest:
+                held.add(rank, number, row)
+        return held.drawn()
+
+    def _count_of(self, there: int) -> int:
+        if self.count is not None:
+            return self.count
+        return self.spare if self.spare is not None and there > MOST_ROWS else there
+
+
+class _Held:
+    """Rows in memory: of all that were added, those of the lowest ranks where there are too many.
+
+    wanted: the number that is enough; None: all.
+    """
+
+    def __init__(self, draw: RowDraw, room: int, location: str):
+        self._draw, self._room, self._location = draw, room, location
+        self.wanted = draw.count if draw.count is not None else draw.spare
+        self._most = MOST_ROWS if draw.count is None else 2 * draw.count
+        self._rows, self._size, self._cut = list[tuple[float, int, Row, int]](), 0, draw.count is not None
+        self.highest = 2.0
+
+    def add(self, rank: float, number: int, row: Row) -> None:
+        """Hold one more row. Raises SpecError if there is no room for it."""
+        weight = _weigh(row, self._location, number + 1)
+        self._rows.append((rank, number, row, weight))
+        self._size += weight
+        if self._size > self._room or len(self._rows) > self._most:
+            self._drop()
+            if self._size > self._room:
+                message = f"{len(self._rows):,} of the rows take more than {self._room >> 20} MB of memory"
+                raise SpecError(message, file=self._location, hint=self._draw.hint)
+
+    def _drop(self) -> None:
+        if self.wanted is not None and len(self._rows) > self.wanted:
+            self._rows = nsmallest(self.wanted, self._rows, key=lambda one: one[:2])
+            self._size, self._cut = sum(one[3] for one in self._rows), True
+            self.highest = self._rows[-1][0]
+
+    def drawn(self) -> list[Row]:
+        """The rows in the order in which they were added."""
+        if self._cut:
+            self._drop()
+        return [row for _, _, row, _ in sorted(self._rows, key=lambda one: one[1])]
+
+
+def _weigh(value: Any, location: str, number: int, field: str = "") -> int:
+    """The bytes of memory that a value takes. Raises SpecError for a text that is too long."""
+    if isinstance(value, str):
+        if len(value) > MOST_TEXT:
+            raise too_large(f"the text in '{field}' of row {number}", MOST_TEXT, location)
+        return sys.getsizeof(value)
+    if is_dict(value):
+        inner = (
+            _weigh(one, location, number, f"{field}.{name}" if field else str(name)) for name, one in value.items()
+        )
+        return sys.getsizeof(value) + sum(inner)
+    if is_list(value):
+        return sys.getsizeof(value) + sum(_weigh(one, location, number, field) for one in value)
+    return sys.getsizeof(value)

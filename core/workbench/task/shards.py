@@ -1,0 +1,122 @@
+"""Shards: the files of a folder, or of a pattern such as `rows/*.parquet`, which are one data set."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from workbench.errors import SpecError
+from workbench.plugins import plugins
+from workbench.spec import lies_inside
+from workbench.task.drawn_rows import Row, Table
+
+#: Files that libraries write beside shards, and that hold no rows.
+_BESIDE = frozenset("dataset_info.json dataset_infos.json dataset_dict.json state.json metadata.json".split())
+
+
+def reader_of(location: str) -> str:
+    """The name of the reader that reads a place: its prefix, as in READER:PLACE, or its suffix, in any case and before
+    `.gz`."""
+    known = plugins().names("readers")
+    prefix, colon, _ = location.partition(":")
+    if colon and prefix in known:
+        return prefix
+    path = Path(location)
+    suffix = path.suffix.removeprefix(".")
+    if suffix.lower() == "gz" and suffix not in known:
+        suffix = Path(path.stem).suffix.removeprefix(".")
+    return suffix if suffix in known else suffix.lower()
+
+
+def is_pattern(location: str) -> bool:
+    """Return True if a place names files by a pattern."""
+    return any(mark in location for mark in "*[")
+
+
+def find_shards(base: Path, location: str, beginning: str = "") -> list[Path]:
+    """The files of a folder and those below it, or of a pattern, in the order of the numbers in their names.
+
+    beginning: of the names of those that are wanted, or of a folder that they lie in, such as a split of a hub; where
+    none begins so, all are. Raises SpecError if there are none, or if they are of several kinds.
+    """
+    files = _files(base, location)
+    wanted = [path for path in files if beginning and _begins(path, beginning)]
+    files = sorted(wanted or files, key=_natural)
+    if not files:
+        hint = "Name a file, a folder of files of one kind, or a pattern such as shards/*.parquet."
+        raise SpecError(f"{location} contains no files that a reader knows", hint=hint)
+    kinds = Counter(reader_of(path.name) for path in files)
+    if len(kinds) > 1:
+        told = ", ".join(f"{count} of .{kind}" for kind, count in sorted(kinds.items()))
+        hint = (
+            f"Name those of one kind by a pattern, e.g. {location.rstrip('/')}/*.{max(kinds, key=lambda k: kinds[k])}."
+        )
+        raise SpecError(f"{location} contains files of several kinds: {told}", hint=hint)
+    return files
+
+
+def leads_out(location: str, base: Path) -> bool:
+    """Return True if a shard is a link to a file that lies elsewhere."""
+    try:
+        return not all(lies_inside(path, base) for path in _files(base, location))
+    except (OSError, ValueError, RuntimeError):
+        return False  # it is not read, either
+
+
+def _files(base: Path, location: str) -> list[Path]:
+    """The files of a folder and those below it, or of a pattern; none for a file."""
+    folder = base / location
+    if folder.is_dir():
+        return [path for path in folder.rglob("*") if path.is_file() and _holds_rows(path, folder)]
+    if not is_pattern(location) or folder.exists():
+        return []
+    fixed, names = Path(), list[str]()
+    for part in Path(location).parts:
+        if names or is_pattern(part):
+            names.append(part)
+        else:
+            fixed /= part
+    found = (base / fixed).glob("/".join(names))
+    return [path for path in found if path.is_file() and _holds_rows(path, base / fixed)]
+
+
+def _holds_rows(path: Path, folder: Path) -> bool:
+    hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    return not hidden and path.name not in _BESIDE and reader_of(path.name) in plugins().names("readers")
+
+
+def _begins(path: Path, beginning: str) -> bool:
+    return any(re.match(rf"{re.escape(beginning)}(?![a-z])", part, re.IGNORECASE) for part in path.parts[-2:])
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sort key of a file: part-2 comes before part-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
+
+
+def join_shards(parts: Sequence[Iterable[Row]]) -> Iterable[Row]:
+    """The rows of several files, one after the other; a table if each file is one."""
+    tables = [part for part in parts if isinstance(part, Table)]
+    return _Tables(tables) if len(tables) == len(parts) else chain.from_iterable(parts)
+
+
+class _Tables:
+    def __init__(self, tables: Sequence[Table]):
+        self._tables = tables
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tables))
+
+    def __iter__(self) -> Iterator[Row]:
+        return chain.from_iterable(self._tables)
+
+    def take(self, places: Sequence[int]) -> Iterator[Row]:
+        """The rows at these places, which ascend."""
+        before = 0
+        for table in self._tables:
+            inside = [place - before for place in places if before <= place < before + len(table)]
+            yield from table.take(inside) if inside else ()
+            before += len(table)
