@@ -166,9 +166,13 @@ def _whole(message: lm15.Message, calls: tuple[dict[str, Any], ...]) -> dict[str
 
 
 def _renamed(message: lm15.Message, calls: Any) -> lm15.Message:
-    """A message whose calls have the ids by which their results name them."""
-    ids = iter([str(call["id"]) for call in calls])
-    parts = [replace(p, id=next(ids, p.id)) if isinstance(p, lm15.ToolCallPart) else p for p in message.parts]
+    """A message whose calls have the ids by which their results name them, and names that the server knows."""
+    told = iter([(str(call["id"]), call["function"]["name"]) for call in calls])
+    parts = list(message.parts)
+    for place, part in enumerate(parts):
+        if isinstance(part, lm15.ToolCallPart):
+            number, name = next(told, (part.id, part.name))
+            parts[place] = replace(part, id=number, name=name)
     return replace(message, parts=tuple(parts))
 
 
