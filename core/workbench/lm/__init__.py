@@ -87,6 +87,7 @@ from workbench.lm.rates import (
     Rates as Rates,
     parse_price as parse_price,
 )
+from workbench.lm.refusals import is_refusal as is_refusal
 from workbench.lm.thoughts import (
     cut_at_stops as cut_at_stops,
     split_reasoning as split_reasoning,
