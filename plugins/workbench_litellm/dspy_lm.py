@@ -28,7 +28,7 @@ from workbench.kit.dspy_seam.clients import (
     lm15,
     native_provider,
 )
-from workbench.kit.lms.bounded_http import body_error, bounded_bodies
+from workbench.kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
 from workbench.kit.lms.prices import ModelPrice, find_rates
 from workbench.lm import (
     MOST_FORMS,
@@ -38,6 +38,7 @@ from workbench.lm import (
     Request,
     Response,
     check_extra,
+    headers_key,
     is_loopback,
     kind_of_status,
     make_body,
@@ -92,6 +93,8 @@ class DSPyLM:
         public = {key: value for key, value in self._client.items() if key in shown}
         if settings.omit:  # an answer without a setting is another one
             public["omit"] = sorted(settings.omit)
+        if chosen := headers_key({**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}):
+            public["headers"] = chosen
         self.identity = f"{model}@{_without_secrets(settings.api_base)}"
         if extra or public:
             self.identity += json.dumps({**extra, **public}, sort_keys=True, default=str)
@@ -181,12 +184,16 @@ class DSPyLM:
 
     def _embedding_error(self, error: Exception) -> LMError:
         if refused := body_error(error):
-            return LMError("bad_body", f"{self.model}: {refused}")
+            return self._unread(refused)
         status = getattr(error, "status_code", None)
         known = isinstance(status, int)
         kind = kind_of_status(status) if known else "bad_body"
         kind = _behind(error) or kind if kind in ("server", "bad_body") else kind
         return LMError(kind, self._redacted(f"{self.model}: {error}")[:300], status=status if known else None)
+
+    def _unread(self, refused: BodyError) -> LMError:
+        kind = "bad_request" if isinstance(refused, RedirectError) else "bad_body"
+        return LMError(kind, self._redacted(f"{self.model}: {refused}"))
 
     @property
     def _headers(self) -> dict[str, Any]:
@@ -268,7 +275,7 @@ class DSPyLM:
 
     def _mapped(self, error: Exception) -> LMError:
         if refused := body_error(error):
-            return LMError("bad_body", f"{self.model}: {refused}")
+            return self._unread(refused)
         kind, status = read_error(error), getattr(error, "status", None)
         if kind in ("connection", "server"):
             kind = _behind(error) or kind

@@ -22,6 +22,7 @@ from workbench.lm import (
     Response,
     check_extra,
     estimate_tokens,
+    headers_key,
     is_loopback,
     parse_events,
     redact_answer,
@@ -91,7 +92,8 @@ class OpenAIChat:
         if refused := {"stream", "n"} & extra.keys():
             raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))
         check_extra(extra, settings.model)
-        headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
+        written = extra.pop("headers", None) or {}
+        headers = {k: os.path.expandvars(str(v)) for k, v in written.items()}
         if base.user is not None and (settings.api_key_env or "authorization" in map(str.lower, headers)):
             hint = "Leave one of them out: a server takes one Authorization."
             raise SpecError("there are a name and password in api_base, and a key beside it", hint=hint)
@@ -112,6 +114,8 @@ class OpenAIChat:
         self.identity = f"{model}@{base.with_user(None).with_query(None)}"
         if settings.omit:  # an answer without a setting is another one
             extra = {**extra, "omit": sorted(settings.omit)}
+        if chosen := headers_key(written):
+            extra = {**extra, "headers": chosen}
         if extra:
             self.identity += json.dumps(extra, sort_keys=True, default=str)
 

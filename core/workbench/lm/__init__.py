@@ -24,6 +24,7 @@ from workbench.lm.dialects import (
     thinks as thinks,
 )
 from workbench.lm.events import is_stream as is_stream, parse_events as parse_events, read_events as read_events
+from workbench.lm.headers import describe_redirect as describe_redirect, headers_key as headers_key
 from workbench.lm.http import (
     MAX_BODY as MAX_BODY,
     body_of as body_of,
