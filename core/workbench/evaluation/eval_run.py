@@ -312,6 +312,7 @@ class EvalRun:
                 *self.task.dataset.warnings,
                 *self.warnings,
                 *self._idle_repeats(),
+                *self.ledger.cut_prompts.lines(),
                 *self._fault_lines(),
                 *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),
             ],

@@ -32,6 +32,7 @@ from typing import Any
 from workbench.errors import LMError, ServerDead
 from workbench.ledger.bill import Bill
 from workbench.ledger.ceilings import Ceilings
+from workbench.ledger.cut_prompts import CutPrompts
 from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
@@ -72,7 +73,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self.prices = PriceCheck()
+        self.prices, self.cut_prompts = PriceCheck(), CutPrompts()
         self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
         self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
@@ -198,6 +199,8 @@ class Ledger:
                     self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
+                    if response is not None and error is None:
+                        error = self.cut_prompts.check(lm.identity, request, response)
                     queued = max(0.0, time.monotonic() - begun - requested)
                     return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
             self._failed[key] += 1
