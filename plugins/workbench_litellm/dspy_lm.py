@@ -27,22 +27,21 @@ from workbench.kit.dspy_seam.clients import (
     key_variables,
     lm15,
     native_provider,
-    usd_of,
-    usd_per_token,
 )
-from workbench.kit.lms.bounded_http import body_error, bounded_bodies
+from workbench.kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
+from workbench.kit.lms.prices import ModelPrice, find_rates
 from workbench.lm import (
     MOST_FORMS,
-    MOST_TOKENS,
     ChunkReader,
     Form,
+    Rates,
     Request,
     Response,
     check_extra,
+    headers_key,
     is_loopback,
     kind_of_status,
     make_body,
-    parse_price,
     redact,
     redact_answer,
     redactor,
@@ -85,15 +84,17 @@ class DSPyLM:
         check_addresses(model, extra, settings.api_base)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
-        self._prices = parse_price(settings.price)
+        self._price = ModelPrice(settings.price, is_loopback(settings.api_base), self._find_rates, settings.extra or {})
         self.reads_images = True
-        self.assumed_free = self._prices is None and is_loopback(settings.api_base)
+        self.assumed_free = self._price.assumed_free
         self._form = Form.of(model, settings)  # and as it refused before
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
         public = {key: value for key, value in self._client.items() if key in shown}
         if settings.omit:  # an answer without a setting is another one
             public["omit"] = sorted(settings.omit)
+        if chosen := headers_key({**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}):
+            public["headers"] = chosen
         self.identity = f"{model}@{_without_secrets(settings.api_base)}"
         if extra or public:
             self.identity += json.dumps({**extra, **public}, sort_keys=True, default=str)
@@ -127,7 +128,7 @@ class DSPyLM:
                 quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=stream, callbacks=[])
                 with bounded_bodies(), quiet:
                     answer = await lm.acall(canonical)
-                found = self._response(answer, request, canonical)
+                found = self._response(answer, request)
                 return found if stream is None else stream.end(found)
             except LMError as error:
                 raise self._named(error) from None
@@ -183,12 +184,16 @@ class DSPyLM:
 
     def _embedding_error(self, error: Exception) -> LMError:
         if refused := body_error(error):
-            return LMError("bad_body", f"{self.model}: {refused}")
+            return self._unread(refused)
         status = getattr(error, "status_code", None)
         known = isinstance(status, int)
         kind = kind_of_status(status) if known else "bad_body"
         kind = _behind(error) or kind if kind in ("server", "bad_body") else kind
         return LMError(kind, self._redacted(f"{self.model}: {error}")[:300], status=status if known else None)
+
+    def _unread(self, refused: BodyError) -> LMError:
+        kind = "bad_request" if isinstance(refused, RedirectError) else "bad_body"
+        return LMError(kind, self._redacted(f"{self.model}: {refused}"))
 
     @property
     def _headers(self) -> dict[str, Any]:
@@ -207,13 +212,16 @@ class DSPyLM:
         return redact(text, self._settings.api_key_env, self._headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""
-        if self._prices is not None:
-            return self._prices.price(prompt_tokens, completion_tokens)
-        if self._settings.api_base:
-            return 0.0 if self.assumed_free else None
-        rates = usd_per_token(self.model)
-        return None if rates is None else prompt_tokens * rates[0] + completion_tokens * rates[1]
+        """By the settings' price, else 0.0 on loopback, else a table of the hosted models, else None."""
+        return self._price.usual(prompt_tokens, completion_tokens)
+
+    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+        """US dollars of a request at worst; None if unknown."""
+        return self._price.most(request, prompt_tokens)
+
+    def _find_rates(self) -> Rates | None:
+        provider, _, name = self.model.partition("/")
+        return None if self._settings.api_base else find_rates(name, provider)
 
     async def aclose(self) -> None:
         if self._lm is None:
@@ -257,28 +265,17 @@ class DSPyLM:
         except (ValueError, TypeError, errors.LMError, lm15.LM15Error):
             return None  # which is told where it is opened
 
-    def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
-        found = read_answer(answer, request)
-        found = replace(found, usd=self._usd(answer, canonical, found))
+    def _response(self, answer: lm15.Response, request: Request) -> Response:
+        billed = replace(request, extra={**(self._settings.extra or {}), **request.extra})
+        found = read_answer(answer, billed, self._price.of)
         return redact_answer(found, self._sent_key(), self._headers)
-
-    def _usd(self, answer: lm15.Response, canonical: lm15.Request, found: Response) -> float | None:
-        told = max(answer.usage.input_tokens or 0, answer.usage.output_tokens or 0)
-        if self._prices is not None:
-            return self._prices.price(found.prompt_tokens, found.completion_tokens, found.cached, found.cache_write)
-        if not self._settings.api_base and told <= MOST_TOKENS:
-            exact = usd_of(answer, self.model, canonical)
-            # It knows the prices of cached tokens and thoughts, which `price` does not; of strange counts it makes any.
-            if exact is not None and 0 <= exact < math.inf:
-                return exact
-        return self.price(found.prompt_tokens, found.completion_tokens)
 
     def _named(self, error: LMError) -> LMError:
         return LMError(error.kind, f"{self.model}: {error}", retry_after=error.retry_after, status=error.status)
 
     def _mapped(self, error: Exception) -> LMError:
         if refused := body_error(error):
-            return LMError("bad_body", f"{self.model}: {refused}")
+            return self._unread(refused)
         kind, status = read_error(error), getattr(error, "status", None)
         if kind in ("connection", "server"):
             kind = _behind(error) or kind

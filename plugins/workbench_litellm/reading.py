@@ -6,7 +6,7 @@ DSPy normalizes both; where the server's own body came with it, its words are re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,16 @@ from workbench.kit.answers import load_loose
 from workbench.kit.dspy_seam.clients import errors, lm15, message_from_json, message_to_json
 from workbench.lm import (
     MOST_TOKENS,
+    Billed,
     Request,
     Response,
+    answered_call,
     cut_at_stops,
     dump_arguments,
     estimate_answer,
     estimate_tokens,
     kind_of_error,
+    price_fields,
     read_content,
     read_finish,
     read_thoughts,
@@ -54,8 +57,8 @@ _VAGUE = (FailureKind.BAD_REQUEST, FailureKind.BAD_BODY)
 _ENDS = (("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"))
 
 
-def read_answer(answer: lm15.Response, request: Request) -> Response:
-    """An answer without its price. Raises LMError for one that broke off, or has nothing to read."""
+def read_answer(answer: lm15.Response, request: Request, price: Callable[[Billed], float | None]) -> Response:
+    """An answer. price: of a call, by our prices. Raises LMError for one that broke off, or has nothing to read."""
     body: Mapping[str, Any] = answer.provider_data or {}
     if body.get("choices") == []:
         raise LMError("bad_body", "an answer without choices")  # which DSPy takes for an empty text
@@ -77,11 +80,14 @@ def read_answer(answer: lm15.Response, request: Request) -> Response:
     spoken = text + "".join(str(call["arguments"]) for call in calls)
     usage = read_usage(_usage(answer.usage, body), bool(spoken.strip()), MOST_TOKENS)
     logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
+    prompt = estimate_tokens(request.messages) if usage.prompt is None else usage.prompt
+    completion = estimate_answer(spoken) if usage.completion is None else usage.completion
+    call = answered_call(usage, prompt, completion, request, body)
     return Response(
         storable(text or refusal),
         finish,
-        estimate_tokens(request.messages) if usage.prompt is None else usage.prompt,
-        estimate_answer(spoken) if usage.completion is None else usage.completion,
+        prompt,
+        completion,
         tool_calls=calls,
         logprobs=logprobs if logprobs and all(map(math.isfinite, logprobs)) else None,
         estimated=usage.prompt is None or usage.completion is None,
@@ -89,6 +95,7 @@ def read_answer(answer: lm15.Response, request: Request) -> Response:
         message=_whole(answer.message, calls) if calls else None,
         cached=usage.cached,
         cache_write=usage.written,
+        **price_fields(price, call, body.get("usage"), {}),
     )
 
 
@@ -159,9 +166,13 @@ def _whole(message: lm15.Message, calls: tuple[dict[str, Any], ...]) -> dict[str
 
 
 def _renamed(message: lm15.Message, calls: Any) -> lm15.Message:
-    """A message whose calls have the ids by which their results name them."""
-    ids = iter([str(call["id"]) for call in calls])
-    parts = [replace(p, id=next(ids, p.id)) if isinstance(p, lm15.ToolCallPart) else p for p in message.parts]
+    """A message whose calls have the ids by which their results name them, and names that the server knows."""
+    told = iter([(str(call["id"]), call["function"]["name"]) for call in calls])
+    parts = list(message.parts)
+    for place, part in enumerate(parts):
+        if isinstance(part, lm15.ToolCallPart):
+            number, name = next(told, (part.id, part.name))
+            parts[place] = replace(part, id=number, name=name)
     return replace(message, parts=tuple(parts))
 
 
@@ -199,6 +210,7 @@ def _usage(usage: lm15.Usage, body: Mapping[str, Any]) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "cache_read_input_tokens": cached,
         "cache_creation_input_tokens": written,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
     }
 
 

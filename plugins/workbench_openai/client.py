@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
+from workbench.kit.lms.prices import ModelPrice
 from workbench.lm import (
     API_PATHS,
     MOST_FORMS,
     ChunkReader,
     Form,
+    Rates,
     Request,
     Response,
     check_extra,
     estimate_tokens,
+    headers_key,
     is_loopback,
     parse_events,
-    parse_price,
     redact_answer,
 )
 from workbench.spec import declares
@@ -89,15 +92,16 @@ class OpenAIChat:
         if refused := {"stream", "n"} & extra.keys():
             raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))
         check_extra(extra, settings.model)
-        headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
+        written = extra.pop("headers", None) or {}
+        headers = {k: os.path.expandvars(str(v)) for k, v in written.items()}
         if base.user is not None and (settings.api_key_env or "authorization" in map(str.lower, headers)):
             hint = "Leave one of them out: a server takes one Authorization."
             raise SpecError("there are a name and password in api_base, and a key beside it", hint=hint)
         self._extra = extra
         self._form = Form.of(model, settings)  # and as it refused before
-        self._prices = parse_price(settings.price)
+        self._price = ModelPrice(settings.price, loopback, self._find_rates, extra)
         self.reads_images = True
-        self.assumed_free = loopback and self._prices is None
+        self.assumed_free = self._price.assumed_free
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         self._server = Server(
             model, base, headers, variable, key_needed=key_needed, concurrency=max(self.concurrency, 1)
@@ -106,10 +110,12 @@ class OpenAIChat:
         # Settings of ours have the names of chat completions, so where there are some, that API serves the others, too.
         others = set() if extra or settings.omit or settings.rename else {"responses", "completions"}
         as_set = Form(frozenset(settings.omit), dict(settings.rename))
-        self._passing = Passing(self._server, {"chat", *others}, self._price, extra, as_set, token_ids)
+        self._passing = Passing(self._server, {"chat", *others}, self._price.of, extra, as_set, token_ids)
         self.identity = f"{model}@{base.with_user(None).with_query(None)}"
         if settings.omit:  # an answer without a setting is another one
             extra = {**extra, "omit": sorted(settings.omit)}
+        if chosen := headers_key(written):
+            extra = {**extra, "headers": chosen}
         if extra:
             self.identity += json.dumps(extra, sort_keys=True, default=str)
 
@@ -138,10 +144,11 @@ class OpenAIChat:
             raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
         chunks = _Chunks(request) if "stream" in extra else None
+        billed = replace(request, extra={**extra, **request.extra})
 
         def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response | Form:
             if status == 200:
-                found = wire.parse_body(raw, request, self._price)
+                found = wire.parse_body(raw, billed, self._price.of, headers)
                 found = found if chunks is None else chunks.check(found)
                 return redact_answer(found, self._server.sent_key, self._server.headers)
             other, alone = form.heed(status, wire.body_of(raw), request)
@@ -181,16 +188,14 @@ class OpenAIChat:
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price; else 0.0 on loopback, a table for api.openai.com; else None."""
-        return self._price(prompt_tokens, completion_tokens)
+        return self._price.usual(prompt_tokens, completion_tokens)
 
-    def _price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float | None:
-        if self.assumed_free:
-            return 0.0
-        if self._prices is None and self._hosted:
-            self._prices, self._hosted = usd_per_token(self.model), False  # looked up once
-        if self._prices is None:
-            return None
-        return self._prices.price(prompt, completion, cached, cache_write)
+    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+        """US dollars of a request at worst; None if unknown."""
+        return self._price.most(request, prompt_tokens)
+
+    def _find_rates(self) -> Rates | None:
+        return usd_per_token(self.model) if self._hosted else None
 
     async def aclose(self) -> None:
         """Close the connections of every event loop that used this LM."""

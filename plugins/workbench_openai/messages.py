@@ -12,7 +12,8 @@ from typing import Any
 
 from yarl import URL
 
-from workbench.lm import Request, Response, is_loopback, parse_price
+from workbench.kit.lms.prices import ModelPrice
+from workbench.lm import Rates, Request, Response, is_loopback
 from workbench.plugins import plugins
 from workbench.spec import declares
 from workbench_openai.passing import Passing
@@ -54,10 +55,11 @@ class AnthropicMessages:
             write_key=lambda key: ("x-api-key", key),
             told={} if "anthropic-version" in map(str.lower, headers) else {"anthropic-version": VERSION},
         )
-        self._prices, self._addressed = parse_price(settings.price), bool(settings.api_base)
+        self._addressed = bool(settings.api_base)
+        self._price = ModelPrice(settings.price, self._other.assumed_free, self._find_rates, extra)
         # Settings with other names are those of chat completions, which the other client puts into words of this API.
         passes = extra.keys() <= _OWN and not settings.omit and not settings.rename
-        self._passing = Passing(self._server, {"messages"} if passes else set(), self._price, extra)
+        self._passing = Passing(self._server, {"messages"} if passes else set(), self._price.of, extra)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_other":  # where it could not be made
@@ -80,11 +82,15 @@ class AnthropicMessages:
         """(status, headers, body) of the server's answer on a path that asks no model. Raises LMError."""
         return await self._passing.forward(method, path, body, headers)
 
-    def _price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float | None:
-        rates = self._prices or (None if self._addressed else usd_per_token(self._server.model))
-        if rates is None:
-            return 0.0 if self._other.assumed_free else None
-        return rates.price(prompt, completion, cached, cache_write)
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        return self._price.usual(prompt_tokens, completion_tokens)
+
+    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+        """US dollars of a request at worst; None if unknown."""
+        return self._price.most(request, prompt_tokens)
+
+    def _find_rates(self) -> Rates | None:
+        return None if self._addressed else usd_per_token(self._server.model)
 
     async def aclose(self) -> None:
         await self._server.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from workbench.errors import LMError
@@ -47,6 +48,7 @@ class Passing:
         body: dict[str, Any] = {**self._extra, **native.body, "model": self._server.model}
         if self._token_ids and request.logprobs:
             body.setdefault("return_token_ids", True)
+        billed = replace(request, extra=self._extra)
         reader = _Passed(request.pieces) if streams and request.pieces is not None else None
         form = self._forms[native.api]
         sent: Any = form.shape(body)
@@ -57,7 +59,8 @@ class Passing:
             ) -> Any:
                 nonlocal form, body
                 if status == 200:
-                    found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price)
+                    clients = self._server.told_headers(headers)
+                    found = wire.parse_native(raw, clients, billed, self._price, headers)
                     return redact_answer(found, self._server.sent_key, self._server.headers)
                 if native.api != "chat" and status in NO_SUCH_PATH:
                     return None

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import API_PATHS, MAX_BODY, is_loopback, redact, redactor
+from workbench.lm import API_PATHS, MAX_BODY, describe_redirect, is_loopback, redact, redactor
 from workbench_openai import wire
 
 Answer = TypeVar("Answer")
@@ -93,12 +93,13 @@ class Server:
         return await self._heard(url := self.url(path), self._post(url, body, headers, None, method), read)
 
     async def _heard(self, url: URL, answer: Any, read: Read[Answer]) -> Answer:
+        headers: Mapping[str, str] = {}
         raw = b""
         try:
             status, headers, raw = await answer
             return read(status, headers, raw)
         except LMError as error:
-            raise self._explained(error, raw, url) from None
+            raise self._explained(error, raw, url, headers) from None
         except aiohttp.ConnectionTimeoutError as error:
             raise LMError("connection", f"{url.host}: {error}") from None  # nothing left
         except TimeoutError as error:
@@ -170,7 +171,7 @@ class Server:
             raise LMError("auth", f"{self.model} needs an API key: set the variable {self.key_variable}")
         return key or None
 
-    def _explained(self, error: LMError, raw: bytes, url: URL) -> LMError:
+    def _explained(self, error: LMError, raw: bytes, url: URL, headers: Mapping[str, str]) -> LMError:
         """The same error with the first 200 characters of the body; redacted first, lest half a key stays. And what to
         do where that is known."""
         text = str(error)
@@ -179,6 +180,8 @@ class Server:
         if error.kind == "auth" and error.status and not self.headers:
             none = "no API key was sent; name its variable with api_key_env"
             text += f" ({f'the key in the variable {self.key_variable} was sent' if self.sent_key else none})"
+        if moved := describe_redirect(error.status or 0, headers, str(url)):
+            text += self.redacted(moved)
         if error.status in (404, 405):
             text += self.redacted(f" (asked: {url.with_user(None).with_query(None)}, for {self.model})")
         if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):

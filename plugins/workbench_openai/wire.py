@@ -16,9 +16,12 @@ from workbench.errors import LMError
 from workbench.kit.answers import load_loose
 from workbench.lm import (
     MOST_TOKENS,
+    Billed,
     Form,
     Request,
     Response,
+    Usage,
+    answered_call,
     as_chat,
     body_of,
     cut_at_stops,
@@ -28,6 +31,7 @@ from workbench.lm import (
     join_events,
     kind_of_error,
     make_body,
+    price_fields,
     prompt_text,
     read_content,
     read_events,
@@ -40,7 +44,8 @@ from workbench.lm import (
     unknown_parts,
 )
 
-Price = Callable[[int, int, int, int], float | None]
+#: US dollars of a call by our prices; and settings of the provider that are part of each request.
+Price = Callable[[Billed], float | None]
 
 MAX_RETRY_AFTER = 86_400.0
 _ABOVE_ONE = 1e-3  # what rounding may make of the logarithm of a probability of 1
@@ -58,20 +63,40 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return _encode(body).encode("ascii")
 
 
-def parse_body(raw: bytes, request: Request, price: Price) -> Response:
+def parse_body(raw: bytes, request: Request, price: Price, headers: Mapping[str, str] | None = None) -> Response:
     """The answer in a body that came with status 200. Raises LMError (the caller adds an excerpt)."""
-    return _read(read_events(raw) or _loaded(raw), request, price)
+    data = read_events(raw) or _loaded(raw)
+    return _priced(_read(data, request), data, request, price, headers or {})
 
 
-def parse_native(raw: bytes, headers: dict[str, str], request: Request, price: Price) -> Response:
+def parse_native(
+    raw: bytes,
+    headers: dict[str, str],
+    request: Request,
+    price: Price,
+    billed_by: Mapping[str, str] | None = None,
+) -> Response:
     """The answer to a request that passed as it is, and itself as it came, unless that has another form than its API.
-    Raises LMError."""
+
+    headers: for the client. billed_by: all of them, which may state the cost. Raises LMError.
+    """
     assert request.native is not None
     streamed = join_events(request.native.api, raw)
     data = _loaded(raw) if streamed is None else streamed
     as_named = streamed is not None or is_as_named(request.native, data)
     native = {"raw": text_of(raw), "headers": headers} if as_named else None
-    return _read(as_chat(request.native.api, data), request, price, native)
+    return _priced(_read(as_chat(request.native.api, data), request, native), data, request, price, billed_by or {})
+
+
+def _priced(
+    read: tuple[Response, Usage], data: Mapping[str, Any], request: Request, price: Price, headers: Mapping[str, str]
+) -> Response:
+    """An answer with its price. data: the body as its API has it."""
+    response, usage = read
+    if response.usd is not None:
+        return response  # a refused prompt, which costs nothing
+    call = answered_call(usage, response.prompt_tokens, response.completion_tokens, request, data)
+    return replace(response, **price_fields(price, call, data.get("usage"), headers))
 
 
 def _loaded(raw: bytes) -> dict[str, Any]:
@@ -84,13 +109,13 @@ def _loaded(raw: bytes) -> dict[str, Any]:
     return data
 
 
-def _read(data: dict[str, Any], request: Request, price: Price, native: Mapping[str, Any] | None = None) -> Response:
-    """native: the answer as it came, if it passes so."""
+def _read(data: dict[str, Any], request: Request, native: Mapping[str, Any] | None = None) -> tuple[Response, Usage]:
+    """(the answer without its price, its tokens). native: the answer as it came, if it passes so."""
     choices = data.get("choices")
     if data.get("error") or not isinstance(choices, list) or not choices:
         kind = kind_of_error(None, data)
         if kind == "refused":
-            return replace(refused_prompt(request), native=native)
+            return replace(refused_prompt(request), native=native), Usage(None, None)
         raise LMError(kind, f"status 200 {'without choices' if kind == 'bad_body' else 'with an error'}", status=200)
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -99,7 +124,7 @@ def _read(data: dict[str, Any], request: Request, price: Price, native: Mapping[
     if choice.get("error"):
         kind = kind_of_error(None, {"error": choice["error"]})
         if kind == "refused":
-            return replace(refused_prompt(request), native=native)
+            return replace(refused_prompt(request), native=native), Usage(None, None)
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
     reasoning, text = split_reasoning(text, partial(prompt_text, request))
@@ -111,7 +136,7 @@ def _read(data: dict[str, Any], request: Request, price: Price, native: Mapping[
     else:
         finish = read_finish(choice.get("finish_reason"), text, bool(calls))
     thoughts = "\n".join(filter(None, (storable(read_thoughts(message)), storable(thoughts), storable(reasoning))))
-    return _response(text, finish, thoughts, data, choice, calls, request, price, native)
+    return _response(text, finish, thoughts, data, choice, calls, request, native)
 
 
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
@@ -138,25 +163,24 @@ def _response(
     choice: dict,
     calls: tuple[dict, ...],
     request: Request,
-    price: Price,
     native: Mapping[str, Any] | None,
-) -> Response:
+) -> tuple[Response, Usage]:
     said = text + "".join(str(call["arguments"]) for call in calls)
-    prompt, completion, cached, written = read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
+    usage = read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
+    prompt, completion = usage.prompt, usage.completion
     estimated = prompt is None or completion is None
     if prompt is None:
         prompt = estimate_tokens(request.messages)
     if completion is None:
         completion = estimate_answer(said)
-    return Response(
+    response = Response(
         text,
         finish,
         prompt,
         completion,
-        usd=price(prompt, completion, cached, written),
         tool_calls=calls,
-        cached=cached,
-        cache_write=written,
+        cached=usage.cached,
+        cache_write=usage.written,
         prompt_ids=_ids(data.get("prompt_token_ids")),
         token_ids=_ids(choice.get("token_ids")),
         logprobs=_logprobs(choice.get("logprobs")) if request.logprobs else None,
@@ -165,6 +189,7 @@ def _response(
         message=unknown_parts(choice["message"]),
         native=native,
     )
+    return response, usage
 
 
 def _count(value: Any) -> int | None:

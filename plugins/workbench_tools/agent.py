@@ -21,6 +21,7 @@ from workbench.kit.acting import (
     Unavailable,
     call_tool,
     describe_tool,
+    fit_calls,
     fit_values,
     has_unknown_tools,
     introduce_tools,
@@ -187,7 +188,12 @@ class Agent(SignatureNode):
         if not self.config.native or not self.tools:
             return None
         tools = [*shown.whole.values(), *([shown.registering] if shown.named else [])]
-        return tuple(tool.definition for tool in tools)
+        return tuple(_named(tool.definition, self.wire[tool.name]) for tool in tools)
+
+    @cached_property
+    def wire(self) -> Mapping[str, str]:
+        """The names of the tools for servers, by their own."""
+        return answers.wire_names([*self.tools, REGISTER])
 
     def demo(self, span: Span) -> dict[str, Any]:
         found = super().demo(span)
@@ -293,6 +299,7 @@ class Agent(SignatureNode):
         settings = {"temperature": temperature, "max_tokens": c.max_tokens, "tools": self.definitions(offered)}
         drawn = await ctx.samples(asked, c.actions, lm=self.lm, **settings)
         drawn = [replace(r, text=join_prefill(begun, r.text)) for r in drawn] if begun else drawn
+        drawn = [fit_calls(response, self.wire) for response in drawn]
         best = Attempt(drawn[0], None)
         if c.actions > 1:
             best = choose_attempt([await self._attempt(response, shown, ctx) for response in drawn])
@@ -378,3 +385,7 @@ class Agent(SignatureNode):
             async with permitted(ctx, tool.name, arguments, tool.all_defaults):
                 found = ctx.received(tool.name, await run_in_sandbox(ctx, tool, arguments))
         return await self.screens.check(tool.name, found, ctx)
+
+
+def _named(definition: dict[str, Any], name: str) -> dict[str, Any]:
+    return {**definition, "function": {**definition["function"], "name": name}}

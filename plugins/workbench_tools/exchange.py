@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.acting import RowCalls
+from workbench.kit.acting import RowCalls, cut_result
 from workbench.kit.prompting import image_parts, plain_adapter as plain, split_images
 from workbench.lm import count_images, read_content
 from workbench.runtime import Context
@@ -48,7 +48,7 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
 
 def see_result(value: Any, ctx: Context, lm: LMSpec | None) -> tuple[str, Sequence[str]]:
     """(a tool's result as text, the images in it that the model takes). lm: the agent's own, if it has one."""
-    shown, images = split_images(value)
+    shown, images = split_images(cut_result(value))
     runtime = ctx.program.runtime
     if images and not runtime.reads_images(lm or runtime.lm_spec("task", ctx.program.workflow)):
         return f"{shown}\nYou cannot see images.", ()

@@ -16,6 +16,7 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.kit.acting import Tool, describe_tool
+from workbench.kit.answers import known_name
 from workbench.kit.searching import TfIdf, count_words_and_stems
 
 REGISTER = "register"
@@ -80,6 +81,7 @@ class Shown:
         """Make a tool callable and return its description for the model. Registering twice is harmless."""
         if not isinstance(name, str):
             return "error: name one tool"
+        name = known_name(name, [*self.whole, *self.named]) or name
         if name in self.whole:
             return f"{name} is registered already: {describe_tool(self.whole[name])}"
         if name not in self.named:

@@ -144,3 +144,39 @@ def test_o4_an_object_with_an_end_of_line_in_a_text_is_read() -> None:
 def test_t8_calls_of_models_without_a_parser_are_calls(answer: str) -> None:
     found = read_text(answer, {"search": ["query", "k"]}, ["answer"])
     assert list(found.calls) == [{"name": "search", "arguments": {"query": "x"}}]
+
+
+REFUSALS = (
+    "I'm sorry, but I can't help with that.",
+    "I\u2019m sorry, but I can\u2019t assist with that request.",
+    "Sorry, I cannot help with this.",
+    "I cannot comply with this request.",
+    "I can't do that.",
+    "As an AI language model, I am unable to generate such an instruction.",
+    "I apologize, but I'm not able to provide that.",
+    "Unfortunately, I won't be able to help you rewrite this prompt.",
+    "I must decline.",
+    "I'm unable to assist.",
+    "<prompt>I'm sorry, but I can't help with that.</prompt>",
+    "**I'm really sorry**, but I cannot fulfill this.",
+    "Lo siento, pero no puedo ayudar con eso.",
+    "Es tut mir leid, aber ich kann dabei nicht helfen.",
+    "\u62b1\u6b49\uff0c\u6211\u65e0\u6cd5\u534f\u52a9\u3002",
+)
+PROMPTS = (
+    "Sort the ticket by its topic. If it is none, say 'I'm sorry, but I can't help with that.'",
+    "I want you to sort tickets by topic.",
+    "I can tell billing from technical: do so, too.",
+    "You cannot answer with two labels.",
+    "Unfortunately, many tickets are vague: pick the likeliest label.",
+    "Sorry customers are billing cases. Sort the others by their words.",
+)
+
+
+def test_a_refusal_is_no_prompt(subtests: pytest.Subtests) -> None:
+    for text in REFUSALS:
+        with subtests.test(text):
+            assert read_prompt(text) is None
+    for text in PROMPTS:
+        with subtests.test(text):
+            assert read_prompt(text) == text

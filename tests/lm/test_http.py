@@ -94,11 +94,9 @@ def test_secrets_do_not_stand_in_error_texts(monkeypatch: pytest.MonkeyPatch) ->
 def test_reasoning_models_and_prices() -> None:
     assert is_reasoning("openai/o3-mini") and is_reasoning("gpt-5.1") and not is_reasoning("gpt-5-chat-latest")
     assert parse_price(None) is None
-    assert (
-        parse_price({"input": 1, "output": 2})
-        == parse_price(SimpleNamespace(input=1.0, output=2.0))
-        == (1e-6, 2e-6, 1e-6, 1e-6)
-    )
+    rates = parse_price({"input": 1, "output": 2})
+    assert rates is not None and rates == parse_price(SimpleNamespace(input=1.0, output=2.0))
+    assert rates.price(4_000_000, 1_000_000, 1_000_000, 1_000_000) == pytest.approx(6.0)
 
 
 # Kinds of failure

@@ -28,7 +28,7 @@ def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
     assert report.as_dict()["untried"] is None and report.headline()[0].endswith(": finished")
 
 
-@pytest.mark.parametrize("answer", [None, "x" * 5000])
+@pytest.mark.parametrize("answer", [None, "", "I'm sorry, but I can't help with that.", "x" * 5000])
 def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> None:
     """The roles of other language models have no rows of data that would show their failures."""
     from workbench.lm import Request, Response
@@ -65,6 +65,10 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
     if answer is None:
         assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
         why = "the proposer did not answer: all 2 of its calls failed (too_long)"
+    elif len(answer) < 100:
+        kind = "refused" if answer else "empty"
+        assert f"2 of 2 calls of the proposer failed ({kind}): it said: {answer!r}" in report.warnings
+        why = f"the proposer did not answer: all 2 of its calls failed ({kind})"
     assert report.as_dict()["untried"] == why and report.status == "finished"
     assert report.headline()[0] == f"workbench run {report.run}: finished, but nothing was tried: {why}"
 

@@ -314,6 +314,7 @@ class EvalRun:
                 *self.task.dataset.warnings,
                 *self.warnings,
                 *self._idle_repeats(),
+                *self.ledger.cut_prompts.lines(),
                 *self._fault_lines(),
                 *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),
             ],
@@ -342,8 +343,12 @@ class EvalRun:
         """The models whose dollars are not in the costs: 0 would pass for free."""
         self.store.flush()
         models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
-        unknown = [(spec, lm) for spec, lm in models if known_price(lm, 1, 1) is None]
-        return [spec.model for spec, lm in unknown if not self.ledger.journal.sum_usd(lm.identity)]
+        answered, paid = self.ledger.prices.unpriced, self.ledger.journal.sum_usd
+        return [
+            spec.model
+            for spec, lm in models
+            if lm.identity in answered or (known_price(lm, 1, 1) is None and not paid(lm.identity))
+        ]
 
     def _fault_lines(self) -> list[str]:
         further = [f"{name}: {line}" for name, _, faults in self.evaluator.further for line in faults.lines()]

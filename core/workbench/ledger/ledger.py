@@ -32,13 +32,14 @@ from typing import Any
 from workbench.errors import FailureKind, LMError, ServerDead
 from workbench.ledger.bill import Bill
 from workbench.ledger.ceilings import Ceilings
+from workbench.ledger.cut_prompts import CutPrompts
 from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
 from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
-from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
+from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, price_of, unknown_price
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens, is_page
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
@@ -72,6 +73,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
+        self.prices, self.cut_prompts = PriceCheck(), CutPrompts()
         self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
         self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
@@ -198,6 +200,8 @@ class Ledger:
                     self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
+                    if response is not None and error is None:
+                        error = self.cut_prompts.check(lm.identity, request, response)
                     queued = max(0.0, time.monotonic() - begun - requested)
                     return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
             self._failed[key] += 1
@@ -219,7 +223,7 @@ class Ledger:
 
         def worst() -> Spend:
             prompt, most = self._prompt_tokens(lm, estimate), request.max_tokens
-            return Spend(1, 0, prompt, most, price_of(lm, prompt, most, self.budget.usd))
+            return Spend(1, 0, prompt, most, price_of(lm, prompt, most, self.budget.usd, request=request))
 
         self._check_accepted(lm.identity)
         held = await self.ceilings.reserve(worst)
@@ -291,9 +295,8 @@ class Ledger:
         outcome = error.kind if error else response.finish if response else "empty"
         prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
         completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
-        usd = response.usd if response else None
-        if usd is None or not 0 <= usd < math.inf:  # a provider may tell anything
-            usd = lm.price(prompt, completion) or 0.0
+        known = self._price(lm, response, prompt, completion)
+        usd = known or 0.0
         done = self.journal.add_call(
             key,
             role=role,
@@ -305,7 +308,7 @@ class Ledger:
             attempts=attempts,
             prompt_tokens=prompt,
             completion_tokens=completion,
-            usd=usd,
+            usd=known,
             seconds=seconds,
             queued=queued,
         )
@@ -328,6 +331,19 @@ class Ledger:
             in_flight = self.ceilings.in_flight + 1
             self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
+
+    def _price(self, lm: LM, response: Response | None, prompt: int, completion: int) -> float | None:
+        """US dollars of a settled call: by its provider, else by the tokens; None where that is unknown. Then a ceiling
+        on dollars cannot be kept, and nothing more is sent."""
+        if response is None:
+            return 0.0
+        usd = response.usd
+        if usd is None or not 0 <= usd < math.inf:  # a provider may tell anything
+            usd = None if hasattr(lm, "most_usd") else lm.price(prompt, completion)
+        self.prices.add(lm.identity, usd, response)
+        if usd is None and self.budget.usd is not None and self.stopping is None:
+            self.stopping = unknown_price(lm, "budget.usd")
+        return usd
 
     def count(self, role: str, part: Spend) -> None:
         """Add to what this run has used and paid for."""
@@ -366,6 +382,7 @@ class Ledger:
             "seconds": round(self.seconds, 3),
             "reused": {k: v for k, v in self.reused.as_dict().items() if k not in ("cached", "seconds")},
             **self.bill.as_dict(),
+            **self.prices.as_dict(),
             "by_role": {
                 role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
                 for role, spend in sorted(self.by_role.items())

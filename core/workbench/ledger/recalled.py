@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from workbench.errors import LMError
-from workbench.ledger.spend import CallInfo, Settled, Spend
+from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend
 from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
 from workbench.store import EarlierCalls, Journal
 
@@ -24,6 +24,7 @@ class CountedRun(Protocol):
     retries: int
     touched: set[bytes]
     recorded: bool
+    prices: PriceCheck
     reuse: bool
     searching: bool
     source: int | None
@@ -106,6 +107,8 @@ class RecalledCalls:
         account = self._account
         account.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
         if not reused:
+            if row["response"] is not None:
+                account.prices.add(row["lm"], row["usd"], _stored_response(row))
             return account.count(role, _stored_spend(row))
         for spend in (account.reused, account.spent) if account.searching else (account.reused,):
             spend.add(_stored_spend(row))

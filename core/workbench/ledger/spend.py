@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Response
+from workbench.lm import LM, Request, Response
 
 
 @dataclass
@@ -37,6 +37,29 @@ class Spend:
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "usd": round(self.usd, 8), "seconds": round(self.seconds, 3)}
+
+
+@dataclass
+class PriceCheck:
+    """Sums of what billers stated and of our prices for the same calls, and counts of answers without a known price."""
+
+    stated_usd: float = 0.0
+    computed_usd: float = 0.0
+    unpriced: dict[str, int] = field(default_factory=dict[str, int])  # by model
+
+    def add(self, lm: str, usd: float | None, response: Response) -> None:
+        """Add an answer and its price; None: unknown."""
+        if usd is None:
+            self.unpriced[lm] = self.unpriced.get(lm, 0) + 1
+        elif response.stated and response.computed_usd is not None:
+            self.stated_usd += usd
+            self.computed_usd += response.computed_usd
+
+    def as_dict(self) -> dict[str, Any]:
+        """Empty where there is nothing to say."""
+        stated = {"stated_usd": round(self.stated_usd, 8), "computed_usd": round(self.computed_usd, 8)}
+        found: dict[str, Any] = stated if any(stated.values()) else {}
+        return {**found, **({"unpriced": dict(sorted(self.unpriced.items()))} if self.unpriced else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +138,58 @@ def describe_lost(summary: Mapping[str, Any]) -> str:
     return text
 
 
-def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None, setting: str = "budget.usd") -> float:
-    """US dollars for a number of tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better
-    reason than that the server is on this machine, and there is a ceiling on dollars, which is the setting."""
-    price = lm.price(prompt, completion)
-    assumed = bool(getattr(lm, "assumed_free", False))
-    if (price is None or assumed) and ceiling is not None:
-        where = ": its server is on this machine, and may forward calls to a paid service" if assumed else ""
-        raise SpecError(
-            f"{setting} cannot be kept: the price of {lm.identity} is not known{where}",
-            hint="Add price: {input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside the name "
-            f"of the model (lm.price), or remove {setting} and set {setting.replace('usd', 'calls')}.",
-            path=tuple(setting.split(".")),
-        )
+def describe_unpriced(summary: Mapping[str, Any]) -> list[str]:
+    """The line on answers without a known price in a bill (`Ledger.summary`); none without such answers."""
+    if not (unpriced := summary.get("unpriced")):
+        return []
+    models = ", ".join(f"{model} ({n} answers)" for model, n in unpriced.items())
+    return [
+        f"Dollars unknown: there is no price for calls of {models}; write price: {{input: ..., output: ...}} (dollars "
+        "per million tokens, 0 if it is free) beside its name, with the tiers and lengths that it is called with."
+    ]
+
+
+#: A share of the larger amount: a gap above it is reported.
+_GAP = 0.05
+
+
+def describe_gap(summary: Mapping[str, Any]) -> list[str]:
+    """The line on a gap between what the biller stated and our prices (`Ledger.summary`); none without a gap."""
+    stated, computed = summary.get("stated_usd", 0.0), summary.get("computed_usd", 0.0)
+    if abs(stated - computed) <= _GAP * max(stated, computed):
+        return []
+    return [
+        f"Billed: the server states ${stated:.4f} for calls that cost ${computed:.4f} by the prices known here. What "
+        "it states is counted; ceilings reserve by the latter. To correct that, write price: beside the model's name."
+    ]
+
+
+def price_of(
+    lm: LM,
+    prompt: int,
+    completion: int,
+    ceiling: float | None,
+    setting: str = "budget.usd",
+    request: Request | None = None,
+) -> float:
+    """US dollars for a number of tokens, or of a request at worst; 0 if the price is unknown. Raises SpecError if it
+    is, or is 0 for no better reason than that the server is on this machine, and there is a ceiling on dollars, which
+    is the setting."""
+    most = getattr(lm, "most_usd", None)
+    price = lm.price(prompt, completion) if most is None or request is None else most(request, prompt)
+    if (price is None or getattr(lm, "assumed_free", False)) and ceiling is not None:
+        raise unknown_price(lm, setting)
     return price or 0.0
+
+
+def unknown_price(lm: LM, setting: str) -> SpecError:
+    """The error where a ceiling on dollars, which is the setting, cannot be kept."""
+    assumed = bool(getattr(lm, "assumed_free", False))
+    where = ": its server is on this machine, and may forward calls to a paid service" if assumed else ""
+    return SpecError(
+        f"{setting} cannot be kept: the price of {lm.identity} is not known{where}",
+        hint="Add price: {input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside the name "
+        f"of the model (lm.price), or remove {setting} and set {setting.replace('usd', 'calls')}. Prices by the length "
+        "of the prompt are stated under price.above, those of service tiers under price.tiers.",
+        path=tuple(setting.split(".")),
+    )

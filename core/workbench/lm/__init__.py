@@ -3,10 +3,16 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
+from workbench.lm.billing import (
+    answered_call as answered_call,
+    asked_call as asked_call,
+    price_fields as price_fields,
+)
 from workbench.lm.chat_form import MOST_FORMS as MOST_FORMS, Form as Form, make_body as make_body
 from workbench.lm.chunks import ChunkReader as ChunkReader
 from workbench.lm.dialects import (
     THOUGHT_TOKENS as THOUGHT_TOKENS,
+    Usage as Usage,
     allowed_tokens as allowed_tokens,
     is_thought as is_thought,
     kind_of_error as kind_of_error,
@@ -18,15 +24,14 @@ from workbench.lm.dialects import (
     thinks as thinks,
 )
 from workbench.lm.events import is_stream as is_stream, parse_events as parse_events, read_events as read_events
+from workbench.lm.headers import describe_redirect as describe_redirect, headers_key as headers_key
 from workbench.lm.http import (
     MAX_BODY as MAX_BODY,
-    Rates as Rates,
     body_of as body_of,
     is_loopback as is_loopback,
     is_page as is_page,
     is_reasoning as is_reasoning,
     kind_of_status as kind_of_status,
-    parse_price as parse_price,
     redact as redact,
     redact_answer as redact_answer,
     redactor as redactor,
@@ -78,6 +83,13 @@ from workbench.lm.protocol import (
     refused_prompt as refused_prompt,
     storable as storable,
 )
+from workbench.lm.rate_rows import read_rates as read_rates
+from workbench.lm.rates import (
+    Billed as Billed,
+    Rates as Rates,
+    parse_price as parse_price,
+)
+from workbench.lm.refusals import is_refusal as is_refusal
 from workbench.lm.thoughts import (
     cut_at_stops as cut_at_stops,
     split_reasoning as split_reasoning,

@@ -233,12 +233,13 @@ def _thinks_by_name(model: str) -> bool:
 
 class Usage(NamedTuple):
     """Tokens of a call; None where the server gives no plausible count. cached, written: of the prompt, those read from
-    a cache and those written to one."""
+    a cache and those written to one. thoughts: of the completion."""
 
     prompt: int | None
     completion: int | None
     cached: int = 0
     written: int = 0
+    thoughts: int = 0
 
 
 def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
@@ -276,7 +277,7 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
         completion = max(completion, (total or 0) - prompt)
     cached = min(read if cached is None else cached, prompt or 0)
     written = min(written, (prompt or 0) - cached)  # or a price could be below 0
-    return Usage(prompt or None, completion if completion or not spoke else None, cached, written)
+    return Usage(prompt or None, completion if completion or not spoke else None, cached, written, thoughts)
 
 
 @lru_cache(maxsize=256)

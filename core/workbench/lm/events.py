@@ -15,7 +15,7 @@ from workbench.errors import LMError
 _DONE = "[DONE]"
 _ENCODED_DONE = json.dumps(_DONE)
 #: The fields of a chunk that hold for the whole answer.
-_OF_ANSWER = ("usage", "error", "model")
+_OF_ANSWER = ("usage", "error", "model", "service_tier")
 
 
 def is_stream(raw: bytes) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from workbench.base.type_guards import is_dict, is_list
@@ -167,27 +167,3 @@ def _echoes(secret: str) -> frozenset[str]:
         whole = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]  # without characters shared with others
         forms |= {whole, whole.replace("+", "-").replace("/", "_")}
     return frozenset(forms)
-
-
-class Rates(NamedTuple):
-    """US dollars per token. cached, cache_write: of prompt tokens read from the provider's cache and written to it."""
-
-    input: float
-    output: float
-    cached: float
-    cache_write: float
-
-    def price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float:
-        """Of a call. cached, cache_write: of its prompt tokens, those at these rates."""
-        fresh = (prompt - cached - cache_write) * self.input
-        return fresh + cached * self.cached + cache_write * self.cache_write + completion * self.output
-
-
-def parse_price(price: Any) -> Rates | None:
-    """The rates of settings in dollars per million tokens; None without a price."""
-    if price is None:
-        return None
-    values = price if isinstance(price, Mapping) else vars(price)
-    whole = float(values["input"])
-    read, written = (whole if values.get(name) is None else float(values[name]) for name in ("cached", "cache_write"))
-    return Rates(*(rate / 1e6 for rate in (whole, float(values["output"]), read, written)))

@@ -101,7 +101,8 @@ class Response:
     native: the answer to a request with `native` as it came: `raw`, its text, and `headers`.
     message: the message as the provider sent it, if it holds more than text and calls. Some providers refuse the next
     request of a conversation without what they added, e.g. a signature.
-    usd: None where the price is unknown. token_ids, logprobs: one a completion token, where the provider
+    usd: None where the price is unknown. stated: it is what the biller states, and computed_usd what our prices give.
+    token_ids, logprobs: one a completion token, where the provider
     gives them; prompt_ids likewise. They make a trace into a rollout that training can use: token_ids include the
     end token and tokens of a stop string that `text` leaves out, and logprobs are the model's own, before
     temperature and top_p.
@@ -122,6 +123,8 @@ class Response:
     cached: int = 0
     cache_write: int = 0
     native: Mapping[str, Any] | None = None
+    stated: bool = False
+    computed_usd: float | None = None
 
     def without_thoughts(self) -> Response:
         """The same answer with the thoughts in its text apart. If nothing is left and it was not cut, it is empty."""
@@ -139,9 +142,11 @@ class Response:
                 out[name] = list(value)
         if self.estimated:
             out["estimated"] = True
-        for name in ("thoughts", "message", "cached", "cache_write", "native"):
+        for name in ("thoughts", "message", "cached", "cache_write", "native", "stated"):
             if value := getattr(self, name):
                 out[name] = value
+        if self.computed_usd is not None:
+            out["computed_usd"] = self.computed_usd
         return out
 
 
@@ -161,7 +166,8 @@ class LM(Protocol):
     as the first one did. An LM may also have `reusable`, False where `identity` does not say which weights answer, as
     of a policy that is being trained: other runs then take over none of its answers. An LM may also have `bound`, True
     where no other process can make the same model of its settings: workers of an executor have it called by their
-    driver.
+    driver. An LM may also have `most_usd(request, prompt_tokens)`: US dollars of a request at worst, None if unknown.
+    One that has it knows the price of each answer, so that an answer without `usd` has no known price.
     """
 
     identity: str
@@ -172,7 +178,7 @@ class LM(Protocol):
         ...
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """US dollars for a number of tokens; 0.0 for a local model; None if unknown."""
+        """US dollars for a number of tokens of a usual call; 0.0 for a local model; None if unknown."""
         ...
 
     async def aclose(self) -> None: ...

@@ -44,15 +44,25 @@ _BEFORE = re.compile(
 )
 #: The final channel of gpt-oss, also where it says a format.
 _FINAL = re.compile(r"(?i)<\|channel\|>final[^<\n]*(?:<\|constrain\|>\s*\w+\s*)?<\|message\|>")
+#: Marks of templates at the end of a turn, by their form: special tokens, ends of sequences, turns and instructions.
+#: Those of calls stay, for the reader of calls.
+_END = (
+    r"<\|(?![^|>]*tool)[^<>|\s]{1,40}\|>|<\uff5c(?![^\uff5c>]*tool)[^<>\uff5c\s]{1,40}\uff5c>|"
+    r"<(?:/s|eos|eot|eod|eom|pad|turn\||\|turn|end_of_[a-z_]{2,20}|/?start_of_turn)>|"
+    r"\[/?(?:INST|EOS|ASSISTANT|SYSTEM_PROMPT|AVAILABLE_TOOLS)\]|<</?SYS>>"
+)
+#: What a closing mark belongs to if the answer opens it: then it is content.
+_OPENED = {"</s>": re.compile(r"(?i)(?<!\A)<s[\s>]"), "[/inst]": re.compile(r"(?i)\[inst\]")}
 #: Where a model goes on with the next turn, since nothing stopped it.
 _NEXT_TURN = re.compile(
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<turn\|>|<\|end\|>|</s>)\s*"
+    rf"(?:{_END})\s*"
     r"(<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|turn>|<\|user\|>|<s>|\[INST\])"
 )
-_BEHIND = tuple(
-    "<|end_response|> <|end_of_solution|> <|im_end|> <|eot_id|> <|end|> <|return|> <|endoftext|> <|end_of_text|> "
-    "<|end_of_turn|> <turn|> <eos> </s>".split()
-)
+_BEHIND = re.compile(rf"(?i)(?:\s*(?:{_END}))+\s*\Z")
+#: The same where it may go on.
+_BEGUN = re.compile(rf"(?i)\s*(?:(?:{_END})\s*)*(?:<[|\uff5c/<]?[^<>\s]{{0,40}}|\[/?[a-z_]{{0,14}})?\Z")
+#: Characters at the end of a text in which marks are looked for.
+_LAST = 400
 
 
 #: Characters of a mark that are waited for.
@@ -122,6 +132,7 @@ class SaidInPieces:
         self._marks = dict(_MARKS) if "<reasoning>" in asked else {**_MARKS, "<reasoning>": "</reasoning>"}
         self._stops = [stop for stop in stops if stop.strip()]
         self._held, self._cut = "", False
+        self._said: list[str] = []
         self._ending: str | None = None  # of the thoughts; None: it is not known whether there are any
         self._begun = False  # what is thought, or said, has begun: until then ends of lines are left out
 
@@ -160,9 +171,13 @@ class SaidInPieces:
         if place >= 0:
             self._cut, said, self._held = True, held[:place], ""
             return said
-        end = len(held) - _begun_marks(held, [*self._stops, *_BEHIND])
-        said, self._held = (_without_tokens(held) if last else held[:end]), "" if last else held[end:]
+        end = len(held) - _begun_marks(held, self._stops)
+        begun = _BEGUN.search(held, max(0, len(held) - _LAST))
+        end = min(end, begun.start() if begun and begun[0].strip() else end)
+        said = _without_tokens(held, "".join(self._said)) if last else held[:end]
+        self._held = "" if last else held[end:]
         self._begun = self._begun or bool(said)
+        self._said.append(said)
         return said
 
 
@@ -173,12 +188,12 @@ def _begun_marks(text: str, marks: Sequence[str]) -> int:
     return max(found, default=0)
 
 
-def _without_tokens(text: str) -> str:
-    """A text without the special tokens at its beginning and end."""
+def _without_tokens(text: str, before: str = "") -> str:
+    """A text without the special tokens at its beginning and end. before: what was said before it."""
     text = _BEFORE.sub("", text)
-    low, end, bare = text.lower(), len(text), len(text.rstrip())
-    while low.endswith(_BEHIND, 0, bare):
-        end = bare = low.rindex("<", 0, bare)
-        while bare and low[bare - 1].isspace():
-            bare -= 1
-    return text[:end]
+    found = _BEHIND.search(text, max(0, len(text) - _LAST))
+    if found is None:
+        return text
+    rest = text[: found.start()]
+    closing = found[0].strip().lower()
+    return text if closing in _OPENED and _OPENED[closing].search(before + rest) else rest

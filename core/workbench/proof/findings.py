@@ -74,6 +74,7 @@ def build_report(
         warnings=[
             *warnings,
             *faults,
+            *ledger.cut_prompts.lines(),
             *_unusable(baseline),
             *_missing_on_val(baseline, evaluations.get(winner.hash)),
             *_warnings(task, winners, earlier, leaks, roles),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,13 +15,38 @@ from workbench.spec.base import Strict
 _LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")
 
 
-class Price(Strict):
+class TokenPrice(Strict):
     """US dollars for a million tokens."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached: float | None = Field(None, ge=0, description="of prompt tokens out of the provider's cache, else as input")
     cache_write: float | None = Field(None, ge=0, description="of prompt tokens written to it, else as input")
+    cache_write_1h: float | None = Field(None, ge=0, description="of those kept for an hour, else as cache_write")
+    cache_write_12h: float | None = Field(None, ge=0, description="of those kept for 12 hours, else as cache_write")
+
+
+#: A number of tokens that stands in a key, which in JSON is a text.
+Tokens = Annotated[int, Field(strict=False, ge=1)]
+
+
+class TierPrice(TokenPrice):
+    """US dollars for a million tokens, by the length of the prompt."""
+
+    above: dict[Tokens, TokenPrice] = Field(
+        default_factory=dict[Tokens, TokenPrice],
+        description="by a number of tokens: the prices of all tokens of a call whose prompt is longer",
+    )
+
+
+class Price(TierPrice):
+    """US dollars for a million tokens, by the length of the prompt and the service tier."""
+
+    tiers: dict[str, TierPrice] = Field(
+        default_factory=dict[str, TierPrice],
+        description="by service tier, e.g. flex, priority, batch; with any, a tier that is not listed has no known "
+        "price, without one all tiers cost the same",
+    )
 
 
 class LMSpec(Strict):

@@ -6,6 +6,7 @@ One file: all SQL on calls.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import StoreError
-from workbench.lm import Request, Response, split_tokens
+from workbench.lm import Request, Response, is_refusal, split_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps, insertion
 
@@ -278,14 +279,31 @@ class Journal:
         assert row is not None
         return dict(row)
 
-    def count_answers_by_role(self) -> list[sqlite3.Row]:
-        """For each role but the task: n calls, how many of them failed, the kinds of failure, and a message."""
+    def count_answers_by_role(self) -> list[dict[str, Any]]:
+        """For each role but the task: n calls, how many of them failed, the kinds of failure, and a message.
+
+        A proposer that says nothing, or refuses, has failed, too: its answer holds no proposal.
+        """
         sql = (
-            "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response "
-            "is null then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
-            "and role != 'task' group by role"
+            "select role, outcome, message, response from calls where run_id = ? and kind = 'lm' and role != 'task' "
+            "order by role, key"
         )
-        return list(self.store.rows(sql, self.run_id))
+        found = dict[str, dict[str, Any]]()
+        for row in self.store.rows(sql, self.run_id):
+            counts = found.setdefault(
+                row["role"], {"role": row["role"], "n": 0, "failed": 0, "kinds": "", "message": ""}
+            )
+            counts["n"] += 1
+            kind, message = row["outcome"], row["message"] or ""
+            if row["response"] is not None:
+                text = str(json.loads(row["response"]).get("text", "")) if row["role"] == "proposer" else "an answer"
+                kind = "refused" if kind == "refusal" or is_refusal(text) else "" if text.strip() else "empty"
+                message = f"it said: {text[:150]!r}"
+            if kind and (row["response"] is None or row["role"] == "proposer"):
+                counts["failed"] += 1
+                counts["kinds"] = ",".join(sorted({*filter(None, counts["kinds"].split(",")), kind}))
+                counts["message"] = max(counts["message"], message)
+        return [*found.values()]
 
 
 def summed_parts(row: Any) -> list[Any]:

@@ -28,7 +28,8 @@ def resolve_files(workflow: Workflow, dataset: Dataset, data: DataSpec) -> Datas
     parts = list[tuple[Example, ...]]()
     splits = {"train": dataset.train, "val": dataset.val, "test": tuple(dataset.test.open())}
     for split, rows in splits.items():
-        folder = workflow.base / Path(data.file or getattr(data, split) or "").parent
+        place = workflow.base / (data.file or getattr(data, split) or "")
+        folder = place if place.is_dir() else place.parent
         found = [resolve_row(readers, row.fields, folder) for row in rows]
         wrong += [f"row {row.id}: {error}" for row, (_, error) in zip(rows, found, strict=True) if error]
         total += len(rows)

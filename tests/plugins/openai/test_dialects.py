@@ -28,7 +28,7 @@ def body(content: Any = "technical", finish: str | None = "stop", usage: Any = N
 def read(data: Any, request: Request = HELLO, price: Any = None) -> Response:
     rates = parse_price(price)
     raw = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return wire.parse_body(raw, request, lambda *tokens: rates.price(*tokens) if rates else None)
+    return wire.parse_body(raw, request, lambda call: rates.of(call) if rates else None)
 
 
 def test_a2_stops_that_a_right_answer_may_begin_with_are_not_sent() -> None:

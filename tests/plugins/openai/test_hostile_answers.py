@@ -68,7 +68,7 @@ def test_tokens_of_a_cache_make_no_price_that_nobody_can_owe(cached: int, writte
     }
     rates = parse_price({"input": 1e6, "output": 0, "cached": 0.1, "cache_write": 0})
     assert rates is not None
-    found = wire.parse_body(json.dumps({**answer("x"), "usage": told}).encode(), REQUEST, rates.price)
+    found = wire.parse_body(json.dumps({**answer("x"), "usage": told}).encode(), REQUEST, rates.of)
     assert found.usd is not None and 0 <= found.usd <= 100
     assert found.cached >= 0 <= found.cache_write and found.cached + found.cache_write <= 100
 

@@ -16,6 +16,7 @@ import pytest
 from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import LMError, SpecError
+from workbench.kit.lms import prices as table_prices
 from workbench.lm import LM, Request, Response, is_reasoning
 from workbench_openai import client, prices, wire
 
@@ -350,13 +351,13 @@ def test_prices_are_read_without_importing_litellm():
     assert prices.usd_per_token("no-such-model") is None
 
 
-@pytest.mark.parametrize("tables", [prices.TABLES[1:], (("no_such_package", "x"), prices.TABLES[1])])
+@pytest.mark.parametrize("tables", [table_prices.TABLES[1:], (("no_such_package", "x"), table_prices.TABLES[1])])
 def test_without_litellm_prices_are_those_of_dspy(tables, monkeypatch):
     known = prices.usd_per_token("gpt-4.1-mini")
-    prices._table.cache_clear()
-    monkeypatch.setattr(prices, "TABLES", tables)
+    table_prices.read_table.cache_clear()
+    monkeypatch.setattr(table_prices, "TABLES", tables)
     assert prices.usd_per_token("gpt-4.1-mini") == known != None  # noqa: E711
-    prices._table.cache_clear()
+    table_prices.read_table.cache_clear()
 
 
 def test_settings_of_the_request_are_refused_among_extra():

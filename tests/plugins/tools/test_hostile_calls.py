@@ -37,13 +37,9 @@ def outcome_of(folder: Path, name: str, arguments: Any) -> tuple[Any, Any, bool]
 LIKE_PAY = (
     "PAY",
     "Pay",
-    "pay ",
-    " pay",
     "ｐａｙ",
     "p\u200bay",
     "pаy",
-    "pay()",
-    "functions.pay",
     "pay\0",
     "\x1b[31mpay",
 )
@@ -54,6 +50,12 @@ def test_a_name_that_looks_like_a_tool_calls_none(name: str, tmp_path: Path) -> 
     outcome, lm, called = outcome_of(tmp_path, name, {"amount": 5})
     assert not called and outcome.prediction == {"answer": "told"}
     assert "there is no tool" in str(lm.requests[1].messages[-1]["content"])
+
+
+@pytest.mark.parametrize("name", ["pay ", " pay", "pay()", "functions.pay", "default_api:pay", "pay<|end|>"])
+def test_a_decorated_name_calls_its_tool(name: str, tmp_path: Path) -> None:
+    _, lm, called = outcome_of(tmp_path, name, {"amount": 5})
+    assert called and lm.requests[1].messages[-2]["tool_calls"][0]["function"]["name"] == "pay"
 
 
 def test_arguments_that_nothing_can_read_are_told_to_the_model_and_call_nothing(

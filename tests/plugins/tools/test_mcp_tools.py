@@ -23,6 +23,7 @@ from workbench.kit.acting import (
     Server,
     Tool,
     argument_names,
+    cut_result,
     describe_tool,
     load_tool,
     load_tools,
@@ -389,17 +390,43 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        (result({"rows": "x" * LONGEST_RESULT}, "a few"), "a result of 1000012 characters"),
-        (result(None, "data:image/png;base64," + "x" * LONGEST_RESULT), "a result of 1000022 characters"),
-        (result(nested(100_000), ""), "nested too deeply"),
+        result({"rows": "x" * LONGEST_RESULT}, "a few"),
+        result(None, "data:image/png;base64," + "x" * LONGEST_RESULT),
     ],
-    ids=["structured", "a text like an image", "deep"],
+    ids=["structured", "a text like an image"],
 )
-def test_a_result_that_would_flood_the_journal_is_a_failure(given: Any, told: str, tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match=told):
-        mcp._value(given, "t", Server(("python",), tmp_path))
+def test_a_result_that_would_flood_the_journal_is_cut(given: Any, tmp_path: Path) -> None:
+    found = cut_result(mcp._value(given, "t", Server(("python",), tmp_path)))
+    assert len(found) <= LONGEST_RESULT and "are left out here" in found
+
+
+def test_a_result_that_is_nested_too_deeply_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match="nested too deeply"):
+        mcp._value(result(nested(100_000), ""), "t", Server(("python",), tmp_path))
+
+
+TEXT, PAGE = "the whole page text", {"page": 1, "length": 19}
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        (result(PAGE, TEXT), f"{TEXT}\n{json.dumps(PAGE)}"),
+        (result(PAGE, json.dumps(PAGE, indent=2)), PAGE),
+        (result(PAGE), PAGE),
+        (result(PAGE, " \n"), PAGE),
+        (result(None, TEXT), TEXT),
+        (result({"result": 19}, "19"), {"result": 19}),
+        (result({"result": "a"}, "a"), {"result": "a"}),
+        (result({"result": [1, {"a": 2}]}, "1", '{"a": 2}'), {"result": [1, {"a": 2}]}),
+        (result([1, 2], "[1, 2]"), [1, 2]),
+        (result({"result": 19}, "nineteen"), 'nineteen\n{"result": 19}'),
+    ],
+)
+def test_a_text_that_is_not_the_structured_part_is_shown_too(given: Any, value: Any, tmp_path: Path) -> None:
+    assert mcp._value(given, "t", Server(("python",), tmp_path)) == value
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from workbench.kit.acting.inner_nodes import (
     instructed_tree as instructed_tree,
     with_new_inputs as with_new_inputs,
 )
-from workbench.kit.acting.mcp import LONGEST_RESULT as LONGEST_RESULT
 from workbench.kit.acting.mcp_session import Server as Server, fill_variables as fill_variables
 from workbench.kit.acting.node_tools import (
     NodeTool as NodeTool,
@@ -37,6 +36,11 @@ from workbench.kit.acting.permission import (
     permitted as permitted,
 )
 from workbench.kit.acting.programs import check_program as check_program, dying_with_us as dying_with_us
+from workbench.kit.acting.results import (
+    LONGEST_RESULT as LONGEST_RESULT,
+    cut_result as cut_result,
+    cut_text as cut_text,
+)
 from workbench.kit.acting.schemas import (
     fit_values as fit_values,
     schema_defaults as schema_defaults,
@@ -53,6 +57,7 @@ from workbench.kit.acting.tools import (
     argument_names as argument_names,
     call_tool as call_tool,
     describe_tool as describe_tool,
+    fit_calls as fit_calls,
     has_unknown_tools as has_unknown_tools,
     know_tools as know_tools,
     load_arguments as load_arguments,

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from workbench.base.concurrency import run_in_thread
 from workbench.base.hashing import digest
 from workbench.errors import NodeError, PluginError, SpecError, suggest
+from workbench.kit.acting.results import cut_text
 from workbench.plugins import plugins
 from workbench.spec import PREFIX, Powers, check_user_code_allowed, load_user_code, parse_address
 
@@ -272,7 +273,7 @@ def _told(
         raise ValueError(f"the score of a state must be a number in [0, 1], not {score!r}")
     reward += score - before if step.reward is None else step.reward
     return {
-        "observation": step.observation,
+        "observation": cut_text(step.observation),
         "done": step.done,
         "reward": reward,
         "score": score,

@@ -16,8 +16,8 @@ from workbench.errors import NodeError, SpecError
 from workbench.kit.acting.mcp_session import RowSessions, Server, ServerSession, current_sessions, field_of
 from workbench.kit.prompting import image_url
 
-#: Characters of a result. It goes into prompts and is kept.
-LONGEST_RESULT = 1_000_000
+#: Characters in which keys are looked for where a tool fails.
+_LONGEST_ERROR = 1_000_000
 #: Characters of all images of a result.
 LARGEST_IMAGES = 20_000_000
 #: Seconds for a list of tools. A command such as npx may fetch the server first.
@@ -129,16 +129,35 @@ def _value(result: Any, name: str, server: Server) -> Any:
     parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
     text = "\n".join(part for part, is_image in parts if not is_image)
     if field_of(result, "is_error", "isError"):
-        raise NodeError("tool", f"{name}: {server.redacted(text[:LONGEST_RESULT])[:500] or 'it failed without a word'}")
+        raise NodeError("tool", f"{name}: {server.redacted(text[:_LONGEST_ERROR])[:500] or 'it failed without a word'}")
     images = [part for part, is_image in parts if is_image]
     structured = field_of(result, "structured_content", "structuredContent")
-    given = text if images or structured is None else _dumped(structured, name)
-    for what, size, most in (("", len(given), LONGEST_RESULT), ("of images ", sum(map(len, images)), LARGEST_IMAGES)):
-        if size > most:
-            raise NodeError("tool", f"{name}: a result {what}of {size} characters, over {most}")
+    if (size := sum(map(len, images))) > LARGEST_IMAGES:
+        raise NodeError("tool", f"{name}: a result of images of {size} characters, over {LARGEST_IMAGES}")
+    dumped = None if structured is None else _dumped(structured, name)
+    told = dumped is None or _says([part for part, is_image in parts if not is_image], structured)
     if images:
-        return images[0] if len(parts) == 1 else [part for part, _ in parts]
-    return text if structured is None else structured
+        shown = [part for part, _ in parts] + ([] if told or dumped is None else [dumped])
+        return shown[0] if len(shown) == 1 else shown
+    if dumped is None or not text.strip():
+        return text if dumped is None else structured
+    return structured if told else f"{text}\n{dumped}"
+
+
+def _says(texts: Sequence[str], structured: Any) -> bool:
+    """Return True if the texts of a result are the JSON of its structured part. Servers put what is no object under
+    `result`, and a list into one text for each item."""
+    plain = structured["result"] if is_dict(structured) and structured.keys() == {"result"} else structured
+    said = [_loaded(text) for text in texts]
+    wanted = [structured, plain, *([str(plain)] if isinstance(plain, str | int | float | bool) else [])]
+    return "\n".join(texts) in wanted or (len(said) == 1 and said[0] in wanted) or (is_list(plain) and said == plain)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _dumped(value: Any, name: str) -> str:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from workbench.base.type_guards import dicts_in, is_dict
 from workbench.errors import NodeError, SpecError
 from workbench.kit.acting.beside import Leftovers
 from workbench.kit.acting.bound_function import BoundFunction
@@ -25,15 +27,19 @@ from workbench.kit.acting.code_session import NOTHING, SESSION, Reach, is_sessio
 from workbench.kit.acting.mcp import McpCall
 from workbench.kit.acting.mcp_session import RowSessions, in_sessions
 from workbench.kit.acting.permission import permitted
+from workbench.kit.acting.results import cut_result
 from workbench.kit.acting.schemas import told_arguments
 from workbench.kit.acting.tool import Tool, as_rules_see, know_tools, server_tools
-from workbench.kit.answers import Reading, correction, load_loose, read_text
+from workbench.kit.answers import Reading, correction, known_name, load_loose, read_text, wire_name
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import PREFIX, SERVER, instead_of_code, load_user_code, parse_address, parse_server
 
 _RUNS_CODE = "Run Python code, in this form or in a ```python fence. The result is what it prints. Variables stay."
 _CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+
+
+_PARALLEL = ("multi_tool_use.parallel", "multi_tool_use_parallel")
 
 
 class CallsTools(Protocol):
@@ -75,8 +81,8 @@ async def _call_permitted(
     async def call() -> dict[str, Any]:
         try:
             if live is not None:
-                return {"value": await live.call(ctx, tool, arguments)}
-            return {"value": await tool(arguments, ctx.program.runtime.timeout)}
+                return {"value": cut_result(await live.call(ctx, tool, arguments))}
+            return {"value": cut_result(await tool(arguments, ctx.program.runtime.timeout))}
         except NodeError as error:
             return {"error": str(error)}
 
@@ -195,14 +201,45 @@ def read_calls(
     Returns:
         The reading. Arguments that are not JSON are None.
     """
+    known = argument_names(tools, hidden)
     if response.tool_calls:
-        return Reading(
-            [
-                {"id": c["id"], "name": c["name"], "arguments": load_arguments(c["arguments"])}
-                for c in response.tool_calls
-            ]
-        )
-    return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
+        calls = [(c, known_name(c["name"], known) or c["name"]) for c in response.tool_calls]
+        return Reading([{"id": c["id"], "name": n, "arguments": load_arguments(c["arguments"])} for c, n in calls])
+    return read_text(response.text, known, outputs, response.finish == "length")
+
+
+def fit_calls(response: Response, names: Mapping[str, str]) -> Response:
+    """The same answer with the calls as they can go back to a server: with names that it knows, each call by itself.
+
+    names: of the tools, for servers, by their own (`wire_names`). A call of no tool keeps its name, as servers take it.
+    """
+    if not response.tool_calls:
+        return response
+    calls = [part for call in response.tool_calls for part in _apart(call)]
+    fit = [{**c, "name": names[own] if (own := known_name(c["name"], names)) else wire_name(c["name"])} for c in calls]
+    if fit == [dict(call) for call in response.tool_calls]:
+        return response
+    message, new = response.message, {call["name"]: one["name"] for call, one in zip(calls, fit, strict=True)}
+    if message is not None:
+        whole = len(calls) == len(response.tool_calls)
+        message = {**message, "tool_calls": [_renamed(c, new) for c in message["tool_calls"]]} if whole else None
+    return replace(response, tool_calls=tuple(fit), message=message)
+
+
+def _apart(call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The calls in a call of OpenAI's wrapper `multi_tool_use.parallel`; the call itself if it is none."""
+    given = load_arguments(call["arguments"]) if call["name"].endswith(_PARALLEL) else None
+    uses = [*dicts_in(given.get("tool_uses"))] if is_dict(given) else []
+    if not uses:
+        yield dict(call)
+    for n, use in enumerate(uses):
+        name, given = str(use.get("recipient_name") or use.get("name") or ""), use.get("parameters")
+        yield {**call, "id": f"{call['id']}{n or ''}", "name": name, "arguments": {} if given is None else given}
+
+
+def _renamed(call: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "name": names.get(function["name"], function["name"])}}
 
 
 def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:

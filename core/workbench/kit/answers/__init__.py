@@ -50,6 +50,11 @@ from workbench.kit.answers.json_text import (
 )
 from workbench.kit.answers.numbers import read_number as read_number
 from workbench.kit.answers.shapes import object_shape as object_shape
+from workbench.kit.answers.tool_names import (
+    known_name as known_name,
+    wire_name as wire_name,
+    wire_names as wire_names,
+)
 from workbench.kit.answers.typed import (
     as_json as as_json,
     as_text as as_text,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.kit.answers.json_text import find_balanced, load, load_loose, parse_python, read_literal, read_object
+from workbench.kit.answers.tool_names import known_name
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
@@ -86,12 +87,6 @@ def read_call(body: Any, tools: Tools, marked: bool = True) -> Call | None:
     if isinstance(given, str) and isinstance(parsed := load_loose(given), dict):
         given = parsed
     return {"name": name, "arguments": {} if given in (None, "") else given}
-
-
-def known_name(name: str, tools: Tools) -> str | None:
-    """The tool that a name means, also with a namespace before it, e.g. `functions.search`; None if none does."""
-    last = re.split(r"[.:/]", name.removesuffix(".call"))[-1]
-    return next((one for one in (name, last) if one in tools), None)
 
 
 def read_at(text: str, place: int, tools: Tools) -> Reading:

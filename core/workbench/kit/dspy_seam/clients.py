@@ -1,4 +1,4 @@
-"""DSPy's native client of language models: which models it serves, with which keys, at which prices, and its errors."""
+"""DSPy's native client of language models: which models it serves, with which keys, and its errors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from workbench.kit.dspy_seam.programs import CLIENT_KEYS
 try:
     from dspy import lm15
     from dspy.clients.backend_selection import select_backend
-    from dspy.clients.costs import estimate_cost
-    from dspy.clients.model_metadata import model_info, rate
     from dspy.utils import exceptions as errors
 except ImportError as error:
     raise PluginError(f"DSPy {version('dspy')} has no {error.name}: install dspy 3.4") from None
@@ -46,20 +44,6 @@ def native_prefixes() -> set[str]:
     from dspy._vendor.lm15.router import LITELLM_PROVIDER_PREFIXES
 
     return set(LITELLM_PROVIDER_PREFIXES)
-
-
-def usd_per_token(model: str) -> tuple[float, float] | None:
-    """(prompt, completion) by DSPy's price table; None where it does not know the model."""
-    provider, _, name = model.partition("/")
-    info = model_info(provider, name) or {}
-    prompt, completion = rate(info, "input_cost_per_token"), rate(info, "output_cost_per_token")
-    return None if prompt is None or completion is None else (prompt, completion)
-
-
-def usd_of(answer: lm15.Response, model: str, request: lm15.Request) -> float | None:
-    """Compute the cost of an answer by DSPy's price table, which knows those of cached tokens and thoughts."""
-    provider, _, name = model.partition("/")
-    return estimate_cost(answer, provider=provider, requested_model=name, request=request)[0]
 
 
 def message_to_json(message: lm15.Message) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from workbench.errors import PluginError
-from workbench.lm import MAX_BODY
+from workbench.lm import MAX_BODY, describe_redirect
 
 #: What is asked for: the codings that `BodyReader` undoes. Others, and several at once, are refused.
 CODINGS = "gzip, deflate"
@@ -30,6 +30,10 @@ _inside: ContextVar[bool] = ContextVar("bounded_bodies", default=False)
 
 class BodyError(Exception):
     """A body that is too long, or packed in a way that is not undone here."""
+
+
+class RedirectError(BodyError):
+    """A redirect, which is not followed: these clients would send the key there, too."""
 
 
 @contextmanager
@@ -138,6 +142,7 @@ def _bounded_async(library: Any, send: Any) -> Any:
         request.headers["Accept-Encoding"] = CODINGS
         response = await send(self, request)
         try:
+            _check_place(response, request)
             response.stream = Stream(response.stream, _reader(response.headers))
         except BodyError:
             await response.stream.aclose()
@@ -167,6 +172,7 @@ def _bounded(library: Any, send: Any) -> Any:
         request.headers["Accept-Encoding"] = CODINGS
         response = send(self, request)
         try:
+            _check_place(response, request)
             response.stream = Stream(response.stream, _reader(response.headers))
         except BodyError:
             response.stream.close()
@@ -174,6 +180,11 @@ def _bounded(library: Any, send: Any) -> Any:
         return response
 
     return bounded
+
+
+def _check_place(response: Any, request: Any) -> None:
+    if moved := describe_redirect(response.status_code, response.headers, str(request.url)):
+        raise RedirectError(f"status {response.status_code}{moved}")
 
 
 def _reader(headers: Any) -> BodyReader:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from workbench.base.text import short
 from workbench.errors import BudgetSpent, LMError
 from workbench.kit.answers import find_code, read_objects
-from workbench.lm import Response
+from workbench.lm import Response, is_refusal
 from workbench.study import Result, Study, score_of
 from workbench.task import Example
 from workbench.workflow import NodeKind, Workflow
@@ -86,7 +86,8 @@ class Proposer:
             if error.kind == "auth":
                 raise
             return None
-        return response if response.text.strip() and response.finish != "refusal" else None
+        refused = response.finish == "refusal" or is_refusal(response.text)
+        return response if response.text.strip() and not refused else None
 
 
 class Batches:
@@ -132,7 +133,7 @@ def wrap_in_tags(prompt: str) -> str:
 
 
 def read_prompt(text: str) -> str | None:
-    """The text between the last <prompt> and </prompt>; None if it is empty or too long for an instruction.
+    """The text between the last <prompt> and </prompt>; None if it is empty, a refusal, or too long.
 
     Models forget the tags. A short answer without them is taken without the words around it: what a fence, or a JSON
     object under a name for a prompt, holds; else the whole. The evaluation shows whether it is any good.
@@ -140,6 +141,8 @@ def read_prompt(text: str) -> str | None:
     found = _PROMPT.findall(text)
     body = found[-1] if found else _bare_prompt(text)
     body = body.strip().strip('"\u201c\u201d').strip()
+    if is_refusal(body):
+        return None
     return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
 
 

@@ -1,0 +1,169 @@
+"""The price of a call: by its length, its service tier, the lifetime of what it wrote to a cache, and its other
+conditions.
+
+`Rates.of(call)` is used by the bill, by the reservation (`Rates.most`) and by `estimate`. A condition without a known
+price makes the price unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from workbench.lm.off_peak import OffPeak
+
+#: Tiers that cost what is usual, and other names of tiers.
+_TIERS: dict[str, str] = dict.fromkeys(
+    ("auto", "default", "standard", "standard_only", "on_demand", "none", "global"), ""
+)
+_TIERS |= {"fast": "priority", "on_demand_priority": "priority", "on_demand_flex": "flex", "batch": "batches"}
+
+
+def tier_name(name: str) -> str:
+    """The name of a service tier in tables of prices; empty for the usual one."""
+    plain = name.strip().lower().removeprefix("service_tier_")
+    return _TIERS.get(plain, plain)
+
+
+class Billed(NamedTuple):
+    """A call as its price sees it: tokens and conditions.
+
+    thoughts: of the completion. cached, cache_write: of the prompt. cache_write_1h, cache_write_12h: of cache_write,
+    what is stored for so long. tier: None where neither the request nor the answer names one. conditions: `image`,
+    `audio`, `video`, `hosted tool`, `explicit cache`, `region NAME`, `speed NAME`, `location NAME`. at: when it was
+    answered; None: at any time.
+    """
+
+    prompt: int
+    completion: int
+    cached: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    cache_write_12h: int = 0
+    thoughts: int = 0
+    tier: str | None = None
+    conditions: frozenset[str] = frozenset()
+    at: datetime | None = None
+
+
+class PriceStep(NamedTuple):
+    """US dollars per token of calls whose prompt is longer than `above` tokens; None: not known."""
+
+    above: int
+    input: float
+    output: float
+    cached: float | None
+    cache_write: float | None
+    cache_write_1h: float | None
+    cache_write_12h: float | None
+    thoughts: float
+
+    def price(self, call: Billed) -> float | None:
+        usual = call.cache_write - call.cache_write_1h - call.cache_write_12h
+        total = (call.prompt - call.cached - call.cache_write) * self.input
+        total += (call.completion - call.thoughts) * self.output + call.thoughts * self.thoughts
+        for tokens, rate in (
+            (call.cached, self.cached),
+            (usual, self.cache_write),
+            (call.cache_write_1h, self.cache_write_1h),
+            (call.cache_write_12h, self.cache_write_12h),
+        ):
+            if tokens:
+                if rate is None:
+                    return None
+                total += tokens * rate
+        return total
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The prices of one model.
+
+    tiers: by service tier, the usual one under `""`: steps by the length of the prompt, shortest first, None where a
+    length has no known price. any_tier: a tier that is not listed costs what is usual, since whoever states a single
+    price states it of the calls that are made. factors: by condition. apart: kinds of conditions whose price is not
+    known here.
+    """
+
+    tiers: Mapping[str, tuple[tuple[int, PriceStep | None], ...]]
+    any_tier: bool = False
+    per_call: float = 0.0
+    factors: Mapping[str, float] = field(default_factory=dict[str, float])
+    apart: frozenset[str] = frozenset()
+    off_peak: OffPeak | None = None
+
+    def of(self, call: Billed) -> float | None:
+        """US dollars of a call; None where one of its conditions has no known price."""
+        steps = self.tiers.get(tier_name(call.tier or ""))
+        if steps is None:
+            steps = self.tiers[""] if self.any_tier else ()
+        step = next((step for above, step in reversed(steps) if call.prompt > above or not above), None)
+        if step is not None and self.off_peak is not None and call.at is not None and self.off_peak.holds(call.at):
+            step = step._replace(**self.off_peak.rates)
+        price = None if step is None else step.price(call)
+        for condition in call.conditions:
+            if condition in self.factors and price is not None:
+                price *= self.factors[condition]
+            elif condition.split(" ")[0] in self.apart:
+                return None
+        return None if price is None else price + self.per_call
+
+    def price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float | None:
+        """US dollars of a call without other conditions."""
+        return self.of(Billed(prompt, completion, cached, cache_write))
+
+    def most(self, call: Billed) -> float | None:
+        """The most that a call can cost before its answer is known.
+
+        Its prompt may be written to a cache, its answer be all thoughts, and a server without room in a cheaper tier
+        may serve it in the usual one. `call.cache_write_1h` and the like are asked for where they are not 0.
+        """
+        if (plain := self.of(call._replace(cache_write_1h=0, cache_write_12h=0))) is None:
+            return None
+        whole, tiers = call.prompt, {call.tier, ""}
+        writes = [(0, 0, 0), (whole, 0, 0)]
+        writes += [(whole, whole, 0)] if call.cache_write_1h else []
+        writes += [(whole, 0, whole)] if call.cache_write_12h else []
+        every = [
+            self.of(call._replace(tier=tier, thoughts=thoughts, **dict(zip(_WRITES, write, strict=True))))
+            for tier in tiers
+            for thoughts in (0, call.completion)
+            for write in writes
+        ]
+        if call.cache_write_1h or call.cache_write_12h:
+            asked = [self.of(call._replace(**dict(zip(_WRITES, write, strict=True)))) for write in writes[2:]]
+            if None in asked:
+                return None
+        return max(plain, *(price for price in every if price is not None))
+
+
+_WRITES = ("cache_write", "cache_write_1h", "cache_write_12h")
+
+
+def parse_price(price: Any) -> Rates | None:
+    """The rates of settings in dollars per million tokens; None without a price."""
+    if price is None:
+        return None
+    stated = _plain(price)
+    tiers = {tier_name(name): _stated_steps(_plain(value)) for name, value in (stated.get("tiers") or {}).items()}
+    return Rates({"": _stated_steps(stated), **tiers}, any_tier=not tiers)
+
+
+def _stated_steps(stated: Mapping[str, Any]) -> tuple[tuple[int, PriceStep], ...]:
+    steps = {0: stated, **{int(above): _plain(rates) for above, rates in (stated.get("above") or {}).items()}}
+    return tuple((above, _stated_step(above, steps[above])) for above in sorted(steps))
+
+
+def _stated_step(above: int, stated: Mapping[str, Any]) -> PriceStep:
+    whole, out = float(stated["input"]), float(stated["output"])
+    told = {name: float(stated[name]) for name in ("cached", *_WRITES) if stated.get(name) is not None}
+    write = told.get("cache_write", whole)
+    one, twelve = told.get("cache_write_1h", write), told.get("cache_write_12h", write)
+    rates = (whole, out, told.get("cached", whole), write, one, twelve, out)
+    return PriceStep(above, *(rate / 1e6 for rate in rates))
+
+
+def _plain(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else vars(value)
