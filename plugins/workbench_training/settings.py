@@ -172,7 +172,7 @@ class TrainingSchedule(BaseModel):
     dynamic_sampling: int = Field(
         0,
         ge=0,
-        description="redraw rows whose rollouts all earned the same, at most this many times (DAPO)",
+        description="redraw rows whose rollouts all score the same by the metric, at most this many times (DAPO)",
     )
     staleness: int = Field(
         0,

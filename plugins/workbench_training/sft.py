@@ -43,7 +43,7 @@ from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
-    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 
 #: The words where the right way begins, with `splice`.
@@ -58,7 +58,10 @@ class SFT(ImitationOptimizer):
 
     powers = {"server": server_powers, "mixture": PATH}
 
-    threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
+    threshold: float = Field(
+        1.0,
+        description="least score of a rollout that is learned from: the metric's, without the other terms of `rewards`",
+    )
     source: Literal["own", "labels", "teacher"] = Field(
         "own",
         description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
@@ -153,8 +156,11 @@ class SFT(ImitationOptimizer):
     def objective(self) -> Objective:
         return Objective.model_validate({"surrogate": "likelihood", "aggregate": "token"})
 
-    def choose(self, rows: Sequence[Row]) -> list[Row]:
-        return [row for row in rows if (row.reward or 0.0) >= self.threshold]
+    def choose(self, rollouts: Sequence[RolloutRows]) -> list[RolloutRows]:
+        return [rollout for rollout in rollouts if rollout.score is not None and rollout.score >= self.threshold]
+
+    def flatten(self, chosen: Sequence[RolloutRows]) -> list[Row]:
+        return drop_repeats(super().flatten(chosen))
 
     def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
         if self.source == "own":
@@ -189,8 +195,8 @@ class SFT(ImitationOptimizer):
         else:
             groups = await source.rollouts(tasks, schedule, round_)
         chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
-        count = sum(map(len, chosen))
-        study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        drawn, count = sum(map(len, groups)), sum(map(len, chosen))
+        study.log(f"round {round_ + 1}: {count} rows of tokens to learn from, of {drawn} rollouts", rows=count)
         return [rows for rows in chosen if rows]
 
     def _check_labels(self, study: Study) -> None:
@@ -215,7 +221,7 @@ class SFT(ImitationOptimizer):
                 for lesson in lessons:
                     yield from tokenize_example(lesson, tokens)
                 return
-        good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
+        good = [r for r in group if r.score is not None and r.score >= self.threshold]
         for rollout in good:
             assert rollout.result.trace is not None
             if self.source == "own":
@@ -235,7 +241,7 @@ class SFT(ImitationOptimizer):
             return
         right = extract_examples(good[0].result.trace, nodes)
         for rollout in group:
-            if rollout.reward is None or rollout.reward >= self.threshold or rollout.result.trace is None:
+            if rollout.score is None or rollout.score >= self.threshold or rollout.result.trace is None:
                 continue
             for a, b in zip(extract_examples(rollout.result.trace, nodes), right, strict=False):
                 if a.agent == b.agent and (made := splice_examples(a, b, Pattern(self.error), REVISION)):

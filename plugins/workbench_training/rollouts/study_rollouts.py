@@ -55,15 +55,15 @@ class TrainedPolicy:
 
 @dataclass
 class PolicyRollout(Rollout):
-    """A rollout, with the reward of each role that has rewards of its own."""
+    """A rollout, with the rollout as each role with rewards of its own sees it."""
 
-    by_role: dict[str, float | None] = field(default_factory=dict)
+    by_role: dict[str, Rollout] = field(default_factory=dict)
 
 
-def earned(rollout: Rollout, role: str = "") -> float | None:
-    """The reward of a rollout, for a role with rewards of its own or for all."""
-    own = getattr(rollout, "by_role", {})
-    return own.get(role, rollout.reward)
+def seen_by(rollout: Rollout, role: str = "") -> Rollout:
+    """The rollout with the reward and score of a role that has rewards of its own, or with those of all."""
+    own: Mapping[str, Rollout] = getattr(rollout, "by_role", {})
+    return own.get(role, rollout)
 
 
 class StudyRolloutSource:
@@ -130,7 +130,7 @@ class StudyRolloutSource:
                 await score(copies, role.rewards, self.guards, self.judge_calls, partial(score_output, self.study))
                 for rollout, copy in zip(drawn, copies, strict=True):
                     assert isinstance(rollout, PolicyRollout)
-                    rollout.by_role[role.name] = copy.reward
+                    rollout.by_role[role.name] = copy
         self.judge_calls.report(self.study.log)
 
     def workflow_at(self, step: int, schedule: TrainingSchedule) -> Workflow:
@@ -199,7 +199,8 @@ class StudyRolloutSource:
             for name, found in steps.items()
             for row in build_rows(
                 found,
-                reward=earned(rollout, name),
+                reward=seen_by(rollout, name).reward,
+                score=seen_by(rollout, name).score,
                 task=rollout.example.id,
                 rollout=rollout.replica,
                 version=version,
@@ -366,10 +367,14 @@ def _named(role: TrainedPolicy, folder: Path) -> dict[str, Any]:
     return {**changes, **found, "extra": {**changes["extra"], **found.get("extra", {})}}
 
 
-def rewards_differ(group: Sequence[Rollout]) -> bool:
-    """True if a group teaches anything: two of its rollouts earned differently, for some role."""
-    roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))}
-    return any(len({e for r in group if (e := earned(r, role)) is not None and math.isfinite(e)}) > 1 for role in roles)
+def scores_differ(group: Sequence[Rollout], role: str | None = None) -> bool:
+    """True if the metric tells two rollouts of a group apart, for a role or for any (DAPO, arXiv 2503.14476, eq. 11).
+
+    Penalties do not count: of answers that are all wrong, the shortest is no success.
+    """
+    roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))} if role is None else {role}
+    scores = ({seen_by(rollout, name).score for rollout in group} for name in roles)
+    return any(len({score for score in found if score is not None and math.isfinite(score)}) > 1 for found in scores)
 
 
 def _decoding(tree: Any, prefix: str) -> Iterator[tuple[str, str]]:
