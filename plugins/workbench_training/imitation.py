@@ -16,9 +16,10 @@ from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm
+from workbench_training.rollouts.node_settings import draw_one_action
 from workbench_training.rollouts.rollout_source import gather_rows
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped, draw_one_action
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
 from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ class Objective(BaseModel):
     #: Mean over rollouts of their token means; mean over all tokens of the step; sum over rollouts x max_tokens. Where
     #: each row is a decision of its own, rows stand for rollouts (`counts_rollouts`).
     aggregate: Literal["sequence", "token", "constant"] = "sequence"
-    max_tokens: int = 256  #: for `constant`
+    max_tokens: int = 256  #: for `constant`: the longest answer of the model; a training sets it
     kl: Literal["k1", "k2", "k3"] = "k3"  #: estimate of the divergence from the reference
     kl_place: Literal["loss", "reward"] = "loss"
     beta: float = Field(default=0.0, ge=0)  #: weight of the divergence; 0: no reference is loaded

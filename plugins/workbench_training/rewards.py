@@ -52,7 +52,12 @@ class RewardTerm(BaseModel):
         exclude_if=lambda name: not name,
         description="metric: the name of another one of the file's list `metric:`, in place of the first",
     )
-    tokens: int = Field(256, ge=1, description="length: the value is drawn tokens / tokens; overlong: the longest")
+    tokens: int = Field(
+        256,
+        ge=1,
+        description="length: the value is drawn tokens / tokens; overlong: the longest, by default the `max_tokens` of "
+        "a call",
+    )
     rubric: str = Field("The answer must be correct.", description="judge: what counts")
 
 
@@ -165,6 +170,16 @@ def find_verdict(parts: Sequence[RewardTerm]) -> int | None:
         if part.kind in VERDICTS
     ]
     return min(ranked)[-1] if ranked else None
+
+
+def limit_terms(parts: Sequence[RewardTerm], longest: int | None) -> list[RewardTerm]:
+    """The terms, of which `overlong` takes the longest answer of the model where the file names none."""
+    return [
+        part.model_copy(update={"tokens": longest})
+        if part.kind == "overlong" and "tokens" not in part.model_fields_set and longest is not None
+        else part
+        for part in parts
+    ]
 
 
 def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:

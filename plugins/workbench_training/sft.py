@@ -25,8 +25,9 @@ from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import Objective
-from workbench_training.rewards import Rollout, score
+from workbench_training.rewards import Rollout, limit_terms, score
 from workbench_training.rollouts.node_outputs import score_output
+from workbench_training.rollouts.node_settings import find_call_limit, find_settings
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
@@ -38,7 +39,7 @@ from workbench_training.rollouts.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
@@ -258,7 +259,8 @@ class SFT(ImitationOptimizer):
         groups = [[Rollout(task, e.results[i], e.replica) for e in found] for i, task in enumerate(tasks)]
         drawn = [r for group in groups for r in group]
         judge = JudgeCalls(study.lm("judge"), study.workflow.input_fields)
-        await score(drawn, self.rewards, self.guards, judge, partial(score_output, study))
+        terms = limit_terms(self.rewards, find_call_limit(workflow, self.address, spec))
+        await score(drawn, terms, self.guards, judge, partial(score_output, study))
         judge.report(study.log)
         return groups
 
@@ -283,7 +285,7 @@ class SFT(ImitationOptimizer):
 
 def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
     generator = policy.generator
-    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode)
+    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode, generator.template_settings)
 
 
 def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:

@@ -22,8 +22,8 @@ from workbench.workflow import Workflow
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.node_settings import find_settings
 from workbench_training.rollouts.sft_data import SFTExample, extract_examples
-from workbench_training.rollouts.study_rollouts import find_settings
 
 
 class Feedback(Recipe):
