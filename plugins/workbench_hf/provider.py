@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +15,7 @@ from workbench.base.distribution import pip_install
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.kit.lms.batching import Batcher, derive_seed
+from workbench.kit.lms.chat_template import check_template_settings
 from workbench.kit.lms.checkpoint import check_checkpoint
 from workbench.kit.lms.native_calls import check_format, check_tools, read_native_calls
 from workbench.lm import Request, Response
@@ -21,7 +23,7 @@ from workbench.spec import declares
 
 CONCURRENCY = 16
 _WHOLE = 1 << 30  # files up to this size are hashed whole
-_SETTINGS = {"device", "dtype", "revision"}
+_SETTINGS = {"device", "dtype", "revision", "chat_template_kwargs"}
 
 #: Settings such as a node's temperature make LMs of their own, which must not load the weights again.
 _ENGINES: dict[tuple, _Engine] = {}
@@ -44,7 +46,8 @@ def hf(model: str, settings: Any) -> HFLM:
 class HFLM:
     """An LM over a Hugging Face checkpoint. Loads it when it is first called; equal ones share what is loaded.
 
-    settings.extra: `device`, `dtype` (such as bfloat16), `revision` of a hub id.
+    settings.extra: `device`, `dtype` (such as bfloat16), `revision` of a hub id, and `chat_template_kwargs`, with which
+    its chat template is rendered (such as {enable_thinking: false}).
     """
 
     def __init__(self, model: str, settings: Any):
@@ -65,10 +68,14 @@ class HFLM:
         self.reusable = folder.is_dir() or re.fullmatch("[0-9a-f]{40}", str(extra.get("revision"))) is not None
         if "dtype" in extra:
             self.identity += f"({extra['dtype']})"
+        if "chat_template_kwargs" in extra:
+            extra["chat_template_kwargs"] = check_template_settings(extra["chat_template_kwargs"])
+            self.identity += json.dumps(extra["chat_template_kwargs"], sort_keys=True)
         self.weights = str(folder) if folder.is_dir() else model
         self.concurrency = settings.concurrency or CONCURRENCY
         # The identity is part of the key: a checkpoint that was trained further meanwhile is loaded anew.
-        self._key, self._extra = (self.identity, str(folder), self.concurrency, *sorted(extra.items())), extra
+        self._extra = extra
+        self._key = (self.identity, str(folder), self.concurrency, json.dumps(extra, sort_keys=True))
         self._engine: _Engine | None = None
         self._closed = False
         self._answer: Callable[[Request], Awaitable[Response]] | None = None

@@ -51,7 +51,7 @@ def compute_advantages(
     weights = _moved(multipliers or {}, rows, objective.constraints, GAIN)
     for name, weight in weights.items():
         if weight:
-            cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
+            cost = np.array([_number(row.costs.get(name)) if row.scored else math.nan for row in rows], np.float64)
             found = found - weight * subtract_baseline(cost, rows, objective)
     found = found / (1.0 + sum(weights.values()))
     return np.where(np.isfinite(reward), found, 0.0)
@@ -157,12 +157,15 @@ def compute_token_advantages(
     before the baseline.
 
     Args:
+        mask: (rows, tokens), 1.0 on tokens to learn from, which rows without a reward have none of (`collate`).
         old, ref: log-probabilities (rows, tokens) of the policy and of the reference; needed for a KL in the reward.
         rows: the rows of the values; without them the KL of a row is subtracted as it is.
 
     Raises:
         ValueError: if log-probabilities are missing.
     """
+    if rows:
+        mask = mask * mask.new_tensor([row.scored for row in rows])[:, None]
     spread = values[:, None] * mask
     if objective.kl_place != "reward" or not objective.beta:
         return spread
@@ -183,7 +186,7 @@ def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective
     """Compute the divergence of rows, less the baseline of their peers; 0 where a row was not scored."""
     if not rows:
         return log_ratio
-    scored = [math.isfinite(_number(row.reward)) for row in rows]
+    scored = [row.scored for row in rows]
     known = np.where(scored, log_ratio.detach().double().cpu().numpy(), math.nan)
     return log_ratio.new_tensor(subtract_baseline(known, rows, objective.model_copy(update={"scale": "none"})))
 
@@ -207,7 +210,7 @@ def _moved(
 
 def _excess(name: str, budget: float, rows: Sequence[Row]) -> float:
     """The excess of the mean cost of a rollout over its budget, in budgets; 0 where no cost is known."""
-    costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
+    costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs and r.scored}
     if not costs:
         return 0.0
     return (math.fsum(costs.values()) / len(costs) - budget) / max(abs(budget), 1e-9)

@@ -30,6 +30,7 @@ from workbench_training.settings import (
     Lora,
     PolicySettings,
     ServerSettings,
+    round_rank,
     server_powers,
 )
 
@@ -95,6 +96,9 @@ class TrainingOptimizer(Optimizer):
     @model_validator(mode="after")
     def _server_fits(self) -> Self:
         whole = [name for name, policy in self.resolve_policies().items() if (policy.lora or self.lora) is None]
+        for policy in self.resolve_policies().values() if self.server_settings is not None else ():
+            if lora := policy.lora or self.lora:
+                round_rank(lora.rank)
         if self.server_settings is not None and whole and len(self.resolve_policies()) > 1:
             raise ValueError(
                 f"a server has one set of weights, and {whole[0]} would replace those that the other policies draw "
@@ -310,7 +314,7 @@ class TrainingOptimizer(Optimizer):
         """Load the role's policy; adapters on one base share its weights."""
         from workbench_training.scale.distributed import make_policy
 
-        extra = {k: v for k, v in role.spec.extra.items() if k in ("device", "dtype", "revision")}
+        extra = role.spec.extra
         beside = next(
             (
                 o.policy
@@ -330,6 +334,7 @@ class TrainingOptimizer(Optimizer):
             device=self.device or extra.get("device"),
             dtype=extra.get("dtype"),
             revision=extra.get("revision"),
+            chat_template_kwargs=extra.get("chat_template_kwargs"),
             seed=seed,
             name=role.name or "default",
             beside=beside,

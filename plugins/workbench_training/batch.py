@@ -9,11 +9,11 @@ from typing import Any
 from workbench_training.advantages import compute_advantages
 from workbench_training.objective import Objective
 from workbench_training.rewards import Rollout
-from workbench_training.rollouts.study_rollouts import rewards_differ
+from workbench_training.rollouts.study_rollouts import scores_differ
 from workbench_training.rollouts.token_rows import Row
 
-#: ARPO (arXiv 2505.16282), as in its authors' code: a group nearly fails below this mean reward, with rewards closer
-#: than this (theirs: a standard deviation below 0.05); a rollout that earns more than the last is a success.
+#: ARPO (arXiv 2505.16282), as in its authors' code: a group nearly fails below this mean score, with scores closer
+#: than this (theirs: a standard deviation below 0.05); a rollout that scores more than the last is a success.
 FAILED_MEAN, FAILED_SPREAD, SUCCESS = 0.2, 0.1, 0.1
 
 #: A stored success: its rows as JSON values.
@@ -29,9 +29,9 @@ def replay_success(
     draw: str,
     most: int,
 ) -> tuple[list[list[Row]], list[Success]]:
-    """The rows of a group's rollouts, and the successes to keep. In a group that nearly fails, a stored success
-    replaces the first rollout (ARPO). Its tokens keep the log-probabilities of their sampling, so that the ratio
-    corrects for their age.
+    """The rows of a group's rollouts, and the successes to keep. In a group that nearly fails by the metric, a stored
+    success replaces the first rollout (ARPO). Its tokens keep the log-probabilities of their sampling, so that the
+    ratio corrects for their age. Rollouts without a reward neither fail nor succeed.
 
     Args:
         group, rows: the rollouts of a training row, and the rows of each.
@@ -40,28 +40,33 @@ def replay_success(
         draw: seed of the choice among successes.
         most: successes to keep.
     """
-    rewards, found = [r.reward or 0.0 for r in group], list(rows)
-    mean, spread = sum(rewards) / len(rewards), max(rewards) - min(rewards)
-    if stored and mean < FAILED_MEAN and spread < FAILED_SPREAD:
+    scores, found = [score for r in group if (score := r.score) is not None], list(rows)
+    failed = bool(scores) and sum(scores) / len(scores) < FAILED_MEAN and max(scores) - min(scores) < FAILED_SPREAD
+    if stored and failed:
         chosen = random.Random(draw).choice(stored)
         found[0] = [Row.from_dict({**row, "rollout": group[0].replica}) for row in chosen]
     fresh = [
         [row.as_dict() for row in own]
         for rollout, own in zip(group, found, strict=True)
-        if (rollout.reward or 0.0) > SUCCESS and own and all(row.version == version for row in own)
+        if (score := rollout.score) is not None
+        and score > SUCCESS
+        and own
+        and all(row.version == version for row in own)
     ]
     return found, [*stored, *fresh][-most:]
 
 
 def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step: int) -> dict[str, float]:
-    """Figures about the rollouts of a step."""
+    """Figures about the rollouts of a step. silent: the share of groups that the metric does not tell apart."""
     scored = [rollout for group in groups for rollout in group if rollout.reward is not None]
     return {
         "step": float(step),
         "rollouts": float(len(scored)),
         "rows": float(len(rows)),
+        "unscored": float(sum(map(len, groups)) - len(scored)),
         "reward": sum(rollout.reward or 0.0 for rollout in scored) / max(1, len(scored)),
-        "silent": sum(not rewards_differ(group) for group in groups) / max(1, len(groups)),
+        "score": sum(rollout.score or 0.0 for rollout in scored) / max(1, len(scored)),
+        "silent": sum(not scores_differ(group) for group in groups) / max(1, len(groups)),
         "guarded": float(sum(bool(rollout.guarded) for rollout in scored)),
         "tokens": float(sum(row.drawn for row in rows)),
     }

@@ -1,7 +1,8 @@
 """The optimizer `dpo`: learning from pairs, without a policy gradient.
 
 It raises the likelihood of the better of two rollouts of a row over the worse, relative to the initial weights
-(Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv 2410.08115). With
+(Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv 2410.08115). Both
+begin with one prompt, and are compared with all that was drawn in them (`rollouts/preference_pairs.py`). With
 `tree`, the pairs are answers to one prompt, ranked by the rewards of the runs through them
 (`rollouts/rollout_trees.py`).
 """
@@ -19,13 +20,13 @@ from workbench.task import Example
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer
 from workbench_training.objective import Objective, pair_losses
-from workbench_training.rollouts.rollout_trees import group_by_state
+from workbench_training.rollouts.preference_pairs import choose_pairs, rewards_differ, split_sides
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
-    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 
 @with_recipes("dpo")
@@ -80,8 +81,9 @@ class DPO(ImitationOptimizer):
             chosen = await super().chosen(study, policy, source, tasks, schedule, round_)
         for recipe in self.recipes.values():
             if (masked := recipe.mask_pairs(chosen, policy.generator.tokenizer)) is not None:
-                if lost := len(chosen) - len(masked):
-                    study.log(f"{lost} of {len(chosen)} comparisons have no answer beside their thoughts", rows=lost)
+                pairs, left = (sum(len(split_sides(rows)) for rows in some) for some in (chosen, masked))
+                if lost := pairs - left:
+                    study.log(f"{lost} of {pairs} comparisons have no answer beside their thoughts", rows=lost)
                 chosen = masked
         return chosen
 
@@ -92,16 +94,12 @@ class DPO(ImitationOptimizer):
             {"surrogate": "pairs", "pair_loss": self.loss, "pair_beta": self.beta, "beta": beta}
         )
 
-    def choose(self, rows: Sequence[Row]) -> list[Row]:
-        """The best and the worst of each agent, if they differ; in a tree, those of each state, if far enough apart."""
-        chosen = []
-        if self.tree is not None:
-            for ranked in group_by_state(rows).values():
-                if (ranked[-1].reward or 0.0) - (ranked[0].reward or 0.0) >= max(self.tree.margin, 1e-9):
-                    chosen += [ranked[-1], ranked[0]]
-            return chosen
-        for agent in dict.fromkeys(row.agent for row in rows):
-            ranked = sorted((row for row in rows if row.agent == agent), key=lambda row: row.reward or 0.0)
-            if ranked[0].reward != ranked[-1].reward:
-                chosen += [ranked[-1], ranked[0]]
-        return chosen
+    def choose(self, rollouts: Sequence[RolloutRows]) -> list[RolloutRows]:
+        """The best and the worst rollout from each first prompt, if they differ; in a tree, those of each state, if far
+        enough apart. Both sides of a comparison have a task of their own (`preference_pairs.py`)."""
+        return choose_pairs(rollouts, self.tree.margin if self.tree is not None else 0.0)
+
+    def explain_unused(self, rollouts: Sequence[RolloutRows]) -> str:
+        if self.tree is None and rewards_differ(rollouts):
+            return "have rollouts that differ, of which no two were given the same prompt"
+        return ""

@@ -11,6 +11,8 @@ from workbench.lm import HasWeights, make_lm
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Task, dump_yaml
 from workbench.workflow import Workflow, task_lm
+from workbench_training.chat_behavior import ChatBehavior
+from workbench_training.settings import round_rank
 
 
 def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
@@ -18,7 +20,7 @@ def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
 
     Of weights with an adapter beside them also DIR/serve_adapter.sh, which serves the adapter over its base.
     """
-    folder, weights = _folder(path), find_weights(workflow, task)
+    folder, (spec, weights) = _folder(path), find_weights(workflow, task)
     name, adapter = task.spec.name, Path(weights) / "adapter"
     scripts = {
         "serve.sh": (
@@ -36,7 +38,8 @@ def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
         text = f'#!/bin/sh\n{comment}\nexec vllm serve {arguments} "$@"\n'
         (folder / script).write_text(text, encoding="utf-8")
         (folder / script).chmod(0o755)
-    lm = {"model": f"openai/{name}", "api_base": "http://127.0.0.1:8000/v1"}
+    served = {"model": f"openai/{name}", "api_base": "http://127.0.0.1:8000/v1"}
+    lm = ChatBehavior.of(spec).under(served, template=True)
     (folder / "lm.yaml").write_text(dump_yaml({"lm": lm}), encoding="utf-8")
 
 
@@ -54,15 +57,19 @@ def _adapter_arguments(adapter: Path, name: str) -> str:
             f"{file} must name a base model and a rank",
             hint='Write e.g. {"base_model_name_or_path": "org/model", "r": 8}.',
         )
+    try:
+        allowed = round_rank(rank)
+    except ValueError as error:
+        raise SpecError(f"{file}: {error}", hint="Train one with a smaller `lora: {rank: ...}`.") from None
     modules = shlex.quote(f"{name}={adapter}")
-    return f"{shlex.quote(base)} --enable-lora --max-lora-rank {rank} --lora-modules {modules}"
+    return f"{shlex.quote(base)} --enable-lora --max-lora-rank {allowed} --lora-modules {modules}"
 
 
 vllm.needs_task = True  # type: ignore[attr-defined]
 
 
-def find_weights(workflow: Workflow, task: Task) -> str:
-    """The folder or hub id of the weights of the workflow's language model. Raises SpecError."""
+def find_weights(workflow: Workflow, task: Task) -> tuple[LMSpec, str]:
+    """The workflow's language model, and the folder or hub id of its weights. Raises SpecError."""
     own = [
         lm_spec(node["lm"])
         for name, node in workflow.nodes.items()
@@ -81,7 +88,7 @@ def find_weights(workflow: Workflow, task: Task) -> str:
         raise SpecError(
             f"the weights of {spec.model} are not here", hint="Export a run whose LM is hf:PATH or bundled/nano."
         )
-    return lm.weights
+    return spec, lm.weights
 
 
 def _folder(path: Path | None) -> Path:

@@ -6,7 +6,7 @@ Rollouts are runs of the workflow itself, with the nodes, tools and agents that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,11 +23,8 @@ from workbench_training.objective import Critic, Objective
 from workbench_training.presets import PRESETS, make_objective
 from workbench_training.ramps import check_ramps, final_values
 from workbench_training.rewards import RewardTerm
-from workbench_training.rollouts.study_rollouts import (
-    StudyRolloutSource,
-    check_max_steps,
-    set_max_steps,
-)
+from workbench_training.rollouts.node_settings import check_max_steps, set_max_steps
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import (
     SCHEDULE_CONSTANTS,
     CriticSettings,
@@ -295,16 +292,15 @@ class GRPO(TrainingOptimizer):
         from workbench_training.trainer import Trainer
 
         self._tell_idle(study)
-        longest = max(find_limits(study.workflow.nodes), default=Objective().max_tokens)
-        objective = self.resolve_objective().model_copy(update={"max_tokens": longest})
-        roles = source.roles
+        objective, roles = self.resolve_objective(), source.roles
         # Step-level credit and what a turn earned need a row for each step.
         source.merge = not objective.step_weight and objective.critic is None
         source.observed = bool(objective.step_weight)
         source.stages, source.ramps = self.stages, self.ramps
         learners: dict[str, Learner] = {}
         for name, role in roles.items():
-            learners[name] = learner_for(role.policy, objective, role.learning, [*learners.values()])
+            limited = objective.model_copy(update={"max_tokens": source.find_limit(name)})
+            learners[name] = learner_for(role.policy, limited, role.learning, [*learners.values()])
 
         async def at(version: int) -> None:
             for role in roles.values():
@@ -336,13 +332,3 @@ class GRPO(TrainingOptimizer):
         finally:
             for learner in learners.values():
                 learner.close()
-
-
-def find_limits(tree: Any) -> Iterator[int]:
-    """The `max_tokens` of all nodes."""
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if key == "max_tokens" and isinstance(value, int):
-                yield value
-            elif key not in ("demos", "user"):
-                yield from find_limits(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -14,15 +15,17 @@ from workbench import Patch, Study, Workflow
 from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import Objective
-from workbench_training.rewards import RewardTerm, Rollout
+from workbench_training.rewards import RewardTerm
+from workbench_training.rollouts.node_settings import draw_one_action
+from workbench_training.rollouts.rollout_source import gather_rows
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped, draw_one_action
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
 from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
-    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.rollouts.token_rows import RolloutRows, Row
     from workbench_training.serving.policy_lm import Engine
     from workbench_training.state.resume_record import TrainingRecord
 
@@ -111,9 +114,17 @@ class ImitationOptimizer(TrainingOptimizer):
     def objective(self) -> Objective:
         raise NotImplementedError
 
-    def choose(self, rows: Sequence[Row]) -> list[Row]:
-        """Select the rows to learn from among the rollouts of one training row."""
+    def choose(self, rollouts: Sequence[RolloutRows]) -> list[RolloutRows]:
+        """Select what to learn from among the rollouts of one training row."""
         raise NotImplementedError
+
+    def explain_unused(self, rollouts: Sequence[RolloutRows]) -> str:
+        """Why nothing was chosen of the rollouts of one training row, where a user would not expect it."""
+        return ""
+
+    def flatten(self, chosen: Sequence[RolloutRows]) -> list[Row]:
+        """The rows that are learned of the chosen rollouts."""
+        return [row for rollout in chosen for row in rollout.rows]
 
     async def chosen(
         self,
@@ -126,12 +137,23 @@ class ImitationOptimizer(TrainingOptimizer):
     ) -> list[list[Row]]:
         """The token rows of a round, grouped by training row."""
         groups = await source.rollouts(tasks, schedule, round_)
-        found = [_rows(source, group, round_) for group in groups]
-        chosen = [
-            some for rows in found if (some := self.choose(average_answers(rows) if self.tree else drop_repeats(rows)))
-        ]
-        count = sum(map(len, chosen))
-        study.log(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        chosen: list[list[Row]] = []
+        learned, unused = 0, Counter[str]()
+        for group in groups:
+            rollouts = [gather_rows(source, rollout, round_) for rollout in group if rollout.reward is not None]
+            picked = self.choose(average_answers(rollouts) if self.tree else rollouts)
+            learned += len(picked)
+            if rows := self.flatten(picked):
+                chosen.append(rows)
+            elif why := self.explain_unused(rollouts):
+                unused[why] += 1
+        drawn, count = sum(map(len, groups)), sum(map(len, chosen))
+        lost = drawn - sum(rollout.reward is not None for group in groups for rollout in group)
+        what = f"{learned} answers in {drawn} rollouts" if self.tree else f"{learned} of {drawn} rollouts"
+        text = f"round {round_ + 1}: {what} to learn from, in {count} rows of tokens"
+        text += f"; {lost} rollouts have no reward" if lost else ""
+        text += "".join(f"; {rows} training rows {why}" for why, rows in unused.items())
+        study.log(text, rollouts=learned, rows=count, unscored=lost, unused=sum(unused.values()))
         return chosen
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
@@ -263,11 +285,6 @@ class ImitationOptimizer(TrainingOptimizer):
 
     def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
         return source.affords(schedule, round_)
-
-
-def _rows(source: StudyRolloutSource, group: Sequence[Rollout], round_: int) -> list[Row]:
-    """Rows of all scored rollouts of a training row."""
-    return [row for rollout in group if rollout.reward is not None for row in source.rows(rollout, round_)]
 
 
 def drop_repeats(rows: Iterable[Row]) -> list[Row]:

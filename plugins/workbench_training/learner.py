@@ -178,8 +178,7 @@ class Learner:
         """Add up the gradients of some rows, in micro-batches; most: of a process. Returns (loss, figures, drift of a
         single update)."""
         total, figures, drift = 0.0, defaultdict[str, list[float]](list), Drift()
-        tokens = float(step.batch.mask[chosen].sum())
-        of_rows = StepLoss(self.objective, step.rows, chosen, tokens=tokens)
+        of_rows = StepLoss(self.objective, step.rows, chosen)
         mine = self._micro_batches(step.rows, chosen, step.spread)
         for number, indices in enumerate(mine):
             part = step.batch.part(indices)
@@ -248,19 +247,19 @@ class Learner:
         if self.objective.surrogate == "pairs":
             return self._inseparable(rows, chosen)[self.rank :: self.processes]
         silent = self.objective.beta == 0.0
-        moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
+        moving = [i for i in chosen if rows[i].drawn and rows[i].scored and not (silent and not bool(spread[i].any()))]
         lengths = [len(row.prompt_ids) + len(row.token_ids) for row in rows]
         mine = sorted(moving, key=lambda i: (lengths[i], i))[self.rank :: self.processes]
         return split_rows(lengths, mine, self.micro.limit)
 
     def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
-        """Sets of rows that must share a micro-batch: single rows, or whole groups if the loss compares pairs in
-        them."""
-        if self.objective.surrogate != "pairs":
-            return [[i] for i in chosen]
-        groups: dict[str, list[int]] = defaultdict(list)
+        """Sets of rows that must share an update: the rows of a rollout, single rows where each is a decision, or whole
+        groups if the loss compares pairs in them."""
+        groups = defaultdict[Any, list[int]](list)
         for i in chosen:
-            groups[rows[i].task].append(i)
+            row = rows[i]
+            pairs, together = self.objective.surrogate == "pairs", self.objective.counts_rollouts
+            groups[row.task if pairs else row.unit if together else i].append(i)
         return list(groups.values())
 
     @torch.no_grad()

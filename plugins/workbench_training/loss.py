@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +29,7 @@ def policy_loss(
     weight: Tensor | None = None,
     rows: int | None = None,
     tokens: float | None = None,
+    lengths: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """The loss of a micro-batch, and figures about it. Raises ValueError without a `ref` that the objective needs.
 
@@ -38,7 +40,9 @@ def policy_loss(
         old: logp of the policy that sampled them (rows, tokens); None: this policy.
         ref: logp of the reference (rows, tokens); needed where beta > 0.
         weight: (rows, tokens), multiplies the policy term (importance correction of sampling).
-        rows, tokens: counts of the whole step; by default those of this micro-batch.
+        rows, tokens: counts of the whole step; by default those of this micro-batch. Where rollouts are counted, `rows`
+            is their number.
+        lengths: (rows,), tokens of the rollout that each row is of; by default its own.
     """
     old = logp.detach() if old is None else old
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
@@ -59,7 +63,9 @@ def policy_loss(
     tokens = float(mask.sum()) if tokens is None else tokens
     loss = torch.where(mask > 0, loss, torch.zeros_like(logp))
     if objective.aggregate == "sequence":
-        total = (loss.sum(-1) / mask.sum(-1).clamp(min=1.0)).sum() / max(rows, 1)
+        if lengths is None or objective.ratio == "trajectory":  # one decision a row: those of a rollout add up
+            lengths = mask.sum(-1)
+        total = (loss.sum(-1) / lengths.clamp(min=1.0)).sum() / max(rows, 1)
     elif objective.aggregate == "token":
         total = loss.sum() / max(tokens, 1.0)
     else:
@@ -111,11 +117,12 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pairs:
-    """A micro-batch of whole groups, whose answers are compared with each other.
+    """A micro-batch of whole groups, whose rollouts are compared with each other.
 
-    logp, mask, old, ref: as for `policy_loss`. rewards, groups: of the rows; in each group those with more are
+    logp, mask, old, ref: as for `policy_loss`. rewards, groups: of the rows; in each group rollouts with more are
     preferred to those with less. count, tokens: pairs and tokens of the whole step; a count of 0 takes those found
-    here.
+    here. rollouts: of the rows; rows of one rollout are compared as one. Without them each row is a rollout. best:
+    whether each row is of a rollout that no other can surpass.
     """
 
     logp: Tensor
@@ -126,17 +133,44 @@ class Pairs:
     groups: Sequence[Hashable]
     count: int
     tokens: float
+    rollouts: Sequence[Hashable] = ()
+    best: Sequence[bool] = ()
+
+    @cached_property
+    def members(self) -> list[list[int]]:
+        """The rows of each rollout, in the order of its first row."""
+        return group_rows(self.rewards, self.groups, self.rollouts)
 
     def found(self) -> list[tuple[int, int]]:
-        """(better, worse) for all rows of one group with different rewards."""
-        return find_pairs(self.rewards, self.groups)
+        """(better, worse) for all rollouts of one group with different rewards, as indices into `members`."""
+        first = [rows[0] for rows in self.members]
+        return find_pairs([self.rewards[i] for i in first], [self.groups[i] for i in first])
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sum of values (rows, tokens) over all tokens of each rollout: (rollouts,)."""
+        by_row = torch.where(self.mask > 0, values, torch.zeros_like(values)).sum(-1)
+        return torch.stack([by_row[rows].sum() for rows in self.members])
+
+    def means(self, values: Tensor) -> Tensor:
+        """The mean of values (rows, tokens) over all tokens of each rollout: (rollouts,)."""
+        return self.sums(values) / self.sums(torch.ones_like(values)).clamp(min=1.0)
+
+
+def group_rows(
+    rewards: Sequence[float], groups: Sequence[Hashable], rollouts: Sequence[Hashable] = ()
+) -> list[list[int]]:
+    """The rows of each rollout. A rollout has one reward: rows with different ones are not of the same."""
+    found = dict[Hashable, list[int]]()
+    for i, (reward, group) in enumerate(zip(rewards, groups, strict=True)):
+        found.setdefault((group, rollouts[i], reward) if rollouts else i, []).append(i)
+    return list(found.values())
 
 
 def preference_loss(pairs: Pairs, beta: float) -> tuple[Tensor, dict[str, float]]:
-    """The loss of DPO (arXiv 2305.18290), and figures about it: every answer should gain more on the reference than
-    each worse answer of its group. beta: temperature of the preference."""
+    """The loss of DPO (arXiv 2305.18290), and figures about it: every rollout should gain more on the reference than
+    each worse one of its group. beta: temperature of the preference."""
     assert pairs.ref is not None
-    gained = ((pairs.logp - pairs.ref) * pairs.mask).sum(-1)
+    gained = pairs.sums(pairs.logp - pairs.ref)
     terms = [beta * (gained[i] - gained[j]) for i, j in pairs.found()]
     if not terms:
         return 0.0 * gained.sum(), {"pairs": 0.0}
@@ -144,6 +178,6 @@ def preference_loss(pairs: Pairs, beta: float) -> tuple[Tensor, dict[str, float]
 
 
 def find_pairs(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """(better, worse) for all rows of one group with different rewards."""
+    """(better, worse) for all pairs within one group with different rewards."""
     n = range(len(rewards))
     return [(i, j) for i in n for j in n if groups[i] == groups[j] and rewards[i] > rewards[j]]

@@ -43,6 +43,9 @@ def critic_kinds() -> dict[str, CriticKind]:
     return {"token": TOKEN_CRITIC} | {name: kind for paper in papers().values() for name, kind in paper.critics.items()}
 
 
+#: The score of an answer that no other can surpass: for losses over pairs in which such an answer weighs more.
+BEST = 1.0
+
 #: DPO's loss over pairs (arXiv 2305.18290).
 DPO_LOSS = PairLoss("workbench_training.loss:preference_loss")
 
@@ -60,7 +63,8 @@ class Objective(BaseModel):
     # Advantages
     #: Rows that agree in these are compared; none: the whole batch.
     group: tuple[Literal["task", "agent"], ...] = ("task",)
-    #: In its group's mean and deviation a rollout of several rows has one vote, or one a row.
+    #: A rollout of several rows has one vote in its group's mean and deviation, and one share in the loss; or each of
+    #: its rows has.
     count: Literal["rollout", "row"] = "rollout"
     baseline: Literal["mean", "leave_one_out", "none"] = "mean"  #: subtracted from a reward
     #: What a centred reward is divided by: the deviation of its group, of all rewards, or of all centred rewards.
@@ -74,9 +78,10 @@ class Objective(BaseModel):
     #: Ratios below 1 - clip_low and above 1 + clip_high give no gradient away from 1; for cispo the latter is the cap.
     clip_low: float = 0.2
     clip_high: float = 0.2
-    #: Mean over rows of their token means; mean over all tokens of the step; sum over rows x max_tokens.
+    #: Mean over rollouts of their token means; mean over all tokens of the step; sum over rollouts x max_tokens. Where
+    #: each row is a decision of its own, rows stand for rollouts (`counts_rollouts`).
     aggregate: Literal["sequence", "token", "constant"] = "sequence"
-    max_tokens: int = 256  #: for `constant`
+    max_tokens: int = 256  #: for `constant`: the longest answer of the model; a training sets it
     kl: Literal["k1", "k2", "k3"] = "k3"  #: estimate of the divergence from the reference
     kl_place: Literal["loss", "reward"] = "loss"
     beta: float = Field(default=0.0, ge=0)  #: weight of the divergence; 0: no reference is loaded
@@ -89,6 +94,11 @@ class Objective(BaseModel):
     def is_corrected(self) -> bool:
         """True if the loss has a policy term that weights of sampling can multiply: one over rows, by their ratios."""
         return self.correction and self.surrogate in ("clip", "cispo")
+
+    @property
+    def counts_rollouts(self) -> bool:
+        """True if all rows of a rollout share its weight in the loss; False where each is a decision of its own."""
+        return self.count == "rollout" and not self.step_weight and self.critic is None
 
     @field_validator("constraints")
     @classmethod

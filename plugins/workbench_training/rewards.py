@@ -27,6 +27,9 @@ from workbench_training.objective import COSTS
 #: Roles of those that a policy talks with.
 OTHERS = ("user", "engine")
 
+#: Kinds of terms that say whether an answer is right, the first that a reward has before the others.
+VERDICTS = ("metric", "exact_match", "tool_n1", "judge", "format")
+
 OutputScore = Callable[["Rollout", str, str], Awaitable[float | None]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
 
@@ -49,7 +52,12 @@ class RewardTerm(BaseModel):
         exclude_if=lambda name: not name,
         description="metric: the name of another one of the file's list `metric:`, in place of the first",
     )
-    tokens: int = Field(256, ge=1, description="length: the value is drawn tokens / tokens; overlong: the longest")
+    tokens: int = Field(
+        256,
+        ge=1,
+        description="length: the value is drawn tokens / tokens; overlong: the longest, by default the `max_tokens` of "
+        "a call",
+    )
     rubric: str = Field("The answer must be correct.", description="judge: what counts")
 
 
@@ -65,7 +73,10 @@ OVERLONG = 0.25
 
 @dataclass
 class Rollout:
-    """A run of the workflow on one example, with its reward."""
+    """A run of the workflow on one example, with its reward.
+
+    right: the value of the term that says whether it is right (`find_verdict`), at most 0 where a guard refused it.
+    """
 
     example: Example
     result: Result
@@ -73,6 +84,14 @@ class Rollout:
     reward: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
     guarded: str = ""
+    right: float | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The metric's score, which penalties and other terms of the reward do not move; None without a reward."""
+        if self.reward is None or self.right is not None:
+            return None if self.reward is None else self.right
+        return self.reward if self.result.score is None else self.result.score
 
     @property
     def calls(self) -> list[CallRecord]:
@@ -137,7 +156,30 @@ async def score(
         seen.add(said)
         if rollout.guarded == "mask":
             continue
-        rollout.reward = min(earned, 0.0) if rollout.guarded else earned
+        verdict = find_verdict(parts)
+        right = earned if verdict is None else values[verdict]
+        rollout.reward, rollout.right = (min(x, 0.0) if rollout.guarded else x for x in (earned, right))
+
+
+def find_verdict(parts: Sequence[RewardTerm]) -> int | None:
+    """The place of the term that says whether an answer is right: the metric of the workflow's output before others.
+    None where all terms are about length: then their sum does."""
+    ranked = [
+        (VERDICTS.index(part.kind), bool(part.field or part.metric), place)
+        for place, part in enumerate(parts)
+        if part.kind in VERDICTS
+    ]
+    return min(ranked)[-1] if ranked else None
+
+
+def limit_terms(parts: Sequence[RewardTerm], longest: int | None) -> list[RewardTerm]:
+    """The terms, of which `overlong` takes the longest answer of the model where the file names none."""
+    return [
+        part.model_copy(update={"tokens": longest})
+        if part.kind == "overlong" and "tokens" not in part.model_fields_set and longest is not None
+        else part
+        for part in parts
+    ]
 
 
 def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:

@@ -100,6 +100,18 @@ class ServerSettings(BaseModel):
         return self
 
 
+#: Ranks that vLLM allocates for (`--max-lora-rank`; config/lora.py of 0.33).
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def round_rank(rank: int) -> int:
+    """The `--max-lora-rank` with which vLLM serves an adapter. Raises ValueError for a rank above its largest."""
+    allowed = next((allowed for allowed in VLLM_RANKS if allowed >= rank), None)
+    if allowed is None:
+        raise ValueError(f"vLLM serves adapters up to rank {VLLM_RANKS[-1]}, and this one has {rank}")
+    return allowed
+
+
 def server_powers(setting: Written) -> Found:
     """A server by its address, or one that is started; its arguments can load code."""
     if isinstance(setting.value, str):
@@ -172,7 +184,7 @@ class TrainingSchedule(BaseModel):
     dynamic_sampling: int = Field(
         0,
         ge=0,
-        description="redraw rows whose rollouts all earned the same, at most this many times (DAPO)",
+        description="redraw rows whose rollouts all score the same by the metric, at most this many times (DAPO)",
     )
     staleness: int = Field(
         0,

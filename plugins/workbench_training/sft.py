@@ -25,8 +25,9 @@ from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import Objective
-from workbench_training.rewards import Rollout, score
+from workbench_training.rewards import Rollout, limit_terms, score
 from workbench_training.rollouts.node_outputs import score_output
+from workbench_training.rollouts.node_settings import find_call_limit, find_settings
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
@@ -38,12 +39,12 @@ from workbench_training.rollouts.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
-    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 
 #: The words where the right way begins, with `splice`.
@@ -58,7 +59,10 @@ class SFT(ImitationOptimizer):
 
     powers = {"server": server_powers, "mixture": PATH}
 
-    threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
+    threshold: float = Field(
+        1.0,
+        description="least score of a rollout that is learned from: the metric's, without the other terms of `rewards`",
+    )
     source: Literal["own", "labels", "teacher"] = Field(
         "own",
         description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
@@ -153,8 +157,11 @@ class SFT(ImitationOptimizer):
     def objective(self) -> Objective:
         return Objective.model_validate({"surrogate": "likelihood", "aggregate": "token"})
 
-    def choose(self, rows: Sequence[Row]) -> list[Row]:
-        return [row for row in rows if (row.reward or 0.0) >= self.threshold]
+    def choose(self, rollouts: Sequence[RolloutRows]) -> list[RolloutRows]:
+        return [rollout for rollout in rollouts if rollout.score is not None and rollout.score >= self.threshold]
+
+    def flatten(self, chosen: Sequence[RolloutRows]) -> list[Row]:
+        return drop_repeats(super().flatten(chosen))
 
     def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
         if self.source == "own":
@@ -189,8 +196,8 @@ class SFT(ImitationOptimizer):
         else:
             groups = await source.rollouts(tasks, schedule, round_)
         chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
-        count = sum(map(len, chosen))
-        study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        drawn, count = sum(map(len, groups)), sum(map(len, chosen))
+        study.log(f"round {round_ + 1}: {count} rows of tokens to learn from, of {drawn} rollouts", rows=count)
         return [rows for rows in chosen if rows]
 
     def _check_labels(self, study: Study) -> None:
@@ -215,7 +222,7 @@ class SFT(ImitationOptimizer):
                 for lesson in lessons:
                     yield from tokenize_example(lesson, tokens)
                 return
-        good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
+        good = [r for r in group if r.score is not None and r.score >= self.threshold]
         for rollout in good:
             assert rollout.result.trace is not None
             if self.source == "own":
@@ -235,7 +242,7 @@ class SFT(ImitationOptimizer):
             return
         right = extract_examples(good[0].result.trace, nodes)
         for rollout in group:
-            if rollout.reward is None or rollout.reward >= self.threshold or rollout.result.trace is None:
+            if rollout.score is None or rollout.score >= self.threshold or rollout.result.trace is None:
                 continue
             for a, b in zip(extract_examples(rollout.result.trace, nodes), right, strict=False):
                 if a.agent == b.agent and (made := splice_examples(a, b, Pattern(self.error), REVISION)):
@@ -252,7 +259,8 @@ class SFT(ImitationOptimizer):
         groups = [[Rollout(task, e.results[i], e.replica) for e in found] for i, task in enumerate(tasks)]
         drawn = [r for group in groups for r in group]
         judge = JudgeCalls(study.lm("judge"), study.workflow.input_fields)
-        await score(drawn, self.rewards, self.guards, judge, partial(score_output, study))
+        terms = limit_terms(self.rewards, find_call_limit(workflow, self.address, spec))
+        await score(drawn, terms, self.guards, judge, partial(score_output, study))
         judge.report(study.log)
         return groups
 
@@ -277,7 +285,7 @@ class SFT(ImitationOptimizer):
 
 def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
     generator = policy.generator
-    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode)
+    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode, generator.template_settings)
 
 
 def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:

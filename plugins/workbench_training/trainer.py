@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from workbench_training.model.policy import Weights, is_digest, last_checkpoint,
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.collector import Collected, Collector
 from workbench_training.rollouts.rollout_source import RolloutSource
-from workbench_training.rollouts.study_rollouts import describe_skipped
+from workbench_training.rollouts.study_rollouts import describe_skipped, scores_differ
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.serving.policy_lm import wait_if_any
 from workbench_training.settings import RESET_AFTER, RESET_KL, RESET_PATIENCE, TrainingSchedule
@@ -174,14 +174,20 @@ class Trainer:
         return figures
 
     def _rows(self, group: list[Rollout], step: int, version: int) -> list[Row]:
-        """The rows of a group of rollouts, with replay."""
-        found, replay = [self.source.rows(rollout, version) for rollout in group], self.state.replay
+        """The rows of a group of rollouts, with replay. With dynamic sampling, a group that the metric does not tell
+        apart and that could not be replaced teaches nothing: penalties alone would push its answers."""
+        drawn, replay = [self.source.rows(rollout, version) for rollout in group], self.state.replay
+        found = drawn
         if self.schedule.replay and group:
             task, draw = group[0].example.id, f"{self.seed}: replay {step}"
             found, replay[task] = replay_success(
                 group, found, replay.get(task, []), version=version, draw=draw, most=self.schedule.replay
             )
-        return [row for rows in found for row in rows]
+        silent = set[str]()
+        if self.schedule.dynamic_sampling and all(a is b for a, b in zip(found, drawn, strict=True)):
+            learning = [name for name, learner in self.learners.items() if learner.objective.critic is None]
+            silent = {name for name in learning if not scores_differ(group, name)}
+        return [replace(row, reward=None) if row.policy in silent else row for rows in found for row in rows]
 
     def _update(self, name: str, learner: Learner, rows: list[Row], step: int, version: int) -> dict[str, float]:
         """Update one policy with its own rows, drawn by this version but for replayed ones. Returns figures."""

@@ -61,7 +61,8 @@ class TextSource(RolloutSource):
             self.drawn.append((step, response.text))
             call = CallRecord(request.messages, response, "task", "m", False, 0.0)
             trace = Trace(task.id, [Span("n", "N", {}, calls=[call])])
-            return Rollout(task, Result(task, 0.0, trace=trace), k, self.reward(response.text))
+            earned = self.reward(response.text)
+            return Rollout(task, Result(task, earned, trace=trace), k, earned)
 
         return [list(await asyncio.gather(*(one(task, k) for k in range(schedule.rollouts)))) for task in tasks]
 

@@ -36,7 +36,7 @@ class LMPool:
     def key(self, spec: LMSpec) -> str:
         """A text that is equal for settings that make one model."""
         # Settings of a request do not make another model: equal weights are loaded once, and calls batched together.
-        return spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
+        return spec.model_dump_json(exclude={"temperature", "max_tokens", "thinks", "timeout", "attempts"})
 
     async def aclose(self) -> None:
         for lm in self._made.values():

@@ -20,6 +20,7 @@ from workbench.runtime.executor import (
 from workbench.runtime.expected_cost import (
     Cost as Cost,
     Model as Model,
+    call_tokens as call_tokens,
     dearest_call as dearest_call,
     dearest_role_usd as dearest_role_usd,
     dearest_usd as dearest_usd,
@@ -32,7 +33,11 @@ from workbench.runtime.expected_cost import (
 )
 from workbench.runtime.program import Program as Program
 from workbench.runtime.repair import Address as Address, Repair as Repair
-from workbench.runtime.requests import make_request as make_request, most_tokens as most_tokens
+from workbench.runtime.requests import (
+    make_request as make_request,
+    most_tokens as most_tokens,
+    spec_thinks as spec_thinks,
+)
 from workbench.runtime.runtime import Consent as Consent, Runtime as Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES as BOUNDARIES,

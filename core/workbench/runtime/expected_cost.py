@@ -166,7 +166,7 @@ def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None
         calls = node.max_calls
         if not calls or not asked:
             continue
-        most = max(_max_tokens(inner, model.spec) for inner in node.walk() for model in asked)
+        most = max(call_tokens(inner, model.spec) for inner in node.walk() for model in asked)
         usual = [min(most, model.usual.completion_tokens) if model.usual else None for model in asked]
         out = None if None in usual else max(n for n in usual if n is not None)
         likely = None if out is None else [model.usd(prompt, out) for model in asked]
@@ -200,7 +200,7 @@ def dearest_usd(task: Task) -> float | None:
         calls[address] = max(calls[address], changed.max_calls - workflow.max_calls)
     models = models_of(task, searched=True)
     nodes = [node for w in _workflows(task, searched=True) for node in w.walk()]
-    out = max((_max_tokens(node, model.spec) for node in nodes for model in models), default=MAX_TOKENS)
+    out = max((call_tokens(node, model.spec) for node in nodes for model in models), default=MAX_TOKENS)
     for address, domain in task.spec.search.items():
         out = max(out, domain.int_[1] if domain.int_ and address.endswith("max_tokens") else 0)
     prompt = _longest_prompt(task)
@@ -230,7 +230,7 @@ def dearest_call(
 ) -> tuple[int, float]:
     """The tokens and the dollars of a workflow's most expensive call with a prompt of so many tokens and an answer as
     long as it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
-    calls = [(spec, _max_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
+    calls = [(spec, call_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
     tokens = max((prompt + most for _, most in calls), default=0)
     return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)
 
@@ -250,7 +250,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
     return None if None in values else max(value for value in values if value is not None)
 
 
-def _max_tokens(node: NodeKind, spec: LMSpec) -> int:
+def call_tokens(node: NodeKind, spec: LMSpec) -> int:
     """The output tokens of one call of a node at most."""
     settings: Any = getattr(node, "settings", None) or {}
     own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)

@@ -12,9 +12,14 @@ from workbench.spec import LMSpec
 MAX_TOKENS = 512
 
 
+def spec_thinks(spec: LMSpec) -> bool:
+    """Return True if a model thinks before it answers: as its spec says, else as its settings and its name do."""
+    return thinks(spec.model, spec.extra) if spec.thinks is None else spec.thinks
+
+
 def most_tokens(spec: LMSpec, answer: int | None) -> int:
     """The tokens of one call at most. answer: those that the caller wants for an answer, if it says."""
-    if not thinks(spec.model, spec.extra):
+    if not spec_thinks(spec):
         return answer or spec.max_tokens or MAX_TOKENS
     return max(answer or 0, spec.max_tokens) if spec.max_tokens else (answer or MAX_TOKENS) + THOUGHT_TOKENS
 

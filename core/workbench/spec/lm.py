@@ -64,6 +64,11 @@ class LMSpec(Strict):
     max_tokens: int | None = Field(
         None, ge=1, description="default for nodes that set none; of the role proposer, likewise"
     )
+    thinks: bool | None = Field(
+        None,
+        description="whether it thinks before it answers, for which its calls get more tokens; by default read off "
+        "`extra` and its name",
+    )
     timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
     attempts: int = Field(
         4, ge=1, le=20, description="attempts for one call, rate limits aside; each request counts against the budget"

@@ -46,20 +46,14 @@ class Policy(TrainedWeights):
         beside: Policy | None = None,
         checkpointing: bool | Literal["auto"] = "auto",
         attention: str = "auto",
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ):
         """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
         the adapter; beside: a policy on the same base, in whose model the adapter is put. checkpointing, attention: as
-        the settings of `learning`."""
+        the settings of `learning`. chat_template_kwargs: with which its chat template is rendered."""
         self.base, self.lora, self.name = base, lora, name
-        self.made_with = {
-            "base": base,
-            "lora": lora,
-            "device": device,
-            "dtype": dtype,
-            "revision": revision,
-            "seed": seed,
-            "name": name,
-        }
+        how = {"device": device, "dtype": dtype, "revision": revision, "seed": seed, "name": name}
+        self.made_with = {"base": base, "lora": lora, **how, "chat_template_kwargs": chat_template_kwargs}
         if beside is not None:
             self.model, self.tokenizer, self._lock = beside.model, beside.tokenizer, beside._lock
             self._layers = beside._layers
@@ -188,7 +182,7 @@ class _OwnGenerator(Generator):
     """Draws with one policy's weights, also where several share a base."""
 
     def __init__(self, policy: Policy):
-        super().__init__(policy.inner, policy.tokenizer)
+        super().__init__(policy.inner, policy.tokenizer, policy.made_with["chat_template_kwargs"])
         self.policy = policy
 
     def generate(self, rows: list[Row], refill: Refill | None = None) -> None:

@@ -22,8 +22,8 @@ from workbench.workflow import Workflow
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.node_settings import find_settings
 from workbench_training.rollouts.sft_data import SFTExample, extract_examples
-from workbench_training.rollouts.study_rollouts import find_settings
 
 
 class Feedback(Recipe):
@@ -63,8 +63,8 @@ class Feedback(Recipe):
 
     def of(self, rollout: Rollout, threshold: float) -> str:
         """The marker of a scored run."""
-        assert rollout.reward is not None
-        return self.positive if rollout.reward >= threshold else self.negative
+        assert rollout.score is not None
+        return self.positive if rollout.score >= threshold else self.negative
 
 
 def mark_instructions(workflow: Workflow, nodes: Collection[str], marker: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def feedback_examples(
     nodes, errors: as for `extract_examples`.
     """
     for rollout in group:
-        if rollout.reward is None or rollout.result.trace is None:
+        if rollout.reward is None or rollout.score is None or rollout.result.trace is None:
             continue
         marker = feedback.of(rollout, threshold)
         for example in extract_examples(rollout.result.trace, nodes, errors):

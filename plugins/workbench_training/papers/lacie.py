@@ -9,7 +9,7 @@ nothing besides the answer.
 
 Departures: the probability is the share of `yes` among several draws, where the code reads it off the listener's
 logits; the prompt is ours; a row has at most 3 pairs, where the code lets some rows have more; right is what
-earns 1, so no second model extracts the answer; the listener hears the last answer of a run.
+scores 1, so no second model extracts the answer; the listener hears the last answer of a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import itertools
 import re
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -31,7 +31,9 @@ from workbench.workflow import Field as OutputField
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
-from workbench_training.rollouts.token_rows import Row
+from workbench_training.rollouts.preference_pairs import pair_rollouts
+from workbench_training.rollouts.rollout_source import gather_rows
+from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 if TYPE_CHECKING:
     from workbench import Study
@@ -48,7 +50,7 @@ _LISTEN = (
 #: (right, accepted) -> what it is worth.
 WORTH = {(True, True): 1.0, (False, False): 1.0, (True, False): -0.5, (False, True): -1.0}
 
-#: The least difference between the shares of yes in a pair, the pairs of a training row at most, and the least reward
+#: The least difference between the shares of yes in a pair, the pairs of a training row at most, and the least score
 #: of a right answer. The first two are the authors'.
 MARGIN, PAIRS, CORRECT = 0.1, 3, 1.0
 
@@ -86,14 +88,15 @@ class Listener(Recipe):
         groups = await source.rollouts(tasks, schedule, round_)
         heard = [await listen(group, self, source.judge_calls) for group in groups]
         source.judge_calls.report(source.study.log)
-        chosen = []
+        chosen, apart = [], 0
         for pairs in pair_heard(heard):
             for n, (a, b) in enumerate(pairs):
-                rows = source.rows(a.rollout, round_), source.rows(b.rollout, round_)
-                if made := pair_rows(*rows, f"{a.rollout.example.id} pair {n}"):
-                    chosen.append(made)
-        drawn = sum(map(len, groups))
-        source.study.log(f"round {round_ + 1}: {len(chosen)} pairs of {drawn} rollouts", rows=len(chosen))
+                better, worse = (gather_rows(source, side.rollout, round_) for side in (a, b))
+                made = pair_preferred(better, worse, f"{a.rollout.example.id} pair {n}")
+                chosen += [made] if made else []
+                apart += not made
+        drawn, more = sum(map(len, groups)), f"; {apart} more share no prompt" if apart else ""
+        source.study.log(f"round {round_ + 1}: {len(chosen)} pairs of {drawn} rollouts{more}", rows=len(chosen))
         return chosen
 
 
@@ -127,13 +130,13 @@ async def listen(rollouts: Sequence[Rollout], settings: Listener, ask: Ask) -> l
 
     async def one(rollout: Rollout) -> Heard | None:
         said = hide_answer(rollout, settings.field)
-        if rollout.reward is None or not said:
+        if rollout.score is None or not said:
             return None
         messages = [{"role": "system", "content": _LISTEN}, {"role": "user", "content": f"answer: {said}"}]
         draws = [ask(messages, temperature=1.0, max_tokens=4, replica=k) for k in range(settings.samples)]
         verdicts = [read_verdict(response) for response in await asyncio.gather(*draws)]
         clear = [accepts for accepts in verdicts if accepts is not None]
-        return Heard(rollout, rollout.reward >= CORRECT, sum(clear) / len(clear)) if clear else None
+        return Heard(rollout, rollout.score >= CORRECT, sum(clear) / len(clear)) if clear else None
 
     return list(await asyncio.gather(*map(one, rollouts)))
 
@@ -153,15 +156,12 @@ def pair_heard(groups: Sequence[Sequence[Heard | None]]) -> list[list[tuple[Hear
     return made
 
 
-def pair_rows(better: Sequence[Row], worse: Sequence[Row], name: str) -> list[Row]:
-    """The last rows of two runs as one pair for each agent that both have, under a name of its own."""
-    last = {row.agent: row for row in better}, {row.agent: row for row in worse}
-    return [
-        replace(rows[agent], task=name, reward=reward)
-        for agent in last[0]
-        if agent in last[1]
-        for rows, reward in zip(last, (1.0, 0.0), strict=True)
-    ]
+def pair_preferred(better: RolloutRows, worse: RolloutRows, name: str) -> list[Row]:
+    """The rows of a comparison that the listener decides, whatever both earned; none where they share no prompt."""
+    better, worse = (
+        RolloutRows(side.rows, reward).relabel(reward=reward) for side, reward in ((better, 1.0), (worse, 0.0))
+    )
+    return [row for side in pair_rollouts(better, worse, name) for row in side.rows]
 
 
 PAPER = Paper(

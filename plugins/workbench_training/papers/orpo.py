@@ -24,11 +24,9 @@ _MOST = -1e-6
 
 def odds_ratio_loss(pairs: Pairs, weight: float) -> tuple[torch.Tensor, dict[str, float]]:
     """The loss of a micro-batch, and figures about it. weight: of the odds ratio."""
-    import torch
     import torch.nn.functional as F
 
-    found, mask = pairs.found(), pairs.mask
-    mean = torch.where(mask > 0, pairs.logp, torch.zeros_like(pairs.logp)).sum(-1) / mask.sum(-1).clamp(min=1.0)
+    found, mean = pairs.found(), pairs.means(pairs.logp)
     if not found:
         return 0.0 * mean.sum(), {"pairs": 0.0}
     better, worse = (mean[list(side)] for side in zip(*found, strict=True))

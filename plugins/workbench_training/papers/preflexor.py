@@ -17,6 +17,7 @@ from pydantic import Field
 
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
+from workbench_training.rollouts.preference_pairs import split_sides
 from workbench_training.rollouts.token_rows import Row
 
 
@@ -62,9 +63,19 @@ def find_thoughts(text: str, settings: Thinking) -> list[tuple[int, int]]:
 
 
 def mask_pairs(chosen: Sequence[Sequence[Row]], settings: Thinking, tokenizer: Any) -> list[list[Row]]:
-    """All rows without their thoughts; groups in which one has nothing left are left out."""
-    masked = [[mask_thoughts(row, settings, tokenizer) for row in rows] for rows in chosen]
-    return [rows for rows in masked if all(row.drawn for row in rows)]
+    """All rows without their thoughts; comparisons of which one side has nothing left are left out."""
+    found = []
+    for rows in chosen:
+        compared = split_sides([mask_thoughts(row, settings, tokenizer) for row in rows])
+        kept = [
+            row
+            for sides in compared.values()
+            if all(any(row.drawn for row in side) for side in sides)
+            for side in sides
+            for row in side
+        ]
+        found += [kept] if kept else []
+    return found
 
 
 PAPER = Paper(

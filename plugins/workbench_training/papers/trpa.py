@@ -12,14 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench_training.extension import PairLoss, Paper, Preset
+from workbench_training.objective import BEST
 
 if TYPE_CHECKING:
     import torch
 
     from workbench_training.loss import Pairs
 
-#: The weight of a pair that a best answer wins (`anisotropy`), and the reward of a best answer.
-BEST_WEIGHT, BEST = 2.5, 1.0
+#: The weight of a pair that a best answer wins (`anisotropy`).
+BEST_WEIGHT = 2.5
 #: The weight of the divergence from the policy that drew.
 TRUST = 0.001
 
@@ -32,10 +33,9 @@ def trust_region_loss(pairs: Pairs, beta: float) -> tuple[torch.Tensor, dict[str
     from workbench_training.loss import divergence
 
     assert pairs.ref is not None
-    gained = ((pairs.logp - pairs.ref) * pairs.mask).sum(-1) / pairs.mask.sum(-1).clamp(min=1.0)
-    terms = [
-        (BEST_WEIGHT if pairs.rewards[i] >= BEST else 1.0) * beta * (gained[i] - gained[j]) for i, j in pairs.found()
-    ]
+    gained = pairs.means(pairs.logp - pairs.ref)
+    best = [pairs.best[rows[0]] if pairs.best else pairs.rewards[rows[0]] >= BEST for rows in pairs.members]
+    terms = [(BEST_WEIGHT if best[i] else 1.0) * beta * (gained[i] - gained[j]) for i, j in pairs.found()]
     moved = divergence(torch.where(pairs.mask > 0, pairs.logp, pairs.old), pairs.old, "k3")
     trust = TRUST * (moved * pairs.mask).sum() / max(pairs.tokens, 1.0)
     if not terms:

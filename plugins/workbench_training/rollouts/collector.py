@@ -19,7 +19,7 @@ from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.stragglers import StragglerCut
-from workbench_training.rollouts.study_rollouts import rewards_differ
+from workbench_training.rollouts.study_rollouts import scores_differ
 from workbench_training.serving.policy_lm import wait_if_any
 from workbench_training.settings import TrainingSchedule
 from workbench_training.state.training_state import State
@@ -107,13 +107,13 @@ class Collector:
 
         groups = await draw(self._next_tasks(self.schedule.tasks))
         for _ in range(self.schedule.dynamic_sampling):
-            useful = [group for group in groups if rewards_differ(group)]
+            useful = [group for group in groups if scores_differ(group)]
             missing = self.schedule.tasks - len(useful)
             if missing <= 0 or not self.source.affords(self.schedule, step):
                 break
             others = self._others(missing, {group[0].example.id for group in groups})
             found = await draw(others) if others else []
-            spare = [group for group in groups if not rewards_differ(group)]
+            spare = [group for group in groups if not scores_differ(group)]
             groups = [*useful, *found, *spare][: max(self.schedule.tasks, len(useful) + len(found))]
         self.state.usual_length |= stragglers.medians()
         return Collected(groups, version, stragglers.count)
@@ -127,12 +127,11 @@ class Collector:
         return self.rng.sample(unseen, min(count, len(unseen)))
 
     def _visited(self, groups: list[list[Rollout]]) -> None:
-        """Record in the curriculum how often these rows were solved, by the metric, or by the reward without one."""
+        """Record in the curriculum how often these rows were solved."""
         if not self.schedule.curriculum:
             return
         for group in groups:
-            found = [r.result.score if r.result.score is not None else r.reward for r in group]
-            scores = [min(max(score, 0.0), 1.0) for score in found if score is not None]
+            scores = [min(max(score, 0.0), 1.0) for r in group if (score := r.score) is not None]
             task = group[0].example.id
             self.state.known[task] = update_record(self.state.known.get(task), scores)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from workbench.task import Example
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.token_rows import RolloutRows, Row
 from workbench_training.settings import TrainingSchedule
 
-if TYPE_CHECKING:
-    from workbench_training.rollouts.token_rows import Row
+
+def gather_rows(source: RolloutSource, rollout: Rollout, version: int) -> RolloutRows:
+    """The rows of a rollout with its reward and its score."""
+    return RolloutRows(tuple(source.rows(rollout, version)), rollout.reward, rollout.score)
 
 
 class RolloutSource(Protocol):

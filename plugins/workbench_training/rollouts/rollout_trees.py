@@ -13,14 +13,14 @@ that no critic has to be trained.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench.workflow import Schedule, Workflow
-from workbench_training.rollouts.token_rows import Row
+from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 MOST_LEAVES = 256
 
@@ -68,29 +68,27 @@ class RolloutTree(BaseModel):
         return sum(self.branches ** (min(place, self.depth - 1) + 1) for place in places)
 
 
-def average_answers(rows: Iterable[Row]) -> list[Row]:
-    """Each answer to a prompt once, its reward being the mean of the runs that went through it.
+def average_answers(runs: Iterable[RolloutRows]) -> list[RolloutRows]:
+    """Each answer to a prompt once, as a rollout of one row. Its reward and score are the means of the runs that went
+    through it; runs without a reward do not count.
 
-    rows: of the leaves of one training row's tree, one for each call. The answers to one prompt of one agent get a task
-    of their own, so that they, and no others, are compared.
+    runs: the leaves of one training row's tree, with a row for each call.
     """
-    found: dict[Any, list[Row]] = {}
-    for row in rows:
-        if row.reward is not None and math.isfinite(row.reward):
-            found.setdefault((row.agent, row.prompt_ids, row.token_ids), []).append(row)
+    found: dict[Any, list[tuple[Row, RolloutRows]]] = {}
+    for run in runs:
+        for row in run.rows if run.scored else ():
+            found.setdefault((row.agent, row.prompt_ids, row.token_ids), []).append((row, run))
     return [
-        replace(
-            same[0],
-            reward=math.fsum(r.reward or 0.0 for r in same) / len(same),
-            task=f"{same[0].task} {same[0].anchor}",
-        )
-        for same in found.values()
+        _answer(same[0][0], number, _mean(run.reward for _, run in same), _mean(run.score for _, run in same))
+        for number, same in enumerate(found.values())
     ]
 
 
-def group_by_state(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
-    """Rows by agent and state, worst first."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row.agent, row.anchor or ""), []).append(row)
-    return {state: sorted(some, key=lambda row: row.reward or 0.0) for state, some in found.items()}
+def _answer(row: Row, number: int, reward: float, score: float) -> RolloutRows:
+    task = f"{row.task} {row.anchor}"
+    return RolloutRows((replace(row, reward=reward, score=score, task=task, rollout=number),), reward, score)
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from workbench.kit.lms.chat_template import render_chat
@@ -36,17 +37,24 @@ class SFTExample:
 
 
 class ChatTokenizer:
-    """Chats as token ids, by a checkpoint's tokenizer and template."""
+    """Chats as token ids, by a checkpoint's tokenizer and template. settings: of the template, as `encode` has them."""
 
-    def __init__(self, tokenizer: Any, ends: Collection[int], encode: Callable[[Chat], list[int]]):
-        self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
+    def __init__(
+        self,
+        tokenizer: Any,
+        ends: Collection[int],
+        encode: Callable[[Chat], list[int]],
+        settings: Mapping[str, Any] | None = None,
+    ):
+        self.tokenizer, self.ends, self.encode, self.settings = tokenizer, ends, encode, settings
 
     def turn(self, before: Chat, answer: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(prompt, answer with its end token): the prompt that a rollout would have, and the answer as it goes on."""
         prompt, text = self.encode(before), answer
         if self.tokenizer.chat_template:
-            start = render_chat(self.tokenizer, before, add_generation_prompt=True)
-            whole = render_chat(self.tokenizer, [*before, {"role": "assistant", "content": answer}])
+            render = partial(render_chat, self.tokenizer, settings=self.settings)
+            start = render(before, add_generation_prompt=True)
+            whole = render([*before, {"role": "assistant", "content": answer}])
             said = whole[len(start) :] if whole.startswith(start) else ""
             text = said if answer.strip() in said else answer  # some templates leave thoughts out
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING, Any
 from workbench import BudgetSpent, Patch, Study, Workflow
 from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
-from workbench.errors import SpecError, StoreError
+from workbench.errors import StoreError
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import Evaluation, read_position, recall_evaluation, restore_position
 from workbench.task import Example
-from workbench.workflow import CallRecord, NodeKind
+from workbench.workflow import CallRecord
+from workbench_training.chat_behavior import ChatBehavior
 from workbench_training.judge_calls import JudgeCalls
 from workbench_training.ramps import Ramps, ramped_values
-from workbench_training.rewards import Guard, RewardTerm, Rollout, score
+from workbench_training.rewards import Guard, RewardTerm, Rollout, limit_terms, score
 from workbench_training.rollouts.node_outputs import score_output
+from workbench_training.rollouts.node_settings import (
+    draw_one_action,
+    find_call_limit,
+    find_decoding,
+    find_settings,
+    set_max_steps,
+)
 from workbench_training.rollouts.rollout_trees import RolloutTree
 from workbench_training.settings import Learning, Lora, Stage, TrainingSchedule
 
@@ -55,15 +63,15 @@ class TrainedPolicy:
 
 @dataclass
 class PolicyRollout(Rollout):
-    """A rollout, with the reward of each role that has rewards of its own."""
+    """A rollout, with the rollout as each role with rewards of its own sees it."""
 
-    by_role: dict[str, float | None] = field(default_factory=dict)
+    by_role: dict[str, Rollout] = field(default_factory=dict)
 
 
-def earned(rollout: Rollout, role: str = "") -> float | None:
-    """The reward of a rollout, for a role with rewards of its own or for all."""
-    own = getattr(rollout, "by_role", {})
-    return own.get(role, rollout.reward)
+def seen_by(rollout: Rollout, role: str = "") -> Rollout:
+    """The rollout with the reward and score of a role that has rewards of its own, or with those of all."""
+    own: Mapping[str, Rollout] = getattr(rollout, "by_role", {})
+    return own.get(role, rollout)
 
 
 class StudyRolloutSource:
@@ -113,45 +121,51 @@ class StudyRolloutSource:
         self.longest_seconds = max(self.longest_seconds, study.seconds - seconds)
         return groups
 
+    def find_limit(self, role: str) -> int:
+        """The tokens that an answer of a role has at most in rollouts, as in the baseline and in candidates."""
+        return find_call_limit(self.study.workflow, self.roles[role].address, self.roles[role].spec)
+
     def at(self, step: int, name: str) -> Any:
         """A setting of the stage that a step is in; None where it has none."""
         return next((getattr(stage, name) for stage in reversed(self.stages) if stage.start <= step), None)
 
     async def _score(self, drawn: Sequence[Rollout], rewards: Sequence[RewardTerm]) -> None:
+        limits = {name: self.find_limit(name) for name in self.roles}
+        shared = max(limits.values(), default=None)
         for rollout in drawn:
             if rollout.result.failure == "unsupported" and "policy:" in (rollout.result.message or ""):
                 raise StoreError(
                     f"the journal does not hold what the checkpoint was made from: {rollout.result.message}"
                 )
-        await score(drawn, rewards, self.guards, self.judge_calls, partial(score_output, self.study))
+        terms = limit_terms(rewards, shared)
+        await score(drawn, terms, self.guards, self.judge_calls, partial(score_output, self.study))
         for role in self.roles.values():
             if role.rewards is not None:
                 copies = [Rollout(r.example, r.result, r.replica) for r in drawn]
-                await score(copies, role.rewards, self.guards, self.judge_calls, partial(score_output, self.study))
+                terms = limit_terms(role.rewards, limits[role.name])
+                await score(copies, terms, self.guards, self.judge_calls, partial(score_output, self.study))
                 for rollout, copy in zip(drawn, copies, strict=True):
                     assert isinstance(rollout, PolicyRollout)
-                    rollout.by_role[role.name] = copy.reward
+                    rollout.by_role[role.name] = copy
         self.judge_calls.report(self.study.log)
 
     def workflow_at(self, step: int, schedule: TrainingSchedule) -> Workflow:
         """The workflow with the policies in place of its LMs, drawing at the training temperature."""
         changes: dict[str, Any] = dict(self.changes)
         for role in self.roles.values():
-            lm = {
+            lm: dict[str, Any] = {
                 "model": f"policy:{role.key}@{step}",
                 "temperature": role.learning.temperature,
                 "attempts": 1,
                 "timeout": max(LONGEST_CALL, role.spec.timeout),
             }
-            if role.spec.max_tokens:
-                lm["max_tokens"] = role.spec.max_tokens
             if role.spec.concurrency:
                 lm["concurrency"] = role.spec.concurrency
-            changes[role.address] = lm
+            changes[role.address] = ChatBehavior.of(role.spec).under(lm)
         for address, node in find_settings(self.study.workflow, ("temperature",)):
             if node.names_temperature:
                 changes[address] = self._temperature_at(address)
-        for address, key in _decoding(self.study.workflow.nodes, "nodes"):
+        for address, key in find_decoding(self.study.workflow.nodes, "nodes"):
             changes[address] = self._temperature_at(address) if key == "temperature" else 1.0
         changes |= set_max_steps(self.study.workflow, self.at(step, "max_steps")) | draw_one_action(self.study.workflow)
         changes |= ramped_values(self.ramps, self.study.workflow, step, schedule.steps)
@@ -199,7 +213,8 @@ class StudyRolloutSource:
             for name, found in steps.items()
             for row in build_rows(
                 found,
-                reward=earned(rollout, name),
+                reward=seen_by(rollout, name).reward,
+                score=seen_by(rollout, name).score,
                 task=rollout.example.id,
                 rollout=rollout.replica,
                 version=version,
@@ -313,70 +328,21 @@ def hash_state(agent: str, call: CallRecord) -> str:
     return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
 
 
-def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:
-    """Changes that let all nodes that take steps take at most these; none where it is None."""
-    return {} if most is None else dict.fromkeys(_step_settings(workflow), most)
-
-
-def draw_one_action(workflow: Workflow) -> dict[str, Any]:
-    """Changes by which agents draw one answer at a step: that several agree is for use, not for what is learned."""
-    return {place: 1 for place, node in find_settings(workflow, ("actions",)) if node.config.actions > 1}
-
-
-def check_max_steps(workflow: Workflow, wanted: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
-    """Each number of steps, with its place among the settings, must be one that some node takes. Raises SpecError."""
-    for place, most in wanted:
-        if not _step_settings(workflow):
-            raise SpecError(
-                "no node of the workflow takes steps, so that max_steps has no effect",
-                path=place,
-                hint="An agent does, states, and tree_search. Leave it out, or add one of these.",
-            )
-        try:
-            workflow.patched(set_max_steps(workflow, most))
-        except SpecError as error:
-            raise SpecError(f"{most} steps: {error.message}", hint=error.hint, path=place) from None
-
-
-def _step_settings(workflow: Workflow) -> list[str]:
-    """The addresses of the most steps that nodes take, those inside others too."""
-    return [place for place, _ in find_settings(workflow, ["max_steps"])]
-
-
-def find_settings(workflow: Workflow, names: Sequence[str]) -> list[tuple[str, NodeKind]]:
-    """(address, node) of the settings with one of these names that nodes take, those inside others too."""
-    found: list[tuple[str, NodeKind]] = []
-
-    def walk(prefix: str, node: NodeKind) -> None:
-        fields = type(node.config).model_fields
-        found.extend((f"{prefix}.{name}", node) for name in names if name in fields)
-        for name, child in node.children().items():
-            walk(f"{prefix}.{name}", child)
-
-    for name, node in workflow.enabled_nodes.items():
-        walk(f"nodes.{name}", node)
-    return found
-
-
 def _named(role: TrainedPolicy, folder: Path) -> dict[str, Any]:
     """The value of the role's LM that names these weights."""
     changes: dict[str, Any] = role.spec.model_dump(exclude_defaults=True)
     changes["extra"] = {k: v for k, v in role.spec.extra.items() if k != "revision"}
     found = dict(role.lm.with_weights(str(folder.resolve())))
-    return {**changes, **found, "extra": {**changes["extra"], **found.get("extra", {})}}
+    return ChatBehavior.of(role.spec).under(
+        {**changes, **found, "extra": {**changes["extra"], **found.get("extra", {})}}
+    )
 
 
-def rewards_differ(group: Sequence[Rollout]) -> bool:
-    """True if a group teaches anything: two of its rollouts earned differently, for some role."""
-    roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))}
-    return any(len({e for r in group if (e := earned(r, role)) is not None and math.isfinite(e)}) > 1 for role in roles)
+def scores_differ(group: Sequence[Rollout], role: str | None = None) -> bool:
+    """True if the metric tells two rollouts of a group apart, for a role or for any (DAPO, arXiv 2503.14476, eq. 11).
 
-
-def _decoding(tree: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """(address, key) of every temperature and top_p that stands in the nodes."""
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if key in ("temperature", "top_p") and isinstance(value, int | float):
-                yield f"{prefix}.{key}", key
-            elif key not in ("demos", "lm", "user"):  # a simulated user stays as it is
-                yield from _decoding(value, f"{prefix}.{key}")
+    Penalties do not count: of answers that are all wrong, the shortest is no success.
+    """
+    roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))} if role is None else {role}
+    scores = ({seen_by(rollout, name).score for rollout in group} for name in roles)
+    return any(len({score for score in found if score is not None and math.isfinite(score)}) > 1 for found in scores)

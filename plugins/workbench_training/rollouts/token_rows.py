@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,10 +15,10 @@ class Row:
 
     token_ids: what followed, tokens of tools and users between the policy's turns included. mask: 1 for tokens that the
     policy drew, 0 for others. logprobs: of the drawn tokens when they were drawn, 0.0 elsewhere. reward: that of the
-    rollout (for this agent), None where it could not be scored: such a row teaches nothing. step_reward: what the step
-    itself earned; None: the rollout's reward at its last step, 0 before. costs: of the whole rollout, by name.
-    anchor: equal for steps that began in the same
-    state. policy, version: what drew the tokens.
+    rollout (for this agent), None where it could not be scored: such a row teaches nothing. score: the metric's,
+    without the other terms of the reward. step_reward: what the step itself earned; None: the rollout's reward at its
+    last step, 0 before. costs: of the whole rollout, by name. anchor: equal for steps that began in the same state.
+    policy, version: what drew the tokens.
     """
 
     prompt_ids: tuple[int, ...]
@@ -36,6 +37,7 @@ class Row:
     truncated: bool = False
     text: str = ""
     policy: str = ""
+    score: float | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.mask), len(self.logprobs)}
@@ -47,6 +49,16 @@ class Row:
         """Tokens that the policy drew."""
         return sum(self.mask)
 
+    @property
+    def unit(self) -> tuple[str, int, int, float | None]:
+        """The name of its rollout within a step, for this agent: a rollout of several rows counts once."""
+        return self.task, self.rollout, self.version, self.reward
+
+    @property
+    def scored(self) -> bool:
+        """True if the rollout has a reward; a row without one teaches nothing."""
+        return self.reward is not None and math.isfinite(self.reward)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values; `Row(**row.as_dict())` gives an equal row."""
         return {name: getattr(self, name) for name in self.__slots__}
@@ -56,6 +68,47 @@ class Row:
         lists = {"prompt_ids", "token_ids", "mask", "logprobs"}
         plain: dict[str, Any] = {k: tuple(v) if k in lists else v for k, v in values.items()}
         return cls(**plain)
+
+
+@dataclass(frozen=True)
+class RolloutRows:
+    """All token rows of one rollout, in order, with its one reward.
+
+    reward: None for a rollout that could not be scored. score: the metric's score alone; by default the reward.
+
+    Raises:
+        ValueError: the rows are those of several rollouts.
+    """
+
+    rows: tuple[Row, ...]
+    reward: float | None
+    score: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(self.rows))
+        if self.score is None:
+            object.__setattr__(self, "score", self.reward)
+        if len(names := {(row.task, row.rollout) for row in self.rows}) > 1:
+            raise ValueError(f"these are rows of {len(names)} rollouts, not of one: {sorted(names)}")
+
+    @property
+    def scored(self) -> bool:
+        return self.reward is not None and math.isfinite(self.reward)
+
+    @property
+    def drawn(self) -> int:
+        """Tokens that the policy drew."""
+        return sum(row.drawn for row in self.rows)
+
+    @property
+    def turns(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(agent, prompt) of each row: the states in which the policy was asked."""
+        return [(row.agent, row.prompt_ids) for row in self.rows]
+
+    def relabel(self, **changes: Any) -> RolloutRows:
+        """The same tokens with another task, rollout number or reward."""
+        rows = tuple(replace(row, **changes) for row in self.rows)
+        return RolloutRows(rows, changes.get("reward", self.reward), self.score)
 
 
 def hash_prompt(prompt_ids: Sequence[int]) -> str:
@@ -92,6 +145,7 @@ def build_rows(
     steps: Iterable[Mapping[str, Any]],
     *,
     reward: float | Mapping[str, float] | None,
+    score: float | None = None,
     task: str,
     rollout: int,
     version: int,
@@ -100,6 +154,7 @@ def build_rows(
     policy: str = "",
 ) -> list[Row]:
     """The rows of one rollout. steps: `workbench.workflow.Trace.rollout`. reward: one for all, or one for each agent.
+    score: the metric's alone.
 
     A step whose prompt begins with all tokens of the agent's row so far is appended to that row, with what stands
     between (a tool's result, the next question) masked out. Any other step starts a row of its own: text is never
@@ -130,6 +185,7 @@ def build_rows(
                 truncated=bool(step.get("truncated")),
                 text=str(step.get("text", "")),
                 policy=policy,
+                score=score,
             )
         )
     return rows
@@ -138,7 +194,8 @@ def build_rows(
 @dataclass
 class Batch:
     """Rows as tensors: ids and attention (rows, width), and what belongs to the tokens after the prompts, aligned to
-    the right edge of the prompts: tokens, mask, sampled (rows, longest completion)."""
+    the right edge of the prompts: tokens, mask, sampled (rows, longest completion). mask: 1.0 on tokens to learn from;
+    a row that was not scored has none."""
 
     ids: Any
     attention: Any
@@ -176,7 +233,8 @@ def collate(rows: Sequence[Row], device: Any = "cpu") -> Batch:
         attention[i, : len(whole)] = 1
         n = len(row.token_ids)
         tokens[i, :n] = torch.tensor(row.token_ids, dtype=torch.long)
-        mask[i, :n] = torch.tensor(row.mask, dtype=torch.float)
+        if row.scored:
+            mask[i, :n] = torch.tensor(row.mask, dtype=torch.float)
         sampled[i, :n] = torch.tensor(row.logprobs)
     starts = torch.tensor([len(r.prompt_ids) for r in rows])
     known: dict[tuple[int, ...], int] = {}

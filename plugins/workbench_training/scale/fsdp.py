@@ -53,7 +53,8 @@ class ShardedPolicy(Policy):
         self.copied = everywhere or self.leads
         if self.copied:
             kind = dtype or ("bfloat16" if on_gpu else None)
-            self.generator = Generator.load(base, device=device, dtype=kind, revision=how.get("revision"))
+            own = {name: how.get(name) for name in ("revision", "chat_template_kwargs")}
+            self.generator = Generator.load(base, device=device, dtype=kind, **own)
         group = dist.group.WORLD
         assert group is not None
         self.mesh = DeviceMesh.from_group(group, self.place.type)

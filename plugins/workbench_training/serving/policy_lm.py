@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from workbench.errors import LMError
@@ -135,11 +136,12 @@ class _Known(NamedTuple):
 class Conversations:
     """The token ids of sampled answers, by the messages up to them.
 
-    limit: the most tokens of a conversation after its first prompt.
+    settings: of the chat template, as `encode` has them. limit: the most tokens of a conversation after its first
+    prompt.
     """
 
-    def __init__(self, tokenizer: Any, ends: set[int], encode: Any):
-        self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
+    def __init__(self, tokenizer: Any, ends: set[int], encode: Any, settings: Mapping[str, Any] | None = None):
+        self.tokenizer, self.ends, self.encode, self.settings = tokenizer, ends, encode, settings
         self._known: dict[str, _Known] = {}
         self.limit: int | None = None
 
@@ -183,13 +185,14 @@ class Conversations:
     def _after(self, request: Request, end: int, known: tuple[int, ...]) -> list[int] | None:
         """Tokens of what the template writes after the answer that ends messages[:end]; None if it rewrites history."""
         messages, last = to_template(request.messages), self.tokenizer.decode([known[-1]])
-        whole = render_chat(self.tokenizer, messages, tools=request.tools, add_generation_prompt=True)
-        before = render_chat(self.tokenizer, messages[: end - 1], tools=request.tools, add_generation_prompt=True)
+        render = partial(render_chat, self.tokenizer, tools=request.tools, settings=self.settings)
+        whole = render(messages, add_generation_prompt=True)
+        before = render(messages[: end - 1], add_generation_prompt=True)
         if not messages[end - 1].get("tool_calls"):
             before += messages[end - 1]["content"] + last
         elif whole.startswith(before):
             # The template writes the calls in its own JSON: what follows begins after the end of that turn.
-            said = render_chat(self.tokenizer, messages[:end], tools=request.tools)
+            said = render(messages[:end])
             place = said.rfind(last, len(before))
             before = said[: place + len(last)] if place >= 0 else whole + last
         if not whole.startswith(before):
@@ -199,6 +202,11 @@ class Conversations:
     def _key(self, messages: Sequence[Mapping[str, Any]], replica: int) -> str:
         text = json.dumps([[same_said(m) for m in messages], replica], sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def make_conversations(generator: Any) -> Conversations:
+    """The conversations of a generator, whose chat template they continue with its settings."""
+    return Conversations(generator.tokenizer, generator.ends, generator.encode, generator.template_settings)
 
 
 class LocalEngine:
@@ -213,7 +221,7 @@ class LocalEngine:
     ):
         self.generator, self.version, self.concurrency = generator, version, max_batch
         self.continuous = generator.device.type != "cpu" if continuous is None else continuous
-        self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
+        self.conversations = make_conversations(generator)
         self._batcher = RefillingBatcher[Request, Response](self._serve, max_batch=max_batch)
 
     def at(self, version: int) -> None:

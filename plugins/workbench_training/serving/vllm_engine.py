@@ -27,7 +27,7 @@ from workbench.lm import Request, Response, kind_of_error, read_finish
 from workbench_training.correction import measure_gap
 from workbench_training.model.policy import Policy
 from workbench_training.rollouts.token_rows import Row, collate
-from workbench_training.serving.policy_lm import Conversations, hash_numbers
+from workbench_training.serving.policy_lm import hash_numbers, make_conversations
 from workbench_training.serving.vllm_client import SyncError, VLLMClient
 from workbench_training.serving.weight_transfer import WeightTransfer
 
@@ -83,7 +83,7 @@ class ServerEngine:
         self.client = VLLMClient(url, self.limits.concurrency)
         self.concurrency, self.version = self.limits.concurrency, -1
         generator = policy.generator
-        self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
+        self.conversations = make_conversations(generator)
         self._context = generator.context
         self._base = ""  # the server's name of the model that it was started with; unknown until it is connected
         self._label = ""  # of the weights on the server; empty while they change

@@ -28,12 +28,10 @@ from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError
 from workbench_training.model.policy import Policy
 from workbench_training.serving.vllm_client import SyncError, VLLMClient
-from workbench_training.settings import ServerSettings
+from workbench_training.settings import ServerSettings, round_rank
 
 #: `auto` of the setting `transfer` resolved, and an adapter.
 Kind = Literal["adapter", "ipc", "reload"]
-#: Ranks that vLLM allocates for (`--max-lora-rank`).
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 #: (UUID of the GPU that holds a tensor, what rebuilds the tensor in another process)
 Handle = tuple[str, tuple[Any, ...]]
 
@@ -217,8 +215,7 @@ def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[
     arguments: list[str] = []
     environment = {} if kind == "adapter" and not sleep else {"VLLM_SERVER_DEV_MODE": "1"}
     if kind == "adapter":
-        allowed = next((r for r in RANKS if r >= rank), rank)
-        arguments += ["--enable-lora", "--max-lora-rank", str(allowed), "--max-loras", str(2 * adapters)]
+        arguments += ["--enable-lora", "--max-lora-rank", str(round_rank(rank)), "--max-loras", str(2 * adapters)]
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
     elif kind == "ipc":
         arguments += ["--weight-transfer-config", '{"backend": "ipc"}']

@@ -138,7 +138,8 @@ def _checked(state: Any) -> tuple[int, list[str], dict[str, tuple[str, dict[str,
 
 def _seen(row: Row) -> list[Any]:
     """The parts of a row that training depends on."""
-    return [row.prompt_ids, row.token_ids, row.mask, row.logprobs, row.reward, row.task, row.agent, row.version]
+    tokens = [row.prompt_ids, row.token_ids, row.mask, row.logprobs]
+    return [*tokens, row.reward, row.task, row.rollout, row.agent, row.version]
 
 
 def _holds(folder: Path, sizes: Mapping[str, int]) -> bool:

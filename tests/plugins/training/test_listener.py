@@ -16,9 +16,9 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.dpo import DPO
-from workbench_training.papers.lacie import Heard, Listener, hide_answer, listen, pair_heard, pair_rows
+from workbench_training.papers.lacie import Heard, Listener, hide_answer, listen, pair_heard, pair_preferred
 from workbench_training.rewards import Rollout
-from workbench_training.rollouts.token_rows import Row
+from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 SURE, UNSURE = "I am sure that it is Rome.", "Maybe it is Rome?"
 
@@ -117,16 +117,21 @@ def test_the_median_of_the_round_is_the_threshold_and_pairs_are_bounded() -> Non
     assert [len(group) for group in pair_heard([many, [None]])] == [3, 0]
 
 
-def row(ids: tuple[int, ...], agent: str = "n") -> Row:
-    return Row((5, 6), ids, (1,) * len(ids), (-1.0,) * len(ids), 1.0, "t", agent=agent)
+def run_of(*rows: tuple[tuple[int, ...], tuple[int, ...]]) -> RolloutRows:
+    """A rollout from (prompt, answer) of each row."""
+    made = [Row(prompt, ids, (1,) * len(ids), (-1.0,) * len(ids), 1.0, "t", agent="n") for prompt, ids in rows]
+    return RolloutRows(tuple(made), 1.0)
 
 
-def test_a_pair_is_a_group_of_its_own() -> None:
-    made = pair_rows([row((7,)), row((8,)), row((9,), "m")], [row((10,))], "t pair 0")
-    assert [(r.token_ids, r.task, r.agent, r.reward) for r in made] == [
-        ((8,), "t pair 0", "n", 1.0),
-        ((10,), "t pair 0", "n", 0.0),
+def test_a_pair_is_a_group_of_its_own_and_holds_all_that_both_runs_said() -> None:
+    better = run_of(((5, 6), (7,)), ((5, 7, 6), (8,)))
+    made = pair_preferred(better, run_of(((5, 6), (10,))), "t pair 0")
+    assert [(r.token_ids, r.task, r.rollout, r.reward) for r in made] == [
+        ((7,), "t pair 0", 0, 1.0),
+        ((8,), "t pair 0", 0, 1.0),
+        ((10,), "t pair 0", 1, 0.0),
     ]
+    assert pair_preferred(better, run_of(((4,), (10,))), "t pair 0") == [], "answers to two questions are no pair"
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "control"])
@@ -161,11 +166,13 @@ def test_wording_comes_to_tell_right_from_wrong(listens: bool, tmp_path: Path) -
         rows = []
         for right, group, pairs in zip((True, False), groups, pair_heard(groups), strict=True):
             for n, (a, b) in enumerate(pairs):
-                sides = [[row_of(right, side is group[0])] for side in (a, b)]
-                rows += pair_rows(*sides, f"{right} {n}")
+                better, worse = (RolloutRows((row_of(right, side is group[0]),), float(right)) for side in (a, b))
+                rows += pair_preferred(better, worse, f"{right} {n}")
     else:
-        drawn = [[row_of(right, sure) for sure in (True, False)] for right in (True, False)]
-        rows = [chosen for some in drawn for chosen in dpo.choose(some)]
+        drawn = [
+            [RolloutRows((row_of(right, sure),), float(right)) for sure in (True, False)] for right in (True, False)
+        ]
+        rows = [row for some in drawn for chosen in dpo.choose(some) for row in chosen.rows]
     policy = Policy(str(save(tmp_path / "base", 0)), device="cpu", seed=0)
     learner = Learner(policy, dpo.objective(), Learning.model_validate({"rate": 3e-3}))
 

@@ -58,7 +58,7 @@ def test_most_steps_reach_every_node_that_takes_steps(node: Any, address: str, t
     pytest.importorskip("torch")
     from tests.helpers.scripted import make_workflow
 
-    from workbench_training.rollouts.study_rollouts import set_max_steps
+    from workbench_training.rollouts.node_settings import set_max_steps
 
     workflow = make_workflow({"n": node}, tmp_path)
     assert set_max_steps(workflow, 3) == {address: 3} and set_max_steps(workflow, None) == {}
@@ -74,13 +74,6 @@ def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
         nodes = {"sort": {"predict": "text -> label"}}
         _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}], nodes=nodes))
         assert find_obstacles(task, optimizers) == [], name
-
-
-def test_an_answer_is_as_long_as_a_node_says() -> None:
-    from workbench_training.grpo import find_limits
-
-    tree = {"a": {"decoding": {"max_tokens": 40}}, "b": {"max_tokens": 60, "demos": [{"max_tokens": 99}]}, "c": {}}
-    assert [*find_limits(tree)] == [40, 60]
 
 
 def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from workbench.study import Evaluator
 from workbench.task import Example
 from workbench_training.dpo import DPO
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
-from workbench_training.rollouts.token_rows import Row, hash_prompt
+from workbench_training.rollouts.token_rows import RolloutRows, Row, hash_prompt
 from workbench_training.sft import SFT
 
 
@@ -106,19 +105,19 @@ def row(agent: str, prompt: str, answer: str, reward: float | None, leaf: int = 
 
 #: MALT's case: the first answer decides, the second is good or bad only after a good first one.
 LEAVES = [("a", "x", 1.0), ("a", "y", 0.0), ("b", "x", 0.0), ("b", "y", 0.0)]
-ROWS = [
-    r
+RUNS = [
+    RolloutRows((row("gen", "q", first, reward, leaf), row("ver", f"q{first}", second, reward, leaf)), reward)
     for leaf, (first, second, reward) in enumerate(LEAVES)
-    for r in (row("gen", "q", first, reward, leaf), row("ver", f"q{first}", second, reward, leaf))
 ]
 
 
-def told(rows: list[Row]) -> list[tuple[str, str, float | None]]:
+def told(rollouts: list[RolloutRows]) -> list[tuple[str, str, float | None]]:
+    rows = [r for rollout in rollouts for r in rollout.rows]
     return [("".join(map(chr, r.prompt_ids)), "".join(map(chr, r.token_ids)), r.reward) for r in rows]
 
 
 def test_an_answer_is_worth_what_the_runs_through_it_earned() -> None:
-    found = average_answers(ROWS)
+    found = average_answers(RUNS)
     assert sorted(told(found)) == [
         ("q", "a", 0.5),
         ("q", "b", 0.0),
@@ -127,12 +126,23 @@ def test_an_answer_is_worth_what_the_runs_through_it_earned() -> None:
         ("qb", "x", 0.0),
         ("qb", "y", 0.0),
     ]
-    assert len({r.task for r in found}) == 3, "each state is compared by itself"
-    assert average_answers([row("gen", "q", "a", None), row("gen", "q", "b", float("nan"))]) == []
+    assert len({r.rows[0].task for r in found}) == 3, "each state is compared by itself"
+    unscored = [
+        RolloutRows((row("gen", "q", answer, reward),), reward) for answer, reward in (("a", None), ("b", float("nan")))
+    ]
+    assert average_answers(unscored) == []
+
+
+def test_an_answer_is_right_as_often_as_the_runs_through_it() -> None:
+    """A penalty moves the reward of an answer, and not the score by which `sft` takes it."""
+    dear = [RolloutRows(run.rows, None if run.reward is None else run.reward - 0.4, run.reward) for run in RUNS]
+    found = average_answers(dear)
+    good = SFT.model_validate({"tree": tree_of(2, 2), "threshold": 1.0}).choose(found)
+    assert [(r.score, round(r.reward or 0.0, 2)) for r in good] == [(1.0, 0.6)]
 
 
 def test_pairs_are_of_one_state_and_far_enough_apart() -> None:
-    found = average_answers(ROWS)
+    found = average_answers(RUNS)
     assert told(DPO.model_validate({"tree": tree_of(2, 2)}).choose(found)) == [
         ("q", "a", 0.5),
         ("q", "b", 0.0),
@@ -140,7 +150,7 @@ def test_pairs_are_of_one_state_and_far_enough_apart() -> None:
         ("qa", "y", 0.0),
     ]
     assert told(DPO.model_validate({"tree": tree_of(2, 2, 0.6)}).choose(found)) == [("qa", "x", 1.0), ("qa", "y", 0.0)]
-    equal = [replace(r, reward=1.0) for r in ROWS]
+    equal = [run.relabel(reward=1.0) for run in RUNS]
     assert DPO.model_validate({"tree": tree_of(2, 2, 0.0)}).choose(average_answers(equal)) == []
     good = SFT.model_validate({"tree": tree_of(2, 2), "threshold": 0.5}).choose(found)
     assert told(good) == [("q", "a", 0.5), ("qa", "x", 1.0)]

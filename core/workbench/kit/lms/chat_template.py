@@ -20,7 +20,8 @@ from typing import Any
 
 import workbench.kit.acting.confine
 from workbench.base.child_process import python_command
-from workbench.errors import WorkbenchError
+from workbench.base.type_guards import is_dict
+from workbench.errors import SpecError, WorkbenchError
 
 #: Seconds for one chat. Real templates take milliseconds.
 DEADLINE = 10.0
@@ -30,6 +31,27 @@ _START = 120.0
 _PROGRAM = Path(__file__).with_name("chat_template_process.py")
 #: What the process sees of the environment: no secrets.
 _VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "HOME", "TMPDIR")
+
+
+#: Names that a chat template is rendered with in any case, so that no setting can have them.
+RESERVED = frozenset(
+    "add_generation_prompt chat_template continue_final_message conversation conversations documents messages "
+    "return_assistant_tokens_mask return_dict return_tensors tokenize tools".split()
+)
+
+
+def check_template_settings(settings: Any) -> dict[str, Any]:
+    """Check what `chat_template_kwargs` of a local model says. Returns it. Raises SpecError."""
+    place = ("lm", "extra", "chat_template_kwargs")
+    example = "Write e.g. extra: {chat_template_kwargs: {enable_thinking: false}}."
+    if not is_dict(settings):
+        raise SpecError(f"chat_template_kwargs is no mapping: {settings!r:.60}", hint=example, path=place)
+    if taken := sorted(name for name in settings if not name.isidentifier() or name in RESERVED):
+        raise SpecError(f"'{taken[0]}' is no setting of a chat template", hint=example, path=(*place, taken[0]))
+    try:
+        return json.loads(json.dumps(settings, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"chat_template_kwargs holds what is no JSON: {error}", hint=example, path=place) from None
 
 
 class TemplateError(WorkbenchError):
@@ -42,8 +64,9 @@ def render_chat(
     *,
     tools: Sequence[Mapping[str, Any]] = (),
     add_generation_prompt: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> str:
-    """Render a chat as `tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)` does. Raises
+    """Render a chat as `tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **settings)` does. Raises
     TemplateError, and ValueError for a tokenizer without a template."""
     from transformers import PreTrainedTokenizerBase
 
@@ -52,7 +75,11 @@ def render_chat(
     if type(tokenizer).apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
         # A tokenizer with code of its own instead of a template, which comes with transformers.
         return tokenizer.apply_chat_template(
-            list(messages), tools=list(tools) or None, add_generation_prompt=add_generation_prompt, tokenize=False
+            list(messages),
+            tools=list(tools) or None,
+            add_generation_prompt=add_generation_prompt,
+            tokenize=False,
+            **(settings or {}),
         )
     request = {
         "template": tokenizer.get_chat_template(),
@@ -60,6 +87,7 @@ def render_chat(
         "tools": list(tools) or None,
         "add_generation_prompt": add_generation_prompt,
         "special_tokens": tokenizer.special_tokens_map,
+        "settings": dict(settings or {}),
     }
     return _RENDERER.render(request)
 

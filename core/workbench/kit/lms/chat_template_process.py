@@ -30,7 +30,7 @@ def render(request: dict[str, Any]) -> dict[str, str]:
             chat_template=request["template"],
             tools=request.get("tools"),
             add_generation_prompt=request["add_generation_prompt"],
-            **request["special_tokens"],
+            **{**request["special_tokens"], **request.get("settings", {})},
         )[0]
         if len(chats[0]) > LONGEST:
             return {"error": f"it writes more than {LONGEST} characters"}

@@ -84,9 +84,13 @@ class Refill:
 
 
 class Generator:
-    """A causal language model and its tokenizer. Training may change the weights between two calls."""
+    """A causal language model and its tokenizer. Training may change the weights between two calls.
 
-    def __init__(self, model: Any, tokenizer: Any):
+    template_settings: what its chat template is rendered with besides the messages, as `enable_thinking`.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, template_settings: Mapping[str, Any] | None = None):
+        self.template_settings = dict(template_settings or {})
         self.model, self.tokenizer, self.device = model, tokenizer, model.device
         self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
         ends = model.generation_config.eos_token_id if model.generation_config else None
@@ -105,6 +109,7 @@ class Generator:
         dtype: str | None = None,
         revision: str | None = None,
         attention: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> Generator:
         """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors and runs no code of the
         checkpoint. Raises OSError if it cannot be read, SpecError for one that asks for more, ImportError without the
@@ -130,14 +135,15 @@ class Generator:
             finally:
                 if bars:
                     hf_logging.enable_progress_bar()
-        return cls(model.to(place).eval(), tokenizer)
+        return cls(model.to(place).eval(), tokenizer, chat_template_kwargs)
 
     def encode(self, messages: Sequence[dict[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The prompt's token ids, with the checkpoint's chat template, or as plain text if there is none. Raises
         TemplateError."""
         asked, begun = split_prefill(messages)
         if self.tokenizer.chat_template:
-            text = render_chat(self.tokenizer, to_template(asked), tools=tools, add_generation_prompt=True) + begun
+            template = {"tools": tools, "settings": self.template_settings}
+            text = render_chat(self.tokenizer, to_template(asked), add_generation_prompt=True, **template) + begun
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
         text = "".join(f"{m['role']}: {m['content']}\n" for m in asked) + "assistant:" + begun
         return self.tokenizer(text)["input_ids"]

@@ -9,6 +9,7 @@ candidate, and val and test are rows of the file, whose labels no model wrote.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,7 @@ class SelfPlay(GRPO):
         )
         merge = not objective.step_weight and objective.critic is None
         solving = SolverSource(study, {"": source.roles[""]}, self.rewards, self.guards, merge=merge, race=self.race)
+        plan = replace(plan, objective=objective.model_copy(update={"max_tokens": solving.find_limit("")}))
         solving.observed = bool(objective.step_weight)
         await Turns(plan, study, solving, source.roles[PROPOSER], folder, weights, number).play()
 

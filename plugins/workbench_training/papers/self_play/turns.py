@@ -13,6 +13,7 @@ from workbench.base.concurrency import gather_all
 from workbench.study import read_position, restore_position
 from workbench.task import Example, content_id
 from workbench.workflow import ExampleRun
+from workbench_training.chat_behavior import ChatBehavior
 from workbench_training.objective import Objective
 from workbench_training.papers.self_play.proposal_source import ProposalSource
 from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task
@@ -177,16 +178,17 @@ class Turns:
         lm: dict[str, Any] = {
             "model": f"policy:{role.key}@{version}",
             "temperature": role.learning.temperature,
-            "max_tokens": MAX_TOKENS,
             "attempts": 1,
             "timeout": max(LONGEST_CALL, role.spec.timeout),
         }
         if role.spec.concurrency:
             lm["concurrency"] = role.spec.concurrency
+        lm = ChatBehavior.of(role.spec.model_copy(update={"max_tokens": None})).under(lm)
         node = {
             "kind": "predict",
             "signature": f"examples -> {', '.join(self.fields)}",
             "instructions": self.plan.proposer.instructions,
+            "decoding": {"max_tokens": MAX_TOKENS},  # of the task; a model that thinks gets more for its thoughts
             "lm": lm,
         }
         return Workflow({"name": "proposer", "nodes": {"propose": node}}, self.study.workflow.base)
