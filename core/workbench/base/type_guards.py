@@ -35,7 +35,7 @@ def walk(value: Any) -> Iterator[Any]:
 
 def copied(value: Any) -> Any:
     """A value whose lists and dicts, at any depth, are others than before: who is given it may change them."""
-    kind: type[Any] = type(value)
+    kind: Any = type(value)
     if kind is dict:
         return {name: copied(one) if type(one) in _HOLDERS else one for name, one in value.items()}
     if kind is list or kind is tuple:
