@@ -32,7 +32,10 @@ class FieldMetric:
         accepted = [wanted]
         if self.lists_are_choices and isinstance(wanted, list) and wanted:
             accepted = [*wanted, wanted] if isinstance(given, list) else wanted
-        return max((self.compare(given, one) for one in accepted), key=lambda s: s.value)
+        return max((self._compare(given, one) for one in accepted), key=lambda s: s.value)
+
+    def _compare(self, given: Any, wanted: Any) -> Score:
+        return score_match(given is None, given, wanted) if wanted is None else self.compare(given, wanted)
 
     def compare(self, given: Any, wanted: Any) -> Score:
         raise NotImplementedError

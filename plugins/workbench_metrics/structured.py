@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from workbench.base.text import without_unseen
 from workbench.kit.answers import load_loose, read_call, read_expressions, read_text, read_values
 from workbench.lm import split_thoughts
 from workbench.task import Score
@@ -132,6 +133,8 @@ def _same(a: Any, b: Any) -> bool:
         return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, str) and isinstance(b, str):
+        return without_unseen(a) == without_unseen(b)
     return a == b
 
 
@@ -223,7 +226,7 @@ def _equal(given: Any, choice: Any) -> bool:
 
 def _loose(value: Any) -> Any:
     if isinstance(value, str):
-        return value.strip().lower()
+        return without_unseen(value).strip().lower()
     if isinstance(value, list):
         return [_loose(v) for v in value]
     return {k: _loose(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -9,6 +9,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+from workbench.base.text import without_unseen
 from workbench.kit.answers import PARTICLE, SPACELESS, load_loose
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
@@ -90,7 +91,7 @@ def _words(value: Any) -> list[str]:
 
 def _spaced(value: Any) -> str:
     """A value as text with single spaces and without compatibility forms."""
-    text = unicodedata.normalize("NFKC", str(value)).translate(_SIGNS)
+    text = without_unseen(unicodedata.normalize("NFKC", str(value))).translate(_SIGNS)
     return re.sub("\u2013(?=[\\d.])", "-", " ".join(text.split()))
 
 
@@ -99,8 +100,8 @@ def _is_punctuation(char: str) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """A text as Unicode composes it, with line ends of one kind."""
-    return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
+    """A text as Unicode composes it, with line ends of one kind, and without characters that nobody sees."""
+    return without_unseen(unicodedata.normalize("NFC", text.replace("\r\n", "\n"))).strip()
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -110,8 +111,13 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, str) and isinstance(b, str):
         return _canonical(a) == _canonical(b)
     if isinstance(a, str | int | float) and isinstance(b, str | int | float):
-        spelled = [str(one).strip() for one in (a, b)]
+        spelled = [without_unseen(str(one)).strip() for one in (a, b)]
         return all(map(_NUMBER.fullmatch, spelled)) and Decimal(spelled[0]) == Decimal(spelled[1])
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(b, str) and isinstance(a, list | dict):  # in a cell of a table, a list is a text
         b = load_loose(b)
+        return isinstance(b, list | dict) and _same(a, b)
     return a == b

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from workbench.base.short_floats import shortest_float
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
 
@@ -75,7 +76,14 @@ def _scalar(value: Any, missing: Missing, field: str) -> Any:
         return _content(bytes(value), missing, field)
     listed = getattr(value, "tolist", None)  # numpy's
     found = listed() if listed is not None else value
+    bits = 8 * getattr(value, "itemsize", 8)
+    if bits < 64 and getattr(getattr(value, "dtype", None), "kind", "") == "f":
+        return as_json(_shortened(found, bits), missing, field)
     return str(value) if found is value or isinstance(found, bytes) else as_json(found, missing, field)
+
+
+def _shortened(value: Any, bits: int) -> Any:
+    return [_shortened(one, bits) for one in value] if is_list(value) else shortest_float(value, bits)
 
 
 def _number(value: Decimal) -> Any:

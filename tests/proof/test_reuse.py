@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings, strategies as st
+from tests.helpers.mails import mails
 from tests.helpers.planted import PlantedLM, plant
 
-from workbench import BudgetSpent, Example, Optimizer, Patch, Study, Workflow
+from workbench import BudgetSpent, Optimizer, Patch, Study, Workflow
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request
 from workbench.proof import Report, level_after, paired_proof
 from workbench.run import Options, estimate, optimize, prepare, resume
-from workbench.task import describe_rows, match_rows
-from workbench.task.copies import Copies, RowRule, find_rule
 
 SPACE = {"nodes.sort.instructions": ["Plain.", "Better."], "nodes.sort.samples": [1, 2, 3]}
 
@@ -300,27 +296,6 @@ def test_train_rows_of_another_question_on_a_passage_are_no_looks(tmp_path: Path
     assert run_on(tmp_path, lm, *sets, ("optimize", [{"random": {"trials": 3}}])).earlier_tests == []
 
 
-WORDS = "alpha bravo copper delta ember fjord garnet hazel indigo jasper kettle lumen mosaic nectar onyx pebble".split()
-
-
-def mails(count: int, seed: int = 0) -> list[dict[str, str]]:
-    """Mails of which two have each body, with subjects of six other words."""
-    draw = random.Random(seed)
-    bodies = [" ".join(f"{draw.choice(WORDS)}{draw.randrange(99)}" for _ in range(25)) for _ in range(count // 2)]
-    return [
-        {
-            "Subject": " ".join(f"{draw.choice(WORDS)}{draw.randrange(999)}" for _ in range(6)) + f" {label}-thing",
-            "Body": bodies[number // 2],
-            "label": label,
-        }
-        for number, label in enumerate(draw.choices("ab", k=count))
-    ]
-
-
-def described(rows: Sequence[Example], rule: RowRule) -> list[tuple[str, dict[str, Any]]]:
-    return describe_rows(rows, ["Subject", "Body"], rule)
-
-
 @pytest.mark.slow
 def test_evals_on_val_are_no_tests_of_other_mails_with_a_body_of_theirs_new_user_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -358,25 +333,3 @@ def test_evals_on_val_are_no_tests_of_other_mails_with_a_body_of_theirs_new_user
         options=Options(out=str(tmp_path / "p.yaml")),
     )
     assert len(again.earlier_tests) == 1, "this one was"
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("ab")), min_size=9, max_size=40),
-    st.integers(0, 9),
-)
-@settings(max_examples=60, deadline=None)
-def test_no_sealed_row_that_the_splits_kept_counts_as_seen(kinds: list[tuple[int, int, str]], seed: int) -> None:
-    pool = mails(24, seed)
-    rows = [
-        Example(str(number), {"Subject": pool[a]["Subject"], "Body": pool[2 * b]["Body"], "label": label})
-        for number, (a, b, label) in enumerate(kinds)
-    ]
-    rule = find_rule(rows, ["Subject", "Body"], "label")
-    third = len(rows) // 3
-    seen, test = rows[:-third], rows[-third:]
-    copies = Copies([("val", row) for row in seen], rule)
-    kept = [row for row in test if copies.find(row) is None]
-    assert match_rows(described(kept, rule), described(seen, rule)) == {}
-    left_out = [row for row in test if row not in kept]
-    matched = match_rows(described(left_out, rule), described(seen, rule))
-    assert {key for key, _ in described(left_out, rule)} == {*matched.values()}, "and what they left out does"

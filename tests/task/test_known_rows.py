@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
+from tests.helpers.mails import mails
 
 from workbench.task import Example, describe_rows, match_rows
+from workbench.task.copies import Copies, RowRule, find_rule
 
 TEXTS = [
     "the parcel that I ordered two weeks ago has not come and nobody answers my mails",
@@ -82,3 +86,29 @@ def test_other_rows_are_other_rows() -> None:
 )  # fmt: skip
 def test_a_row_in_a_template_is_the_same_row(wrapped: Any) -> None:
     assert matched(rows(wrapped), ["text"], rows(), ["text"]) == 4
+
+
+def described(rows: Sequence[Example], rule: RowRule) -> list[tuple[str, dict[str, Any]]]:
+    return describe_rows(rows, ["Subject", "Body"], rule)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("ab")), min_size=9, max_size=40),
+    st.integers(0, 9),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_sealed_row_that_the_splits_kept_counts_as_seen(kinds: list[tuple[int, int, str]], seed: int) -> None:
+    pool = mails(24, seed)
+    rows = [
+        Example(str(number), {"Subject": pool[a]["Subject"], "Body": pool[2 * b]["Body"], "label": label})
+        for number, (a, b, label) in enumerate(kinds)
+    ]
+    rule = find_rule(rows, ["Subject", "Body"], "label")
+    third = len(rows) // 3
+    seen, test = rows[:-third], rows[-third:]
+    copies = Copies([("val", row) for row in seen], rule)
+    kept = [row for row in test if copies.find(row) is None]
+    assert match_rows(described(kept, rule), described(seen, rule)) == {}
+    left_out = [row for row in test if row not in kept]
+    matched = match_rows(described(left_out, rule), described(seen, rule))
+    assert {key for key, _ in described(left_out, rule)} == {*matched.values()}, "and what they left out does"

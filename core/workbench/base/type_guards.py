@@ -33,6 +33,19 @@ def walk(value: Any) -> Iterator[Any]:
             waiting += part
 
 
+def copied(value: Any) -> Any:
+    """A value whose lists and dicts, at any depth, are others than before: who is given it may change them."""
+    kind: Any = type(value)
+    if kind is dict:
+        return {name: copied(one) if type(one) in _HOLDERS else one for name, one in value.items()}
+    if kind is list or kind is tuple:
+        return kind([copied(one) if type(one) in _HOLDERS else one for one in value])
+    return value
+
+
+_HOLDERS = (dict, list, tuple)
+
+
 def change_at(value: Any, at: Sequence[str | int], change: Callable[[Any], Any]) -> Any:
     """A copy of a value with what stands at a place changed; the value itself where nothing stands there."""
     if not at:

@@ -1,5 +1,8 @@
 """Estimates, before a run: what it takes in calls, tokens, dollars and minutes, the smallest gain that its test can
-show, and whether it can end with a proof."""
+show, and whether it can end with a proof.
+
+One file: each line of an estimate says what another one leaves open.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,6 @@ def estimate(
         *describe_workers(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
-        *_reuse_lines(task, database),
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
     return {
@@ -201,7 +203,7 @@ def _call_text(row: Cost, calls: int, models: Sequence[Model]) -> str:
 
 
 def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str | Path | None) -> Iterator[str]:
-    """Yield what is unknown, and what would make it known."""
+    """Yield what is unknown, what would make it known, and what earlier runs used up."""
     every = models_of(task, searched=True, roles=True)
     if unpriced := [model.spec.model for model in every if model.usd(1, 1) is None]:
         yield no_price_line(unpriced)
@@ -209,6 +211,7 @@ def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str
         names = ", ".join(sorted({model.spec.model for model in models if model.seconds(None) is None}))
         where = f" in {database}" if database is not None else ""
         yield f"Duration unknown: no earlier run{where} shows how long a call to {names} takes. Add --seconds-per-call."
+    yield from _reuse_lines(task, database)
 
 
 #: The share of rows whose score changes.

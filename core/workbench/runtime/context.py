@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Protocol, cast
 
 from workbench.base.hashing import digest
+from workbench.base.type_guards import copied
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import Message, Request, Response
@@ -108,7 +109,7 @@ class Context:
         self.trace.spans.append(span)
         self._span = span
         try:
-            outputs = await self._outputs_of(node, inputs)
+            outputs = copied(await self._outputs_of(node, copied(inputs)))  # which user code may change, or keep
             if not isinstance(outputs, Mapping):
                 raise TypeError(f"the node gave {type(outputs).__name__}, not a mapping of its outputs")
             span.outputs = outputs

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from workbench.base.concurrency import run_in_thread
+from workbench.base.type_guards import copied
 from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, SpecError
 from workbench.ledger import Spend, current_row
 from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, SandboxResult, ends_run, make_request
@@ -228,6 +229,7 @@ class Evaluator:
 
     async def _score_by(self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         given: dict[str, Any] = {}  # what the protocol does not have
+        prediction = copied(prediction)  # which a metric may change
         if getattr(metric, "needs_sandbox", False):
             given["sandbox"] = self._call_in_sandbox
         if getattr(metric, "needs_lm", False):

@@ -10,41 +10,81 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import FrozenInstanceError, dataclass, field
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 from workbench.base.hashing import canonical
+from workbench.base.type_guards import copied
 from workbench.errors import SealBroken, SpecError
 
 
-@dataclass(frozen=True, slots=True)
 class Example(Mapping[str, Any]):
     """A row: a read-only mapping of its fields, with an id that is stable across runs.
 
-    A dotted name reaches into nested objects: `example["labels.answer"]`.
+    A dotted name reaches into nested objects: `example["labels.answer"]`. Lists and dicts are given as copies, so that
+    user code that changes them changes nothing for others.
     """
 
+    __slots__ = ("_fields", "_nested", "id")
+
     id: str
-    fields: Mapping[str, Any]
+
+    def __init__(self, id: str, fields: Mapping[str, Any]):
+        nested = any(type(value) not in _FLAT for value in fields.values())
+        for name, value in (("id", id), ("_fields", copied(dict(fields)) if nested else fields), ("_nested", nested)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The fields by name."""
+        return copied(self._fields) if self._nested else MappingProxyType(self._fields)
 
     def __getitem__(self, name: str) -> Any:
-        if name in self.fields:
-            return self.fields[name]
-        value: Any = self.fields
+        if name in self._fields:
+            return copied(self._fields[name])
+        value: Any = self._fields
         for part in name.split("."):
             if not isinstance(value, Mapping) or part not in value:
                 raise KeyError(name)
             value = value[part]
-        return value
+        return copied(value)
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._fields:
+            return True
+        try:
+            self[str(name)]
+            return True
+        except KeyError:
+            return False
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.fields)
+        return iter(self._fields)
 
     def __len__(self) -> int:
-        return len(self.fields)
+        return len(self._fields)
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Example):
+            return NotImplemented
+        return (self.id, self._fields) == (other.id, other._fields)
+
+    def __repr__(self) -> str:
+        return f"Example(id={self.id!r}, fields={self._fields!r})"
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field '{name}'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Example, (self.id, dict(self._fields))
+
+
+#: Types of values that nobody can change.
+_FLAT = frozenset((str, int, float, bool, type(None)))
 
 
 @dataclass(frozen=True, slots=True)

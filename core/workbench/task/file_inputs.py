@@ -30,10 +30,13 @@ def resolve_files(workflow: Workflow, dataset: Dataset, data: DataSpec) -> Datas
     for split, rows in splits.items():
         place = workflow.base / (data.file or getattr(data, split) or "")
         folder = place if place.is_dir() else place.parent
-        found = [resolve_row(readers, row.fields, folder) for row in rows]
-        wrong += [f"row {row.id}: {error}" for row, (_, error) in zip(rows, found, strict=True) if error]
-        total += len(rows)
-        parts.append(tuple(_replaced(row, fields) for row, (fields, _) in zip(rows, found, strict=True)))
+        read, total = list[Example](), total + len(rows)
+        for row in rows:
+            fields = row.fields
+            found, error = resolve_row(readers, fields, folder)
+            wrong += [f"row {row.id}: {error}"] if error else []
+            read.append(row if found is fields else Example(row.id, found))
+        parts.append(tuple(read))
     if wrong:
         more = f"; and {len(wrong) - _LISTED} more" if len(wrong) > _LISTED else ""
         raise SpecError(
@@ -64,7 +67,3 @@ def resolve_row(
             except NodeError as error:
                 return row, str(error)
     return ({**row, **changed} if any(row[name] != value for name, value in changed.items()) else row), ""
-
-
-def _replaced(row: Example, fields: Mapping[str, Any]) -> Example:
-    return row if fields is row.fields else Example(row.id, fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,10 +22,14 @@ from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.file_inputs import resolve_files
 from workbench.task.lm_checks import check_lms, check_node_lms
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
+from workbench.task.nothing import read_nothing
 from workbench.task.reach import out_of_reach, wrong_demos
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.workflow import Workflow, forget_nodes
+
+#: A split of fewer rows may have one label by chance.
+LEAST_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
             )
         )
         dataset = resolve_files(workflow, dataset, spec.data)
+        dataset = read_nothing(dataset, workflow, [one for _, one in metrics])
         rows = [*dataset.train, *dataset.val, *dataset.test.open()]
         attacks = load_attacks(spec, base, workflow, rows) if spec.attacks else {}
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
@@ -124,6 +129,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     rule = find_rule(rows, inputs, task.label, exact=spec.data.cluster is False)
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), rule)
     clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label, rule)
+    dataset = replace(dataset, warnings=(*dataset.warnings, *_one_label(dataset, task.label)))
     lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()])
     warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]), *([lost] if lost else ()))
     warnings = (*warnings, *wrong_demos(workflow, spec.lm))
@@ -235,6 +241,14 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
                     f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}', e.g. {lacking[0]}"
                 )
     return replace(dataset, warnings=(*dataset.warnings, *warnings))
+
+
+def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
+    """Warn of splits whose rows have all one label: whatever always says it is right."""
+    for name, part in (("val", dataset.val), ("test", dataset.test.open())):
+        values = {repr(row[label]) for row in part if label in row} if label is not None else ()
+        if len(values) == 1 and len(part) >= LEAST_ROWS:
+            yield f"all {len(part)} {name} rows have the {label} {min(values):.60}: whatever always says it is right"
 
 
 def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:

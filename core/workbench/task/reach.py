@@ -10,18 +10,27 @@ from typing import Any
 from workbench.spec import LMSpec
 from workbench.task.dataset import Example
 from workbench.task.metric import Metric, as_score
-from workbench.workflow import Field, Signature, Surroundings, Workflow
+from workbench.task.nothing import may_be_none, output_field
+from workbench.workflow import Surroundings, Workflow
 
 
 def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) -> str | None:
-    """A warning of labels that no value of a closed output matches, by the metric itself; None if there are none."""
+    """A warning of labels that no value of an output matches, by the metric itself if the output is closed: with listed
+    values, or numbers. An output that may not be nothing matches no empty label. None if there are none."""
     name, target = getattr(metric, "field", None), getattr(metric, "target", None)
-    field = _closed_field(workflow, name) if isinstance(name, str) else None
-    if field is None or not isinstance(target, str) or getattr(metric, "needs_lm", False):
+    field = output_field(workflow, name) if isinstance(name, str) else None
+    if (
+        field is None
+        or (not field.values and may_be_none(field.type))
+        or not isinstance(target, str)
+        or getattr(metric, "needs_lm", False)
+    ):
         return None
     scores = dict[str, float]()
 
     def is_lost(row: Example) -> bool:
+        if not field.closed:
+            return row[target] is None or (isinstance(row[target], str) and not row[target].strip())
         gold = repr(row[target])
         if gold not in scores:
             scores[gold], values = 1.0, field.allowed or _numbers(row[target], field.type)
@@ -55,16 +64,6 @@ def wrong_demos(workflow: Workflow, lm: LMSpec) -> list[str]:
         for defect in node.defects(Surroundings(lm))
         if defect.path[:1] == ("demos",)
     ]
-
-
-def _closed_field(workflow: Workflow, name: str) -> Field | None:
-    """The output field that the metric reads, if its values are listed or numbers."""
-    for writer in reversed(workflow.last_writers().get(name, [])):
-        signature = getattr(workflow.enabled_nodes.get(writer), "signature", None)
-        for field in signature.outputs if isinstance(signature, Signature) else ():
-            if field.name == name and field.closed:
-                return field
-    return None
 
 
 def is_empty(value: Any) -> bool:

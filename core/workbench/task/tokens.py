@@ -12,13 +12,9 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from workbench.base.text import without_unseen
 from workbench.task.dataset import Example
 
-#: What is not seen: format characters, variation selectors, fillers.
-_UNSEEN = re.compile(
-    "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 _TAG = re.compile(r"</?[a-z][^<>]{0,200}>")
 _TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
 #: Scripts without spaces, in which each character is a token: Thai to Tibetan, Burmese, Khmer, kana, Han.
@@ -32,7 +28,7 @@ _LOOKALIKES = str.maketrans("аеорсухіјѕԁӏкмтвнгαοερνικ�
 
 def tokenize(text: str) -> list[str]:
     """Lower-case words and signs of arithmetic; the whole text if it has neither."""
-    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text).casefold())
+    text = without_unseen(unicodedata.normalize("NFKC", text).casefold())
     if "<" in text or "&" in text:
         text = _TAG.sub(" ", html.unescape(text))
     return _TOKEN.findall(text) or ([stripped] if (stripped := text.strip()) else [])

@@ -15,6 +15,7 @@ from itertools import islice
 from operator import getitem
 from typing import Any, Literal, Union, get_args, get_origin
 
+from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import (
@@ -30,7 +31,6 @@ from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
 
-_NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
 _ITEM = re.compile(
     r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"
     r"[\u2022\u30fb][ \t]*|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$"
@@ -119,17 +119,15 @@ def _unboxed(text: str) -> str:
 
 
 def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
-    """None words first, then the types that read the whole text, then those that find a value in it, then text."""
-    if type(None) in kinds and _is_none(text):
+    """None words first, unless they are values of their own, then the types that read the whole text, then those that
+    find a value in it, then text."""
+    listed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+    if type(None) in kinds and spells_nothing(text) and text.strip(" .\"'`*") not in listed:
         return None, False
     found = [_read(kind, text, name) for kind in kinds if kind not in (str, Any, type(None))]
     exact = [one for one in found if one is not None and not one[1]]
     plain = [_read(kind, text, name) for kind in kinds if kind in (str, Any)]
     return next((one for one in [*exact, *plain, *found] if one is not None), None)
-
-
-def _is_none(text: str) -> bool:
-    return text.strip(" .\"'`*").casefold() in _NONE
 
 
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
@@ -228,7 +226,7 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
         found = _read(wanted, given, "answer") if wanted else (given, False)
         with suppress(LookupError, TypeError, ValueError):  # a place within a union has its type at the end
             *way, last = error["loc"]
-            reduce(getitem, way, value)[last] = None if _is_none(given) else (found or (given,))[0]
+            reduce(getitem, way, value)[last] = None if spells_nothing(given) else (found or (given,))[0]
     return value
 
 
@@ -240,7 +238,7 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
     none = rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:\w+ )?(?:items|{named})\b[^,;\n]*"
-    if _is_none(text) or re.fullmatch(none, text):
+    if spells_nothing(text) or re.fullmatch(none, text):
         return [], False
     items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
     if not items or _read(inner, items[0], name) is None:
