@@ -54,6 +54,7 @@ def build_report(
     proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
     claims["objections"] = [*_kept_state(task.workflow, winner, kept_state), *claims["objections"]]
     ledger.store.flush()
+    faults = [*faults, *ledger.cut_prompts.lines()]
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
     return Report(
@@ -70,13 +71,7 @@ def build_report(
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        warnings=[
-            *warnings,
-            *faults,
-            *ledger.cut_prompts.lines(),
-            *_unusable(baseline),
-            *_warnings(task, winners, earlier, leaks, roles),
-        ],
+        warnings=[*warnings, *faults, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
