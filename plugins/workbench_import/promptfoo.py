@@ -15,7 +15,7 @@ from workbench.base.data_files import read_data
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench_import.imported import Imported, Wishes, as_list, parsed, read_value
-from workbench_import.promptfoo_tests import VARIABLE, Tests, expand_tests, safe_file
+from workbench_import.promptfoo_tests import VARIABLE, Tests, expand_tests, leave_keys, safe_file
 
 _TEMPLATE = re.compile(r"\{%|\{\{")
 _FILE = re.compile(r"[\w./*-]{1,200}\.(txt|md|json|ya?ml|py|js|ts)")
@@ -114,6 +114,7 @@ def _prompts(value: Any, folder: Path, found: Imported) -> Iterator[str]:
     """The texts of prompts that are texts or files of texts in the folder."""
     for prompt in as_list(value):
         label = str(prompt.get("label") or prompt.get("id") or "") if is_dict(prompt) else ""
+        leave_keys(found, f"prompt '{label}'", prompt, ("label", "raw", "id"))
         text = prompt.get("raw") or prompt.get("id") if is_dict(prompt) else prompt
         if not isinstance(text, str):
             found.left.append(f"a prompt of the form {str(prompt)[:60]}")
@@ -156,6 +157,7 @@ def _models(value: Any, found: Imported) -> list[Any]:
             name, settings = next(iter(provider.items()))
             provider = {"id": name, **(settings if is_dict(settings) else {})}
         name = str(provider.get("id", "")) if is_dict(provider) else str(provider)
+        leave_keys(found, f"provider {name}", provider, ("id", "config", "label"))
         config = provider.get("config") if is_dict(provider) else None
         model = _model(name)
         if model is None:

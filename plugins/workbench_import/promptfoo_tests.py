@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ _CODE_FILE = re.compile(r"file://\S+\.(?:[cm]?[jt]s|py|rb)(?::\S+)?$")
 VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 #: Rows that lists among the variables of one test may make.
 _MOST = 10_000
+#: What is read of a test, and what changes nothing.
+_TEST_KEYS = ("vars", "assert", "description")
 _RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
 
 
@@ -76,8 +78,10 @@ def expand_tests(config: Mapping[str, Any], folder: Path, found: Imported) -> Te
         file = safe_file(shared, folder, (".yaml", ".yml", ".json"), found)
         shared = read_value(file) if file else None
     shared = shared if is_dict(shared) else {}
+    leave_keys(found, "defaultTest", shared, _TEST_KEYS)
     rows: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     for test in _tests(config.get("tests"), folder, found):
+        leave_keys(found, "a test", test, _TEST_KEYS)
         for variables in _combinations({**_vars(shared), **_vars(test)}, folder, found):
             asserts = [*as_list(shared.get("assert")), *as_list(test.get("assert"))]
             rows.append((variables, list(_assertions(asserts, variables, found))))
@@ -169,6 +173,7 @@ def _assertions(asserts: list[Any], variables: Mapping[str, Any], found: Importe
     for one in asserts:
         kind, value = (str(one.get("type", "")), one.get("value")) if is_dict(one) else ("", None)
         if kind in _RUBRICS and isinstance(value, str):
+            leave_keys(found, f"an assertion '{kind}'", one, ("type", "value"))
             yield {"type": "rubric", "value": _filled(value, variables)}
         elif kind.removeprefix("not-") not in CHECKS or (value is None and not kind.endswith("is-json")):
             _leave(found, f"assertion '{kind or one}'", value)
@@ -178,8 +183,10 @@ def _assertions(asserts: list[Any], variables: Mapping[str, Any], found: Importe
             _leave(found, f"assertion '{kind}' ({fault})", value)
         elif kind.endswith("is-json") and value is not None:
             _leave(found, "the schema of an assertion 'is-json'", None)
+            leave_keys(found, f"an assertion '{kind}'", one, ("type", "value"))
             yield {"type": kind}
         else:
+            leave_keys(found, f"an assertion '{kind}'", one, ("type", "value"))
             yield {"type": kind, **({} if value is None else {"value": _filled(value, variables)})}
 
 
@@ -187,6 +194,15 @@ def _leave(found: Imported, what: str, value: Any) -> None:
     line = what if value is None else f"{what}: {str(value)[:80]}"
     if line not in found.left:
         found.left.append(line)
+
+
+def leave_keys(found: Imported, what: str, value: Any, read: Collection[str]) -> None:
+    """Name the settings of something that are not read: all of them but those that are."""
+    for key, inner in value.items() if is_dict(value) else ():
+        if key not in read:
+            names = [f"{key}.{name}" for name in inner] if is_dict(inner) and inner else [str(key)]
+            for name in names:
+                _leave(found, f"'{name}' of {what}", None)
 
 
 def _filled(value: Any, variables: Mapping[str, Any]) -> Any:

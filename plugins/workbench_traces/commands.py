@@ -86,11 +86,15 @@ def traces_command(
         raise SpecError(f"no trace has the outcome '{score}'", hint=suggest(score, sorted(account.scores)))
     if labelled:
         rows = [row for row in rows if row.get("answer")]
-    written = _write(out, rows, split, no_workflow)
+    silent = [names for turn in turns if not (turn.input.strip() and turn.output.strip()) for names in turn.unread]
+    unread = describe_unread(silent)
+    written = _write(out, rows, split, no_workflow, unread)
     if as_json:
         told = {name: written[name] for name in ("files", "workflow")}
         return echo_json({"rows": len(rows), **vars(account), **told})
     _print(len(rows), account, written)
+    if unread:
+        say(one_line(unread))
 
 
 def _check_new(out: Path, split: str, no_workflow: bool) -> None:
@@ -103,7 +107,17 @@ def _check_new(out: Path, split: str, no_workflow: bool) -> None:
             raise SpecError(f"{path} exists, and nothing is overwritten", hint="Choose another folder with --out.")
 
 
-def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool) -> dict[str, Any]:
+def describe_unread(spans: list[list[str]]) -> str:
+    """The words on spans of traces without a question and an answer; empty without any."""
+    if not spans:
+        return ""
+    names = sorted({name for one in spans for name in one})
+    shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
+    number = "1 span has" if len(spans) == 1 else f"{len(spans)} spans have"
+    return f"{number} no content in a known attribute; their attributes are {shown or 'none'}."
+
+
+def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool, unread: str) -> dict[str, Any]:
     from workbench.errors import SpecError
     from workbench_traces.rows import cut_by_time, group_rows
     from workbench_traces.starter import LEAST_ROWS, SHARES, row_paths, write_rows, write_starter
@@ -115,6 +129,7 @@ def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool)
         what = "user or conversation" if split == "user" else "conversation"
         few = f"there are only {len(set(groups))} groups of rows, and train, val and test need one each"
         hint = "Name more files or another --split, or record the content of messages."
+        hint = f"{unread} {hint}" if unread else hint
         raise SpecError(f"{few}; rows of one {what} form a group", hint=hint)
     paths, place = row_paths(out, split), out.with_name("workflow.yaml")
     parts = cut_by_time(rows, groups, SHARES) if split == "time" else [rows]

@@ -6,6 +6,7 @@ call of a model. The chat is that of this call.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,11 @@ _CONTENTS = (
     "message.content",
 )
 _ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
+
+
+#: Attributes of a span with the question and the answer of a whole trace.
+_ROOT_ASKED, _ROOT_SAID = ("input.value", "traceloop.entity.input"), ("output.value", "traceloop.entity.output")
+_VERCEL_ANSWERS = ("ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object")
 
 
 class SpanTurns(Collector):
@@ -96,9 +102,10 @@ class SpanTurns(Collector):
         began = read_time(span.start[0] or span.start[1])
         turn.begin(began)
         _read_calls(span, trace, began or 0.0)
-        asked, said = a.get("input.value"), a.get("output.value")
+        asked, said = (next((a[n] for n in names if a.get(n) is not None), None) for names in (_ROOT_ASKED, _ROOT_SAID))
         if not span.parent and asked is not None and said is not None:
-            trace.take(asked_text(asked), said_text(said), 2)
+            trace.take(asked_text(_arguments(asked)), said_text(_arguments(said)), 2)
+        turn.unread += [sorted(a)]
         for recorded in (a, *(inside for _, inside in span.events)):
             _read_outcome(recorded, turn, self.wanted)
 
@@ -115,6 +122,36 @@ class SpanTurns(Collector):
             if trace is not None:
                 read_annotation(note, trace.turn)
         yield from super().turns()
+
+
+def _arguments(value: Any) -> Any:
+    """Read what a call of OpenLLMetry records with its arguments: `{"inputs": {...}, "args": [...]}`."""
+    told = parsed(value)
+    if isinstance(told, str) and told[:1] == '"':  # OpenLLMetry records texts as JSON, too
+        return json_text(told)
+    if not is_dict(told) or not told.keys() <= {"inputs", "outputs", "args", "kwargs", "tags", "metadata"}:
+        return value
+    return told.get("inputs") or told.get("outputs") or told.get("kwargs") or (told.get("args") or [value])[0]
+
+
+def json_text(value: str) -> str:
+    """The text that a text of JSON stands for; itself if it is none."""
+    try:
+        return str(json.loads(value))
+    except ValueError:
+        return value
+
+
+def _vercel_prompt(a: Mapping[str, Any]) -> list[Message]:
+    """The messages of a call of the Vercel AI SDK: `ai.prompt.messages`, or `ai.prompt` with `system` and `prompt`."""
+    if chat := read_messages(a.get("ai.prompt.messages")):
+        return chat
+    told = parsed(a.get("ai.prompt"))
+    if not is_dict(told):
+        return [("user", as_text(told))] if told else []
+    system = [("system", as_text(told["system"]))] if told.get("system") else []
+    asked = [("user", as_text(told["prompt"]))] if isinstance(told.get("prompt"), str) else []
+    return [*system, *(read_messages(told.get("messages") or told.get("prompt")) or asked)]
 
 
 def _read_calls(span: LogSpan, trace: Trace, began: float) -> None:
@@ -135,11 +172,13 @@ def span_chat(span: LogSpan) -> tuple[list[Message], str]:
         or [(_ROLES[name], _event_text(inside)) for name, inside in span.events if name in _ROLES]
         or _numbered(a, "llm.input_messages")
         or _numbered(a, "gen_ai.prompt")
+        or _vercel_prompt(a)
     )
     chat = [*(one for one in _instructions(a) if one not in chat), *chat]
     said = [text for _, text in read_messages(a.get("gen_ai.output.messages"))]
     said += [_event_text(inside) for name, inside in span.events if name in _ANSWERS]
     said += [text for _, text in _numbered(a, "llm.output_messages") or _numbered(a, "gen_ai.completion")]
+    said += [as_text(a[name]) for name in _VERCEL_ANSWERS if a.get(name)]
     return chat, next((text for text in said if text), "")
 
 

@@ -28,6 +28,7 @@ class Turn:
         edit: what a human made of the answer.
         comments: what humans wrote about it.
         source: file, format and id of the record.
+        unread: names of the attributes of its spans, where none of them has a known content.
     """
 
     input: str
@@ -40,6 +41,7 @@ class Turn:
     edit: str = ""
     comments: list[str] = field(default_factory=list)
     source: dict[str, str] = field(default_factory=dict)
+    unread: list[list[str]] = field(default_factory=list)
 
     def begin(self, time: float | None) -> None:
         """Note when a record of the exchange began; it is as old as its first one."""
@@ -210,14 +212,48 @@ def asked_text(value: Any) -> str:
     """The question in a recorded input: the last message of a user, a known field, or all of it."""
     value = parsed(value)
     users = [text for role, text in read_messages(value) if role == "user"]
-    return users[-1] if users else _field(value, _ASKED)
+    return users[-1] if users else _field(_message_within(value, _ASKED), _ASKED)
 
 
 def said_text(value: Any) -> str:
     """The answer in a recorded output: the last message of a model, a known field, or all of it."""
     value = parsed(value)
     said = [text for role, text in read_messages(value) if role == "assistant"]
-    return said[-1] if said else _field(value, _SAID)
+    return said[-1] if said else _field(_message_within(value, _SAID), _SAID)
+
+
+#: Fields of a message, of which those of LangChain have more than others.
+_OF_MESSAGE = frozenset(
+    "content type role name id kwargs data lc additional_kwargs response_metadata usage_metadata tool_calls example "
+    "invalid_tool_calls refusal annotations parts reasoning_content".split()
+)
+#: Levels at which a message is looked for, and names of those between.
+_DEEPEST, _BETWEEN = 5, ("outputs", "inputs", "data", "messages", "message", "kwargs", "lc_kwargs", "choices")
+
+
+def _message_within(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
+    """The text of the last message further inside a recorded value; the value itself where there is none."""
+    value = parsed(value)
+    if depth and is_dict(value) and value.keys() & {"content", "parts"} and value.keys() <= _OF_MESSAGE:
+        return message_text(value)
+    if depth and (found := read_messages(value)):
+        return found[-1][1]
+    if depth and is_list(value) and value and all(is_dict(part) and is_text_part(part) for part in value):
+        return message_text({"content": value})
+    if is_list(value) and len(value) == 1 and depth < _DEEPEST:
+        inner = _message_within(value[0], names, depth + 1)
+        return inner if isinstance(inner, str) and inner is not value[0] else value
+    for name in (*names, *_BETWEEN) if is_dict(value) and depth < _DEEPEST else ():
+        if is_dict(part := parsed(value.get(name))) or is_list(part):
+            inner = _message_within(part, names, depth + 1)
+            if isinstance(inner, str):
+                return inner
+    return value
+
+
+def is_text_part(part: Mapping[str, Any]) -> bool:
+    """Return True for a part of a message that is text."""
+    return part.get("type") in ("text", "output_text") and isinstance(part.get("text"), str)
 
 
 def _field(value: Any, names: tuple[str, ...]) -> str:

@@ -98,7 +98,8 @@ def say(
         for part in styled
     ]
     with suppress(BrokenPipeError) if err else nullcontext():  # a closed pipe ends no run that is paid for
-        click.echo("".join(shown), err=err, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
+        file = sys.stderr if err else _own_stdout()
+        click.echo("".join(shown), file=file, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def echo_json(value: Any, *, indent: int | None = None) -> None:
@@ -108,7 +109,7 @@ def echo_json(value: Any, *, indent: int | None = None) -> None:
         text = json.dumps(value, default=str, indent=indent, allow_nan=False)
     except ValueError:
         text = json.dumps(_finite(value), default=str, indent=indent)
-    click.echo(text)
+    click.echo(text, file=_own_stdout())
 
 
 def _finite(value: Any) -> Any:
@@ -166,6 +167,42 @@ class _Escaping:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+class _UsersStdout:
+    """Stands for stdout while a command runs: what user code prints goes to stderr, and only what `say` and `echo_json`
+    write to stdout. Its `buffer` and its file are those of stdout, for protocols that are spoken there."""
+
+    def __init__(self, own: Any):
+        self.own = own
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        sys.stderr.writelines(lines)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+        self.own.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+
+def _own_stdout() -> Any:
+    return sys.stdout.own if isinstance(sys.stdout, _UsersStdout) else sys.stdout
+
+
+@contextmanager
+def prints_on_stderr() -> Generator[None]:
+    """Inside, what user code prints goes to stderr, from every thread, so that stdout holds what was asked for."""
+    before = sys.stdout
+    sys.stdout = before if isinstance(before, _UsersStdout) else cast(TextIO, _UsersStdout(before))
+    try:
+        yield
+    finally:
+        sys.stdout = before
 
 
 _KEPT = re.compile("(\x1b\\[[0-9;]{0,20}m|\r)")

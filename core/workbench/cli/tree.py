@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from workbench.cli.output import prints_on_stderr
+
 #: The headings of `workbench --help`, each with our commands in the order of a first session, and their modules.
 HEADINGS: dict[str, dict[str, str]] = {
     "Begin": {
@@ -55,7 +57,8 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that arguments begin with. Raises click.UsageError, with a suggestion."""
         try:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
+            return name, command and _printing_apart(command), rest
         except click.UsageError as error:
             raise click.UsageError(f"{error.message} {self.suggestion(ctx, args[0])}", ctx) from None
 
@@ -77,6 +80,20 @@ class CommandGroup(click.Group):
     def sections(self, ctx: click.Context) -> dict[str, list[str]]:
         """Return the names of the commands by heading."""
         return {"Commands": self.list_commands(ctx)}
+
+
+def _printing_apart(command: click.Command) -> click.Command:
+    """The command, which runs with `prints_on_stderr`; its help is printed before it runs. A group is as it was."""
+    if isinstance(command, click.Group) or "invoke" in vars(command):
+        return command
+    invoke = command.invoke
+
+    def apart(ctx: click.Context) -> Any:
+        with prints_on_stderr():
+            return invoke(ctx)
+
+    command.invoke = apart
+    return command
 
 
 class CommandTree(CommandGroup):
@@ -143,5 +160,6 @@ class CommandTree(CommandGroup):
         """The commands of plugins at a place. The first call asks the plugins."""
         if self.placed is None:
             self.placed = {}
-            self.ask_plugins(self)
+            with prints_on_stderr():  # what they print when they are imported
+                self.ask_plugins(self)
         return self.placed.setdefault(place, {})

@@ -55,6 +55,7 @@ def build_report(
     proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
     claims["objections"] = [*_kept_state(task.workflow, winner, kept_state), *claims["objections"]]
     ledger.store.flush()
+    faults = [*faults, *ledger.cut_prompts.lines()]
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
     return Report(
@@ -74,9 +75,7 @@ def build_report(
         warnings=[
             *warnings,
             *faults,
-            *ledger.cut_prompts.lines(),
-            *_unusable(baseline),
-            *_missing_on_val(baseline, evaluations.get(winner.hash)),
+            *_on_val(baseline, winner, evaluations),
             *_warnings(task, winners, earlier, leaks, roles),
         ],
         error=error,
@@ -147,10 +146,11 @@ def _unusable(baseline: Evaluation | None) -> list[str]:
     ]
 
 
-def _missing_on_val(baseline: Evaluation | None, best: Evaluation | None) -> list[str]:
-    """Warn of rows of val that a mean leaves out."""
+def _on_val(baseline: Evaluation | None, winner: Workflow, evaluations: Mapping[str, Evaluation]) -> list[str]:
+    """Warn of a baseline that cannot be used, and of rows of val that a mean leaves out."""
+    best = evaluations.get(winner.hash)
     sides = [("baseline", baseline), ("winner", best if best is not baseline else None)]
-    return [
+    return _unusable(baseline) + [
         f"val: {said} for the {name}, so its mean is of the other {len(found.results) - sum(found.missing.values())}"
         for name, found in sides
         if found is not None and (said := describe_missing(found.missing))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,25 @@ def test_a_table_of_grades_makes_a_judge_O3(tmp_path: Path) -> None:
     tree, said = imported(config, tmp_path / "out")
     assert tree["metric"]["judge"]["target"] == "rubric" and rows_of(tmp_path / "out")[1]["rubric"] == "is 1"
     assert "columns of tests.csv: __suffix" in said and "suffix" not in rows_of(tmp_path / "out")[0]
+
+
+def test_l9_every_setting_that_is_not_read_is_left_out_by_name(tmp_path: Path) -> None:
+    tests = [
+        {
+            **json.loads(json.dumps(test)),
+            "threshold": 0.5,
+            "options": {"transform": "output.toUpperCase()", "prefix": "a"},
+            "anything": 1,
+            "assert": [{"type": "equals", "value": "Bonjour", "weight": 2, "metric": "tone"}],
+        }
+        for test in PROMPTFOO["tests"]
+    ]
+    providers = [{"id": "openai:gpt-4o-mini", "delay": 9, "config": {"temperature": 0, "top_p": 1}}]
+    shared = {"options": {"provider": "openai:gpt-4o"}}
+    file = promptfoo(tmp_path, tests=tests, defaultTest=shared, providers=providers, scenarios=[])
+    _, said = imported(file, tmp_path / "out")
+    keys = [f"'{key}' of a test" for key in ("threshold", "options.transform", "options.prefix", "anything")]
+    keys += ["'weight' of an assertion 'equals'", "'metric' of an assertion 'equals'", "'scenarios'"]
+    keys += ["'delay' of provider openai:gpt-4o-mini", "top_p of provider", "'options.provider' of defaultTest"]
+    for left in keys:
+        assert said.count(left) == 1, (left, said)
