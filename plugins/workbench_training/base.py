@@ -33,6 +33,7 @@ from workbench_training.settings import (
     round_rank,
     server_powers,
 )
+from workbench_training.state.disk_space import Written, describe_space
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -171,11 +172,11 @@ class TrainingOptimizer(Optimizer):
         from workbench_training.model.preflight import check_memory, gpu_memory, make_plan  # imports torch
         from workbench_training.serving.policy_lm import CONCURRENCY
 
-        if (memory := gpu_memory(self.device)) is not None:
-            drawn = max(role.spec.concurrency or CONCURRENCY for role in roles)
-            plan = make_plan(
-                roles, self.server_settings, reference=self.keeps_reference, drawn=drawn, critic=self.resolved_critic
-            )
+        if (found := gpu_memory(self.device)) is not None:
+            memory, others = found
+            drawn, kept = max(role.spec.concurrency or CONCURRENCY for role in roles), self.keeps_reference
+            critic, server = self.resolved_critic, self.server_settings
+            plan = make_plan(roles, server, reference=kept, drawn=drawn, critic=critic, others=others)
             self._counted = check_memory(plan, memory)
 
     async def optimize(self, study: Study) -> Workflow:
@@ -290,8 +291,7 @@ class TrainingOptimizer(Optimizer):
                 from workbench_training.serving.server_setup import start_server
 
                 log = folder / "server.log"
-                study.log(f"starting a server; its log is {log}")
-                server = await start_server(settings, [*roles.values()], log, self.device)
+                server = await start_server(settings, [*roles.values()], log, self.device, study.log)
             url = server.url if server is not None else settings.url if settings is not None else ""
             for index, role in enumerate(roles.values()):
                 role.key = f"{name}-{role.name}" if role.name else name
@@ -299,6 +299,9 @@ class TrainingOptimizer(Optimizer):
                 role.policy = await asyncio.to_thread(self._load, role, others, number + index)
                 LIVE[role.key] = role.engine = self._engine(role, folder, url)
                 study.log(f"{role.name or role.spec.model}: {role.policy.describe()}")
+            written, policies = self.count_written(keeps_all=not source.remembers), [r.policy for r in roles.values()]
+            if told := describe_space(written, policies, folder, served=self.server_settings is not None):
+                study.log(told)
             engines = [role.engine for role in roles.values()]
             await unless_one_dies(self.train_policies(study, source, folder, weights, number), engines)
         except BudgetSpent as spent:
@@ -340,6 +343,10 @@ class TrainingOptimizer(Optimizer):
             beside=beside,
             everywhere=self.server_settings is None,
         )
+
+    def count_written(self, *, keeps_all: bool) -> Written:
+        """Count what the training holds on disk at its peak. keeps_all: no candidate is deleted."""
+        raise NotImplementedError
 
     def _engine(self, role: TrainedPolicy, folder: Path, url: str) -> Engine:
         if (settings := self.server_settings) is not None:

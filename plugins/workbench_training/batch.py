@@ -57,19 +57,38 @@ def replay_success(
 
 
 def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step: int) -> dict[str, float]:
-    """Figures about the rollouts of a step. silent: the share of groups that the metric does not tell apart."""
-    scored = [rollout for group in groups for rollout in group if rollout.reward is not None]
+    """Figures about the rollouts of a step.
+
+    silent: the share of groups that the metric does not tell apart. answer_tokens: of an answer, on average. truncated:
+    the share of answers that were cut at max_tokens.
+    """
+    rollouts = [rollout for group in groups for rollout in group]
+    scored = [rollout for rollout in rollouts if rollout.reward is not None]
+    calls = [call for rollout in rollouts for call in rollout.calls]
+    answers = [call.response for call in calls if call.lm.startswith("policy:")] or [call.response for call in calls]
     return {
         "step": float(step),
         "rollouts": float(len(scored)),
         "rows": float(len(rows)),
-        "unscored": float(sum(map(len, groups)) - len(scored)),
+        "unscored": float(len(rollouts) - len(scored)),
         "reward": sum(rollout.reward or 0.0 for rollout in scored) / max(1, len(scored)),
         "score": sum(rollout.score or 0.0 for rollout in scored) / max(1, len(scored)),
         "silent": sum(not scores_differ(group) for group in groups) / max(1, len(groups)),
         "guarded": float(sum(bool(rollout.guarded) for rollout in scored)),
         "tokens": float(sum(row.drawn for row in rows)),
+        "answer_tokens": sum(answer.completion_tokens for answer in answers) / max(1, len(answers)),
+        "truncated": sum(answer.finish == "length" for answer in answers) / max(1, len(answers)),
     }
+
+
+def describe_figures(figures: Mapping[str, float]) -> str:
+    """The line about a step."""
+    text = f"step {figures['step'] + 1:.0f}: reward {figures['reward']:.3f}"
+    text += f", {figures['silent']:.0%} of the groups without differences"
+    if figures["unscored"]:
+        text += f", {figures['unscored']:.0f} rollouts without a reward"
+    text += f"; {figures['seconds']:.1f} s, {figures['tokens_per_second']:,.0f} tokens/s"
+    return f"{text}, {figures['answer_tokens']:.0f} tokens an answer, {figures['truncated']:.0%} cut at max_tokens"
 
 
 def find_advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float]) -> list[float] | None:

@@ -34,6 +34,7 @@ from workbench_training.settings import (
     TrainingSchedule,
     server_powers,
 )
+from workbench_training.state.disk_space import Written, count_written
 
 
 @with_recipes("grpo")
@@ -221,6 +222,18 @@ class GRPO(TrainingOptimizer):
             for end in final_values(self.ramps, workflow)
         )
         return self._calls(workflow, val, runs, runs * run, -(-schedule.steps // schedule.evaluate_every))
+
+    def count_written(self, *, keeps_all: bool, records: int = 1) -> Written:
+        """As of the base. records: trainings with checkpoints of their own."""
+        schedule = self.resolve_schedule()
+        return count_written(
+            self.all_steps,
+            every=schedule.evaluate_every,
+            save_every=schedule.save_every,
+            keep=0 if keeps_all else schedule.keep,
+            copies=3 + self.keeps_reference + (schedule.on_alarm == "rollback"),
+            records=records,
+        )
 
     def identify(self) -> dict[str, Any]:
         """Also the algorithm's own settings of `learning`: they change what later rollouts are drawn with. Recipes

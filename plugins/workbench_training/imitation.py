@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from workbench import Patch, Study, Workflow
 from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
+from workbench_training.batch import describe_step
 from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm
 from workbench_training.rollouts.node_settings import draw_one_action
@@ -21,6 +22,7 @@ from workbench_training.rollouts.rollout_source import gather_rows
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
 from workbench_training.settings import TrainingSchedule, server_powers
+from workbench_training.state.disk_space import Written, count_written
 
 if TYPE_CHECKING:
     from workbench_training.learner import Learner
@@ -68,7 +70,7 @@ class ImitationOptimizer(TrainingOptimizer):
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         tasks = self.rounds * min(self.tasks, len(train))
-        candidates = self.rounds * -(-self.epochs // self.evaluate_every)
+        candidates = self.count_candidates()
         if not self.draws:
             return self._calls(workflow, val, 0, 0, candidates)
         if self.tree is None:
@@ -76,6 +78,14 @@ class ImitationOptimizer(TrainingOptimizer):
             calls = runs * (self.drawn(workflow).max_calls + self.calls_beside)
             return self._calls(workflow, val, runs, calls, candidates)
         return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
+
+    def count_candidates(self) -> int:
+        """Count the candidates of the training."""
+        return self.rounds * -(-self.epochs // self.evaluate_every)
+
+    def count_written(self, *, keeps_all: bool) -> Written:
+        copies, keep = 3 + self.keeps_reference, 0 if keeps_all else self.keep
+        return count_written(self.count_candidates(), every=1, save_every=1, keep=keep, copies=copies)
 
     def identify(self) -> dict[str, Any]:
         settings = super().identify()
@@ -153,7 +163,8 @@ class ImitationOptimizer(TrainingOptimizer):
         text = f"round {round_ + 1}: {what} to learn from, in {count} rows of tokens"
         text += f"; {lost} rollouts have no reward" if lost else ""
         text += "".join(f"; {rows} training rows {why}" for why, rows in unused.items())
-        study.log(text, rollouts=learned, rows=count, unscored=lost, unused=sum(unused.values()))
+        figures = describe_step(groups, [row for rows in chosen for row in rows], round_)
+        study.log(text, **{**figures, "learned": learned, "unused": sum(unused.values())})
         return chosen
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:

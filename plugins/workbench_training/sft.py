@@ -21,6 +21,7 @@ from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
 from workbench.spec import PATH, Pattern, check_pattern
 from workbench.task import Example, read_rows
+from workbench_training.batch import describe_step
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls
@@ -197,7 +198,8 @@ class SFT(ImitationOptimizer):
             groups = await source.rollouts(tasks, schedule, round_)
         chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
         drawn, count = sum(map(len, groups)), sum(map(len, chosen))
-        study.log(f"round {round_ + 1}: {count} rows of tokens to learn from, of {drawn} rollouts", rows=count)
+        figures = describe_step(groups, [row for rows in chosen for row in rows], round_)
+        study.log(f"round {round_ + 1}: {count} rows of tokens to learn from, of {drawn} rollouts", **figures)
         return [rows for rows in chosen if rows]
 
     def _check_labels(self, study: Study) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from workbench.errors import StoreError
 from workbench.task import Example
 from workbench_training.advantages import update_multipliers
 from workbench_training.alarms import find_alarms, name_figure
-from workbench_training.batch import describe_step, find_advantages, replay_success
+from workbench_training.batch import describe_figures, describe_step, find_advantages, replay_success
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
@@ -119,12 +120,15 @@ class Trainer:
         return self.source.affords(self.schedule, step)
 
     async def _step(self, step: int) -> None:
+        begun = time.monotonic()
         for call in self.before:
             await asyncio.to_thread(call, step, self.learners)
         collected = await self.collector.collect(step)
         self.state.step = step + 1
         await self._draw_ahead(step + 1)
         figures = await asyncio.to_thread(self._learn, collected, step)
+        seconds = time.monotonic() - begun
+        figures |= {"seconds": seconds, "tokens_per_second": figures["tokens"] / max(seconds, 1e-9)}
         self._report(figures, step)
         self.state.ended = self._alarmed(figures, step)
         if (step + 1) % self.schedule.evaluate_every == 0:
@@ -141,8 +145,7 @@ class Trainer:
 
     def _report(self, figures: dict[str, float], step: int) -> None:
         self.history.append(figures)
-        silent = f"{figures['silent']:.0%} of the groups without differences"
-        self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
+        self.log(describe_figures(figures), **figures)
         skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
         if skipped:
             self.log(describe_skipped(skipped, f"step {step + 1}"), **figures)

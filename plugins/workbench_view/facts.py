@@ -11,6 +11,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
+from workbench.proof import LearningCurve, read_learning_curves
 from workbench.run import candidate_workflow, candidates, lineage, origin_of, row_inputs, winner_of
 from workbench.store import Candidates, RunRecord, Store, kind_of, list_attributions, read_report
 from workbench.workflow import Workflow
@@ -59,6 +60,7 @@ class Summary:
         tree: (depth, candidate), each after its parent.
         before, after: the workflows.
         machine: system, processors, python and packages, of each process that worked on the run.
+        curves: of trainings.
         decisive: lines on the nodes that decide failures, where that was examined.
     """
 
@@ -72,6 +74,7 @@ class Summary:
     after: Workflow | None
     machine: Sequence[Mapping[str, Any]]
     decisive: Sequence[str]
+    curves: Sequence[LearningCurve]
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
@@ -142,6 +145,7 @@ def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float
         after=candidate_workflow(store, row["id"], winner_of(report)),
         machine=_machines(store, row["id"]),
         decisive=_decisive(store, row),
+        curves=read_learning_curves(store, row["id"]),
     )
 
 

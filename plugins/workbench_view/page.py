@@ -105,6 +105,8 @@ def list_pictures(facts: Summary) -> dict[str, Callable[[], str]]:
     winner, baseline = report["best"]["workflow"], report["baseline"]["workflow"]
     if len(facts.points) > 1:
         found["course"] = partial(plots.draw_course, facts.points, winner)
+    if curves := [curve for curve in facts.curves if len(curve.points) > 1]:
+        found["training"] = partial(plots.draw_training, curves)
     if cost := _telling_cost(facts.points):
         front = pareto_front(facts.points, cost)
         found["tradeoff"] = partial(plots.draw_tradeoff, facts.points, cost, front, winner, baseline)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from markupsafe import escape
 
 if TYPE_CHECKING:
+    from workbench.proof import LearningCurve
     from workbench_view.facts import Point
 
 #: Colours by what they stand for: custom properties of the page.
@@ -52,6 +53,18 @@ def draw_course(points: Sequence[Point], winner: str) -> str:
         if won:
             drawn.append(axes.name("winner", (point.calls, point.score), GOOD))
     return _svg(200, [*drawn, *axes.draw_x("calls paid"), *axes.draw_y("score on val")])
+
+
+def draw_training(curves: Sequence[LearningCurve]) -> str:
+    """Draw the reward of each training step; curves are named where there are several."""
+    axes = _Axes.around([point for curve in curves for point in curve.points])
+    drawn = list[str]()
+    for n, curve in enumerate(curves):
+        colour = (ACCENT, GOOD, INK, BAD)[n % 4]
+        drawn.append(_line([axes.at(point) for point in curve.points], colour, 1.5))
+        if len(curves) > 1:
+            drawn.append(axes.name(curve.name, curve.points[-1], colour))
+    return _svg(200, [*drawn, *axes.draw_x("step"), *axes.draw_y("mean reward of the rollouts")])
 
 
 def draw_tradeoff(points: Sequence[Point], cost: str, front: Sequence[str], winner: str, baseline: str) -> str:

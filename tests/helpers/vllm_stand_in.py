@@ -174,7 +174,8 @@ class Server:
     async def complete(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if body["model"] not in self.adapters and body["model"] != self.base:
             return 404, {"error": f"The model `{body['model']}` does not exist."}
-        await self.running.wait()
+        if not self.running.is_set():
+            return 503, {"error": {"message": "engine is paused", "type": "engine_paused", "code": 503}}
         if self.awake != PARTS or self.stale:
             raise Refused("drawn from weights that are asleep, or with keys and values of others")
         self.drawing += 1
@@ -223,18 +224,39 @@ async def serving(server: Server) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+def die_as_vllm_does(cause: str) -> int:
+    """Print what vLLM 0.33 does where its engine's process fails: warnings, the child's traceback, much else, and then
+    the parent's, which knows no cause."""
+    at = "11-26 12:00:00"
+    print(f"(APIServer pid=11) WARNING {at} [importing.py:44] ImportError: no module named flash_attn", flush=True)
+    child = f"(EngineCore_DP0 pid=12) ERROR {at} [core.py:842]"
+    print(f"{child} EngineCore failed to start.\n{child} Traceback (most recent call last):")
+    for line in ('  File "core.py", line 833, in run_engine_core', "    raise"):
+        print(f"{child} {line}")
+    print(f"{child} {cause}")
+    print("(EngineCore_DP0 pid=12) Process EngineCore_DP0:")
+    for n in range(40):
+        print(f'(APIServer pid=11)   File "module_{n}.py", line {n}, in start')
+    failed = "Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_DP0': 1}"
+    print(f"(APIServer pid=11) RuntimeError: {failed}", flush=True)
+    return 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("base")
     parser.add_argument("--port", type=int)
     parser.add_argument("--host")
     parser.add_argument("--fail", action="store_true")
+    parser.add_argument("--die", help="end as vLLM does where its engine fails: with this cause, far above the end")
     parser.add_argument("--enable-sleep-mode", action="store_true")
     options, others = parser.parse_known_args()
     environment = {name: value for name, value in os.environ.items() if name.startswith("VLLM_")}
     print(json.dumps({"arguments": others, "environment": environment}), flush=True)
     if options.fail:
         raise SystemExit("no GPU is here")
+    if options.die:
+        raise SystemExit(die_as_vllm_does(options.die))
     server = Server(options.base, sleeps=options.enable_sleep_mode)
 
     async def logged(request: web.Request) -> web.Response:

@@ -21,6 +21,10 @@ from workbench.proof.judged import (
     place_in_draw as place_in_draw,
     read_labels as read_labels,
 )
+from workbench.proof.learning_curves import (
+    LearningCurve as LearningCurve,
+    read_learning_curves as read_learning_curves,
+)
 from workbench.proof.paired_binary import smallest_binary_gain as smallest_binary_gain
 from workbench.proof.prediction_powered import powered_mean as powered_mean
 from workbench.proof.report import Report as Report

@@ -15,6 +15,7 @@ from workbench.ledger import Ledger
 from workbench.proof.attacks import AttackRise, measure_rise
 from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
+from workbench.proof.learning_curves import read_learning_curves
 from workbench.proof.report import Report
 from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
 from workbench.proof.savings import COST_FIELDS, Ceiling, Saving, find_ceilings, paired_saving
@@ -66,6 +67,7 @@ def build_report(
         baseline=_side(baseline, baselines, task.workflow, proof and proof.baseline_mean),
         best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
         **claims,
+        **_recorded(ledger),
         spent=ledger.summary(),
         budget=ledger.budget.model_dump(exclude_none=True),
         database=database,
@@ -80,14 +82,22 @@ def build_report(
         ],
         error=error,
         test_rows=len(pairs),
-        sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
-        rate_limits=RunRecord(ledger.store, ledger.run_id).find_rate_limits(),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
         sealed_rows=len(task.dataset.test),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
+
+
+def _recorded(ledger: Ledger) -> dict[str, Any]:
+    """Read what the run recorded of itself, by the fields of a report."""
+    record = RunRecord(ledger.store, ledger.run_id)
+    return {
+        "sandbox": record.find_sandbox(),
+        "rate_limits": record.find_rate_limits(),
+        "curves": read_learning_curves(ledger.store, ledger.run_id),
+    }
 
 
 def _claims(

@@ -16,6 +16,7 @@ from workbench.ledger import describe_lost, describe_reused
 from workbench.proof.attacks import AttackRise
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
+from workbench.proof.learning_curves import LearningCurve
 from workbench.proof.savings import Saving, describe_saving
 from workbench.proof.service_levels import ServiceLevels
 from workbench.proof.sides import OrderEffect, describe_order
@@ -63,6 +64,7 @@ class Report:
     order_effects: list[OrderEffect] = field(default_factory=list[OrderEffect])
     searchers: dict[str, Any] | None = None  # of a shared study (`workbench.study.Searchers.summary`)
     elsewhere: str | None = None  # why another of them makes the proof
+    curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -151,6 +153,7 @@ class Report:
             "unproved": self.unproved,
             "searchers": None if self.searchers is None else {**self.searchers, "elsewhere": self.elsewhere},
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
+            **({"curves": [asdict(curve) for curve in self.curves]} if self.curves else {}),
         }
 
     def headline(self) -> list[str]:
@@ -220,6 +223,7 @@ class Report:
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
         elif self.status in ("finished", "budget"):
             out.append(f"Nothing was changed: {self._why_unchanged()}.")
+        out += [curve.describe() for curve in self.curves]
         if len(self.pareto) > 1:
             out.append("Pareto set (val); `diff` and `export --candidate` take the name:")
             for point in self.pareto:

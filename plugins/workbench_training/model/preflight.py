@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,7 +32,8 @@ DRAWN_TOKENS = 2048
 class Plan:
     """The users of a GPU: policies in training, one pass of `tokens` tokens at a time, and a server's share.
 
-    sleeps: the server gives its share back during updates. drawn: rows that this process draws at once; 0 where a
+    server: its share of all memory of the GPU. others: bytes that other processes hold. sleeps: the server gives its
+    share back during updates. drawn: rows that this process draws at once; 0 where a
     server draws. free_tokens: whether the size of a pass may be chosen.
     """
 
@@ -41,6 +43,7 @@ class Plan:
     server: float = 0.0
     sleeps: bool = False
     drawn: int = 0
+    others: int = 0
 
     @cached_property
     def counted(self) -> MemoryCount:
@@ -85,10 +88,18 @@ class Plan:
 
     def drawing_room(self, memory: int) -> int:
         """Bytes left for training while the server draws."""
-        return int(memory * (1 - self.server)) - RESERVE
+        return memory - self.server_bytes(memory) - RESERVE
+
+    def server_bytes(self, memory: int) -> int:
+        """Bytes that vLLM takes: its share of the whole GPU, whatever others hold of it (v1/worker/utils.py)."""
+        return math.ceil(self.server * (memory + self.others))
+
+    def starts(self, memory: int) -> bool:
+        """True if vLLM starts: it ends where less than its share is free."""
+        return self.server_bytes(memory) <= memory
 
     def fits(self, memory: int) -> bool:
-        return self.most <= self.room(memory) and self.resting <= self.drawing_room(memory)
+        return self.starts(memory) and self.most <= self.room(memory) and self.resting <= self.drawing_room(memory)
 
     def fitting_tokens(self, memory: int) -> int:
         """The tokens of a pass that fit: those of the plan, or a half, a quarter, ...; 0 where `SMALLEST` do not."""
@@ -100,6 +111,12 @@ class Plan:
 def check_memory(plan: Plan, memory: int) -> str:
     """Describe what takes the memory of the device (bytes). Raises SpecError where it does not suffice, with the
     settings that make it suffice."""
+    if not plan.starts(memory):
+        raise SpecError(
+            f"vLLM would not start: it takes {plan.server:g} of the {(memory + plan.others) / GIB:.1f} GiB of the GPU, "
+            f"which are {plan.server_bytes(memory) / GIB:.1f}, and {memory / GIB:.1f} are free",
+            hint=_share_hint(plan, memory),
+        )
     tokens = plan.fitting_tokens(memory)
     if tokens and (plan.free_tokens or tokens == plan.tokens):
         return _described(next(size for size in plan.sizes if size.tokens == tokens), memory)
@@ -109,13 +126,23 @@ def check_memory(plan: Plan, memory: int) -> str:
 
 def _described(plan: Plan, memory: int) -> str:
     found = plan.count()
-    server = f", the server {plan.server * memory / GIB:.1f}" if plan.server else ""
+    server = f", the server {plan.server_bytes(memory) / GIB:.1f}" if plan.server else ""
+    server += f", other processes {plan.others / GIB:.1f}" if plan.others else ""
     if plan.sleeps:
         server += f" while it draws, when {plan.resting / GIB:.1f} stay of {plan.drawing_room(memory) / GIB:.1f}"
     return (
         f"{found.most / GIB:.1f} GiB are counted for passes of {plan.tokens} tokens, and "
         f"{plan.room(memory) / GIB:.1f} of {memory / GIB:.1f} are there for them ({found.describe()}{server})"
     )
+
+
+def _share_hint(plan: Plan, memory: int) -> str:
+    """The largest share with which the server starts and training fits, in steps of 0.05."""
+    shares = [round(0.05 * n, 2) for n in range(19, 0, -1) if 0.05 * n < plan.server]
+    fitting = (share for share in shares if replace(plan, server=share, free_tokens=True).fitting_tokens(memory))
+    if (share := next(fitting, None)) is not None:
+        return f"Write `server: {{memory: {share:g}}}`, or free the GPU."
+    return "Free the GPU, or name a server on another one with `server: {url: ...}`."
 
 
 def _hint(plan: Plan, memory: int) -> str:
@@ -160,8 +187,10 @@ def make_plan(
     reference: bool,
     drawn: int,
     critic: Critic | None = None,
+    others: int = 0,
 ) -> Plan:
-    """The plan of a training. drawn: rows that a policy draws at once in this process; critic: of each policy."""
+    """The plan of a training. drawn: rows that a policy draws at once in this process; critic: of each policy; others:
+    bytes of the GPU that other processes hold."""
     shapes, trunk = [], None
     if critic is not None and critic.model is not None:
         check_checkpoint(critic.model)
@@ -180,6 +209,7 @@ def make_plan(
         server=beside.memory if beside is not None else 0.0,
         sleeps=beside is not None and beside.sleep,
         drawn=0 if server is not None else drawn,
+        others=others,
     )
 
 
@@ -204,9 +234,12 @@ def check_device(device: str | None, attentions: Sequence[str]) -> None:
         )
 
 
-def gpu_memory(device: str | None) -> int | None:
-    """Bytes that a training with this `device` may use of its GPU, which others may use, too; None without a GPU."""
+def gpu_memory(device: str | None) -> tuple[int, int] | None:
+    """(bytes that a training with this `device` may use of its GPU, bytes that other processes hold of it); None
+    without a GPU."""
     if not torch.cuda.is_available() or torch.device(device or "cuda").type != "cuda":
         return None
     place = torch.device(device or "cuda")
-    return torch.cuda.mem_get_info(place)[0] + torch.cuda.memory_reserved(place)
+    free, total = torch.cuda.mem_get_info(place)
+    free += torch.cuda.memory_reserved(place)
+    return free, total - free

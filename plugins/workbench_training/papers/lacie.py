@@ -28,6 +28,7 @@ from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit.answers import as_text, convert
 from workbench.lm import Response
 from workbench.workflow import Field as OutputField
+from workbench_training.batch import describe_step
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
@@ -96,7 +97,8 @@ class Listener(Recipe):
                 chosen += [made] if made else []
                 apart += not made
         drawn, more = sum(map(len, groups)), f"; {apart} more share no prompt" if apart else ""
-        source.study.log(f"round {round_ + 1}: {len(chosen)} pairs of {drawn} rollouts{more}", rows=len(chosen))
+        figures = describe_step(groups, [row for rows in chosen for row in rows], round_)
+        source.study.log(f"round {round_ + 1}: {len(chosen)} pairs of {drawn} rollouts{more}", **figures)
         return chosen
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workbench_training.model.policy import Policy
 from workbench_training.rollouts.study_rollouts import LONGEST_CALL, TrainedPolicy
 from workbench_training.serving.vllm_engine import CONCURRENCY, Limits, ServerEngine
-from workbench_training.serving.vllm_server import ManagedServer, require_one_base
+from workbench_training.serving.vllm_server import ALLOCATOR, ManagedServer, require_one_base
 from workbench_training.serving.weight_transfer import (
     AdapterTransfer,
     IpcTransfer,
@@ -23,9 +23,16 @@ from workbench_training.settings import ServerSettings
 
 
 async def start_server(
-    settings: ServerSettings, roles: Sequence[TrainedPolicy], log: Path, device: str | None
+    settings: ServerSettings,
+    roles: Sequence[TrainedPolicy],
+    log: Path,
+    device: str | None,
+    report: Callable[[str], None] = lambda message: None,
 ) -> ManagedServer:
     """A server that draws for these policies, ready. Raises SyncError, PluginError; then nothing is left running."""
+    report(f"starting a server; its log is {log}")
+    if warning := warn_of_allocator(settings, roles[0], device):
+        report(warning)
     base = require_one_base([role.lm.weights for role in roles])
     kind = _kind(settings, roles[0], device)
     rank = max((role.lora.rank for role in roles if role.lora), default=0)
@@ -41,6 +48,18 @@ async def start_server(
         await server.aclose()
         raise
     return server
+
+
+def warn_of_allocator(settings: ServerSettings, role: TrainedPolicy, device: str | None) -> str:
+    """Warn of an allocator in this process with which weights travel slowly by CUDA IPC; "" where it has none. The
+    server's own environment is without it."""
+    given = next((name for name in ALLOCATOR if "expandable_segments:True" in os.environ.get(name, "")), None)
+    if given is None or _kind(settings, role, device) != "ipc":
+        return ""
+    return (
+        f"{given} asks for expandable segments, with which weights travel by CUDA IPC several times slower, as vLLM "
+        "says: unset it, or write `transfer: reload`"
+    )
 
 
 def show_gpu(device: str | None) -> dict[str, str]:

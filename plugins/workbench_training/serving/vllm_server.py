@@ -18,10 +18,13 @@ import aiohttp
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError
+from workbench_training.serving.server_log import describe_log
 from workbench_training.serving.vllm_client import SyncError
 from workbench_training.settings import ServerSettings
 
 _PR_SET_PDEATHSIG = 1
+#: Variables that set torch's allocator of GPU memory: the former name and the present one.
+ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 def check_command(settings: ServerSettings) -> None:
@@ -65,9 +68,16 @@ class ManagedServer:
             *self.settings.arguments,
         ]
 
+    @staticmethod
+    def inherited() -> dict[str, str]:
+        """This process's environment, without allocator settings of torch, which are for training: with
+        `expandable_segments` vLLM refuses its sleep mode, and weights by CUDA IPC are much slower."""
+        return {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
+
     async def start(self) -> None:
-        """Start it, and wait until it is healthy. Raises SyncError with the end of what it printed."""
+        """Start it, and wait until it is healthy. Raises SyncError with its first error and its last lines."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        begun = self.log.stat().st_size if self.log.exists() else 0  # what an earlier server said is not this one's
         with self.log.open("ab") as out:
             self._process = await asyncio.create_subprocess_exec(
                 *self.arguments(),
@@ -75,17 +85,19 @@ class ManagedServer:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                env={**os.environ, **self.environment},
+                env={**self.inherited(), **self.environment},
                 preexec_fn=_die_with_parent(),
             )
         try:
             async with asyncio.timeout(self.settings.start):
                 while not await self._healthy():
                     if self._process.returncode is not None:
-                        raise SyncError(f"the server ended with exit code {self._process.returncode}{self._said()}")
+                        code = self._process.returncode
+                        raise SyncError(f"the server ended with exit code {code}; {describe_log(self.log, begun)}")
                     await asyncio.sleep(0.2)
         except TimeoutError:
-            raise SyncError(f"the server is not ready after {self.settings.start:g} s{self._said()}") from None
+            said = describe_log(self.log, begun)
+            raise SyncError(f"the server is not ready after {self.settings.start:g} s; {said}") from None
 
     async def _healthy(self) -> bool:
         with suppress(aiohttp.ClientError, TimeoutError):
@@ -93,10 +105,6 @@ class ManagedServer:
             async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{self.url}/health") as answer:
                 return answer.status == 200
         return False
-
-    def _said(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-5:]
-        return f"; it said: {' | '.join(lines)}" if lines else f"; see {self.log}"
 
     async def aclose(self) -> None:
         """Ask it to end, and after 20 seconds make it."""

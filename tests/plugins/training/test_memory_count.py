@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,25 @@ def test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit() -> No
     beside = Plan((PolicyShape(config, Lora(), True),), server=0.45)
     room = int(most(1024, checkpointing=True, lora=Lora()) * 0.9)
     assert hint(beside, room) == "Write `server: {memory: 0.3}`."
+
+
+def test_a_server_takes_its_share_of_the_whole_gpu_whatever_others_hold() -> None:
+    """80 GiB, of which 30 are free: 0.45 of all are 36, with which vLLM ends; before, 13.5 were counted."""
+    shape = PolicyShape(qwen(256, 4, 2, 1024, 512, tied=True, layers=4), checkpointing=True)
+    plan = Plan((shape,), tokens=1024, server=0.45, others=50 * GIB)
+    for sleeps in (False, True):
+        with pytest.raises(
+            SpecError, match=r"takes 0.45 of the 80.0 GiB .* which are 36.0, and 30.0 are free"
+        ) as caught:
+            check_memory(replace(plan, sleeps=sleeps), 30 * GIB)
+        assert caught.value.hint == "Write `server: {memory: 0.3}`, or free the GPU."
+    assert plan.drawing_room(40 * GIB) == 40 * GIB - math.ceil(0.45 * 90 * GIB) - RESERVE
+    told = check_memory(replace(plan, server=0.3), 30 * GIB)
+    assert "the server 24.0, other processes 50.0" in told
+    with pytest.raises(SpecError, match="would not start") as caught:
+        check_memory(plan, 2 * GIB)
+    assert (caught.value.hint or "").startswith("Free the GPU")
+    assert check_memory(replace(plan, server=0.0), 30 * GIB), "without a server, only what is free counts"
 
 
 def test_a_server_that_sleeps_leaves_an_update_the_whole_gpu() -> None:

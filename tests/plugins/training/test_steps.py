@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -176,3 +177,20 @@ def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path
     drawn = source.workflow_at(0, TrainingSchedule())
     assert (workflow.get("nodes.solve.actions"), drawn.get("nodes.solve.actions")) == (3, 1)
     assert drawn.get("lm")["model"] == "policy:k@0" and "actions" not in drawn.get("nodes.say")
+
+
+def test_the_line_of_a_step_says_what_people_steer_by(tmp_path: Path) -> None:
+    """Seconds, tokens a second, the length of answers and the share cut; and the curve is in the report."""
+    needs_torch()
+    heard: list[Any] = []
+    nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 1}}}
+    schedule = {"steps": 2, "tasks": 2, "rollouts": 2}
+    report = run(tmp_path, heard=heard, nodes=nodes, optimizers=[{"grpo": {"schedule": schedule}}], rows=(4, 4, 4))
+    steps = [(message, figures) for message, figures in heard if message.startswith("step ")]
+    assert len(steps) == 2
+    for message, figures in steps:
+        assert re.search(r"; \d+\.\d s, [\d,]+ tokens/s, 1 tokens an answer, 100% cut at max_tokens$", message)
+        assert figures["answer_tokens"] == 1.0 and figures["truncated"] == 1.0 and figures["seconds"] > 0
+        assert figures["tokens_per_second"] == pytest.approx(figures["tokens"] / figures["seconds"])
+    assert any(line.startswith("Training (grpo): reward 0.000 in step 1") for line in report.lines())
+    assert [len(curve.points) for curve in report.curves] == [2]

@@ -23,7 +23,9 @@ from tests.helpers.processes import end, start_two
 from tests.helpers.tiny_lm import save
 
 from workbench.run import Options, optimize
+from workbench_training.serving.server_log import describe_log, find_cause
 from workbench_training.serving.vllm_client import SyncError
+from workbench_training.serving.vllm_server import ManagedServer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -197,9 +199,42 @@ def test_a_server_that_cannot_start_ends_the_run_in_its_own_words(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with pytest.raises(SyncError, match="ended with exit code 1; it said: .*no GPU is here"):
         optimized(tmp_path / "a", arguments=["--fail"])
-    with pytest.raises(SyncError, match="not ready after 0.3 s"):
+    with pytest.raises(SyncError, match=r"not ready after 0.3 s; .*its log: .*server\.log"):
         optimized(tmp_path / "b", start=0.3)
+    cause = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    with pytest.raises(SyncError, match="its first error: torch.OutOfMemoryError: CUDA out of memory") as caught:
+        optimized(tmp_path / "c", arguments=["--die", cause])
+    assert "Engine core initialization failed" in str(caught.value), "and the last lines"
+    assert str(caught.value).endswith("server.log") and "flash_attn" not in str(caught.value)
     assert not running(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["INFO 11-26 12:00:00 [a.py:1] Error handling is on", "ValueError: no GPU", "bye"], "ValueError: no GPU"),
+        (["vllm: error: unrecognized arguments: --flag", "ERROR: no such model"], "ERROR: no such model"),
+        (["Traceback (most recent call last):", "a.b.MyException", "RuntimeError: later"], "a.b.MyException"),
+        (["RuntimeError: Engine core initialization failed. See root cause above."], ""),
+        (["all is well"], ""),
+        ([], ""),
+    ],
+)
+def test_the_first_error_of_a_log_is_found(lines: list[str], cause: str, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("\n".join(["OSError: of an earlier start", *lines]))
+    start = len("OSError: of an earlier start\n")
+    told = describe_log(log, start)
+    assert told.endswith(f"its log: {log}") and "earlier start" not in told
+    assert find_cause(lines) == cause and cause in told
+
+
+def test_a_server_does_not_inherit_the_allocator_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setenv("HF_HOME", "/models")
+    found = ManagedServer.inherited()
+    assert found["HF_HOME"] == "/models" and not any("ALLOC_CONF" in name for name in found)
 
 
 def test_a_program_that_is_not_there_is_found_before_anything_is_paid(tmp_path: Path) -> None:

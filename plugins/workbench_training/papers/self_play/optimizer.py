@@ -22,6 +22,7 @@ from workbench_training.grpo import GRPO
 from workbench_training.papers.self_play.settings import PROPOSER_CONSTANTS, Proposer
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import PolicySettings, server_powers
+from workbench_training.state.disk_space import Written
 
 PROPOSER = "proposer"
 
@@ -91,6 +92,9 @@ class SelfPlay(GRPO):
         (solver,) = super().resolve_policies().values()
         learning = self.resolve_learning(self.proposer.learning) if self.proposer.learning else solver.learning
         return {"": solver, PROPOSER: solver.model_copy(update={"learning": learning})}
+
+    def count_written(self, *, keeps_all: bool, records: int = 1) -> Written:
+        return super().count_written(keeps_all=keeps_all, records=2 * self.turns)
 
     def identify(self) -> dict[str, Any]:
         found = super().identify()

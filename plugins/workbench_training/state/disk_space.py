@@ -1,0 +1,79 @@
+"""Space on disk that a training takes at its peak, compared with what is free before the first rollout is paid for.
+
+A checkpoint holds the trained weights, AdamW's two moments of each, and the reference and the best weights where these
+are kept. Two checkpoints stay, and the next is complete before the oldest goes; so is the next candidate.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import SpecError
+
+if TYPE_CHECKING:
+    from workbench_training.model.policy import Policy
+
+GIB = 1 << 30
+#: A training that takes less than this share of what is free is not mentioned.
+_NOTABLE = 0.1
+
+
+@dataclass(frozen=True)
+class Written:
+    """Numbers of what a training writes, at its peak.
+
+    checkpoints, candidates: complete ones on disk at once. copies: of the trained weights in a checkpoint.
+    """
+
+    checkpoints: int
+    candidates: int
+    copies: int = 3
+
+
+def count_written(steps: int, *, every: int, save_every: int, keep: int, copies: int, records: int = 1) -> Written:
+    """Count what a training of so many steps writes. keep: candidates that stay; 0: all. records: trainings, each of
+    which keeps its last two checkpoints."""
+    candidates = -(-steps // every)
+    checkpoints = min(-(-steps // save_every), 2)
+    return Written(
+        checkpoints=records * checkpoints + (steps > 2 * save_every or records > 1),
+        candidates=min(candidates, keep + 1) if keep else candidates,
+        copies=copies,
+    )
+
+
+def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *, served: bool = False) -> str:
+    """Describe the space that a training takes; "" where that is little of what is free.
+
+    served: two versions of the weights may be on their way to a server.
+
+    Raises:
+        SpecError: the disk of the folder has less, what the training wrote there before counted in.
+    """
+    trained = sum(p.numel() * p.element_size() for policy in policies for p in policy.trained.values())
+    whole = sum(p.numel() * p.element_size() for policy in policies for p in policy.inner.parameters())
+    adapters = sum(p.numel() * p.element_size() for policy in policies if policy.lora for p in policy.trained.values())
+    checkpoint, candidate = written.copies * trained, whole + adapters
+    transferred = 2 * (adapters or whole) if served else 0
+    peak = written.checkpoints * checkpoint + written.candidates * candidate + transferred
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    if folder.exists():
+        free += sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+    told = (
+        f"{peak / GIB:.2f} GiB on disk at the peak ({written.checkpoints} checkpoints of {checkpoint / GIB:.2f}, "
+        f"{written.candidates} candidates of {candidate / GIB:.2f}"
+        f"{f', {transferred / GIB:.2f} on their way to the server' if transferred else ''}), and {free / GIB:.2f} are "
+        f"free at {place}"
+    )
+    if peak > free:
+        raise SpecError(
+            f"training writes more than the disk has: {told}",
+            hint="Free some, put the run database on another disk with --db, keep fewer candidates with `keep: 1`, or "
+            "train an adapter: `lora: {}`.",
+        )
+    return f"training writes up to {told}" if peak > _NOTABLE * free else ""

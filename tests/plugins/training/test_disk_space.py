@@ -1,0 +1,86 @@
+"""Space on disk is counted before the first rollout is paid for."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.helpers.grpo_runs import SMALL, calls_in, needs_torch, run
+
+from workbench.errors import SpecError
+from workbench_training.dpo import DPO
+from workbench_training.grpo import GRPO
+from workbench_training.papers.self_play.optimizer import SelfPlay
+from workbench_training.sft import SFT
+from workbench_training.state.disk_space import GIB, Written, describe_space
+
+#: The parameters of a model of 1.5 billion weights in float32, as training holds them.
+LARGE: Any = SimpleNamespace(numel=lambda: 1_500_000_000, element_size=lambda: 4)
+
+
+def policy(*, lora: bool = False) -> Any:
+    small = SimpleNamespace(numel=lambda: 10_000_000, element_size=lambda: 4)
+    inner = SimpleNamespace(parameters=lambda: [LARGE])
+    return SimpleNamespace(lora=lora or None, trained={"w": small if lora else LARGE}, inner=inner)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "keeps_all", "written"),
+    [
+        (GRPO(), False, Written(3, 4, 3)),
+        (GRPO.model_validate({"beta": 0.1, "schedule": {"on_alarm": "rollback"}}), False, Written(3, 4, 5)),
+        (GRPO.model_validate({"schedule": {"steps": 20}}), False, Written(2, 2, 3)),
+        (GRPO.model_validate({"schedule": {"steps": 5}}), False, Written(1, 1, 3)),
+        (GRPO.model_validate({"schedule": {"keep": 0}}), False, Written(3, 10, 3)),
+        (GRPO(), True, Written(3, 10, 3)),
+        (SFT.model_validate({"rounds": 3}), False, Written(3, 4, 3)),
+        (DPO(), False, Written(2, 2, 4)),
+        (SelfPlay.model_validate({"turns": 2}), False, Written(9, 4, 3)),
+    ],
+)
+def test_what_is_written_is_counted(optimizer: Any, keeps_all: bool, written: Written) -> None:
+    assert optimizer.count_written(keeps_all=keeps_all) == written
+
+
+def test_a_training_that_the_disk_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.5 billion weights: three checkpoints of 16.8 GiB and four candidates of 5.6 GiB."""
+    place = tmp_path / "not/yet/there"
+
+    def free(gib: float) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=int(gib * GIB)))
+
+    free(70)
+    with pytest.raises(SpecError, match=r"72\.64 GiB on disk at the peak \(3 checkpoints of 16\.76, 4 cand") as caught:
+        describe_space(Written(3, 4, 3), [policy()], place)
+    assert f"and 70.00 are free at {tmp_path}" in str(caught.value) and "`lora: {}`" in (caught.value.hint or "")
+    free(80)
+    assert describe_space(Written(3, 4, 3), [policy()], place).startswith("training writes up to 72.64 GiB")
+    with pytest.raises(SpecError, match="11.18 on their way to the server"):
+        describe_space(Written(3, 4, 3), [policy()], place, served=True)
+    with pytest.raises(SpecError, match="145.29 GiB"):
+        describe_space(Written(3, 4, 3), [policy(), policy()], place)
+    assert "up to 22.84 GiB" in describe_space(Written(3, 4, 3), [policy(lora=True)], place)
+    free(1000)
+    assert describe_space(Written(3, 4, 3), [policy()], place) == "", "little of what is free"
+
+
+def test_what_a_killed_training_wrote_is_not_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    (tmp_path / "step-1").mkdir()
+    with (tmp_path / "step-1/weights.safetensors").open("wb") as file:
+        file.truncate(6_000_000_000)
+    assert "up to 5.59 GiB" in describe_space(Written(0, 1), [policy()], tmp_path)
+
+
+def test_no_rollout_is_paid_for_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_torch()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
+    with pytest.raises(SpecError, match="training writes more than the disk has"):
+        run(tmp_path, optimizers=[{"grpo": SMALL}], rows=(8, 4, 4))
+    assert calls_in(tmp_path) == 0
+    with sqlite3.connect(tmp_path / "run.db") as db:
+        assert db.execute("select count(*) from calls").fetchone()[0] == 4, "the baseline is kept"
