@@ -71,8 +71,8 @@ def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step
         "rollouts": float(len(scored)),
         "rows": float(len(rows)),
         "unscored": float(len(rollouts) - len(scored)),
-        "reward": sum(rollout.reward or 0.0 for rollout in scored) / max(1, len(scored)),
-        "score": sum(rollout.score or 0.0 for rollout in scored) / max(1, len(scored)),
+        "reward": _mean([rollout.reward for rollout in scored]),
+        "score": _mean([rollout.score for rollout in scored]),
         "silent": sum(not scores_differ(group) for group in groups) / max(1, len(groups)),
         "guarded": float(sum(bool(rollout.guarded) for rollout in scored)),
         "tokens": float(sum(row.drawn for row in rows)),
@@ -89,6 +89,12 @@ def describe_figures(figures: Mapping[str, float]) -> str:
         text += f", {figures['unscored']:.0f} rollouts without a reward"
     text += f"; {figures['seconds']:.1f} s, {figures['tokens_per_second']:,.0f} tokens/s"
     return f"{text}, {figures['answer_tokens']:.0f} tokens an answer, {figures['truncated']:.0%} cut at max_tokens"
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Return the mean of the values that there are; 0.0 without any."""
+    known = [value for value in values if value is not None]
+    return sum(known) / max(1, len(known))
 
 
 def find_advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float]) -> list[float] | None:

@@ -140,7 +140,7 @@ async def score(
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
         result = rollout.result
-        lost = result.failure is not None and FailureKind(result.failure).infrastructure
+        lost = result.failure is not None and FailureKind(result.failure).no_result
         if lost or (result.score is None and any(p.kind == "metric" for p in parts)):
             continue
         found = [await _value(part, rollout, judge, output_score) for part in parts]

@@ -56,9 +56,9 @@ def build_report(
     proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
     claims["objections"] = [*_kept_state(task.workflow, winner, kept_state), *claims["objections"]]
     ledger.store.flush()
-    faults = [*faults, *ledger.cut_prompts.lines()]
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
+    on_val = [*ledger.cut_prompts.lines(), *_on_val(baseline, winner, evaluations)]
     return Report(
         run=run,
         status=status,
@@ -74,12 +74,7 @@ def build_report(
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        warnings=[
-            *warnings,
-            *faults,
-            *_on_val(baseline, winner, evaluations),
-            *_warnings(task, winners, earlier, leaks, roles),
-        ],
+        warnings=[*warnings, *faults, *on_val, *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         test_rows=len(pairs),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
