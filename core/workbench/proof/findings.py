@@ -54,7 +54,6 @@ def build_report(
     proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
     claims["objections"] = [*_kept_state(task.workflow, winner, kept_state), *claims["objections"]]
     ledger.store.flush()
-    faults = [*faults, *ledger.cut_prompts.lines()]
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
     return Report(
