@@ -363,7 +363,7 @@ class Session:
             database=str(self.store.path),
             candidates=len(self._candidates),
             kept_state=self.runtime.kept_state(),
-            warnings=warnings,
+            warnings=[*warnings, *self.ledger.cut_prompts.lines()],
             error=error,
         )
         if self.searchers is not None:
