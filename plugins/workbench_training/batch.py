@@ -59,11 +59,15 @@ def replay_success(
 def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step: int) -> dict[str, float]:
     """Figures about the rollouts of a step.
 
-    silent: the share of groups that the metric does not tell apart. answer_tokens: of an answer, on average. truncated:
-    the share of answers that were cut at max_tokens.
+    silent: the share of groups that the metric does not tell apart, of those with a reward. answer_tokens: of an
+    answer, on average. truncated: the share of answers that were cut at max_tokens.
     """
     rollouts = [rollout for group in groups for rollout in group]
     scored = [rollout for rollout in rollouts if rollout.reward is not None]
+    known = [group for group in groups if any(rollout.reward is not None for rollout in group)]
+    means: dict[str, float] = {}
+    if scored:  # without any there is no reward, which is not a reward of 0
+        means = {"reward": _mean([one.reward for one in scored]), "score": _mean([one.score for one in scored])}
     calls = [call for rollout in rollouts for call in rollout.calls]
     answers = [call.response for call in calls if call.lm.startswith("policy:")] or [call.response for call in calls]
     return {
@@ -71,9 +75,8 @@ def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step
         "rollouts": float(len(scored)),
         "rows": float(len(rows)),
         "unscored": float(len(rollouts) - len(scored)),
-        "reward": _mean([rollout.reward for rollout in scored]),
-        "score": _mean([rollout.score for rollout in scored]),
-        "silent": sum(not scores_differ(group) for group in groups) / max(1, len(groups)),
+        **means,
+        "silent": sum(not scores_differ(group) for group in known) / max(1, len(known)),
         "guarded": float(sum(bool(rollout.guarded) for rollout in scored)),
         "tokens": float(sum(row.drawn for row in rows)),
         "answer_tokens": sum(answer.completion_tokens for answer in answers) / max(1, len(answers)),
@@ -83,8 +86,11 @@ def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step
 
 def describe_figures(figures: Mapping[str, float]) -> str:
     """The line about a step."""
-    text = f"step {figures['step'] + 1:.0f}: reward {figures['reward']:.3f}"
-    text += f", {figures['silent']:.0%} of the groups without differences"
+    text = f"step {figures['step'] + 1:.0f}: "
+    if "reward" in figures:
+        text += f"reward {figures['reward']:.3f}, {figures['silent']:.0%} of the groups without differences"
+    else:
+        text += "no rewards"
     if figures["unscored"]:
         text += f", {figures['unscored']:.0f} rollouts without a reward"
     text += f"; {figures['seconds']:.1f} s, {figures['tokens_per_second']:,.0f} tokens/s"

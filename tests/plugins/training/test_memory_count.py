@@ -238,7 +238,7 @@ def test_it_is_refused_before_the_first_call_or_told_in_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
 ) -> None:
     monkeypatch.setattr(base, "version", lambda package: "9.9")
-    monkeypatch.setattr(preflight, "gpu_memory", lambda device: GIB)
+    monkeypatch.setattr(preflight, "gpu_memory", lambda device: (GIB, 0))
     settings: dict[str, Any] = {"learning": {"rate": 1e-3, "checkpointing": False}}
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{optimizer: settings}]))
     (error,) = find_obstacles(task, optimizers)
@@ -246,7 +246,7 @@ def test_it_is_refused_before_the_first_call_or_told_in_the_run(
     assert error.path == ("optimize", 0, optimizer) and "No setting makes it fit" in (error.hint or "")
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{optimizer: {**settings, "device": "cpu"}}]))
     assert not find_obstacles(task, optimizers), "memory of the host is not counted"
-    monkeypatch.setattr(preflight, "gpu_memory", lambda device: 4 * GIB)
+    monkeypatch.setattr(preflight, "gpu_memory", lambda device: (4 * GIB, 0))
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{optimizer: settings}]))
     assert not find_obstacles(task, optimizers)
 
@@ -283,7 +283,7 @@ def test_a_device_or_an_attention_that_is_not_here_is_refused_before_the_first_c
 
 def test_what_takes_the_memory_is_told_and_how_it_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "version", lambda package: "9.9")
-    monkeypatch.setattr(preflight, "gpu_memory", lambda device: 4 * GIB)
+    monkeypatch.setattr(preflight, "gpu_memory", lambda device: (4 * GIB, 0))
     heard: list[Any] = []
     run(tmp_path, heard=heard, optimizers=[{"grpo": {**SMALL, "schedule": {"steps": 1, "tasks": 2, "rollouts": 2}}}])
     told = [message for message, *_ in heard]

@@ -16,7 +16,7 @@ from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
-from workbench_training.batch import describe_step, replay_success
+from workbench_training.batch import describe_figures, describe_step, replay_success
 from workbench_training.dpo import DPO
 from workbench_training.papers.faft import Feedback
 from workbench_training.rewards import GUARDS, Guard, RewardTerm, Rollout, score
@@ -193,6 +193,14 @@ def test_the_term_that_says_what_is_right_is_found() -> None:
     masked = scored([METRIC, length], [drawn("yes", 1.0, 4, finish="length")] * 2, ["mask_truncated"])
     assert [r.score for r in masked] == [None, None] and not scores_differ(masked)
     assert describe_step([masked], [], 0)["unscored"] == 2.0
+
+
+def test_a_step_whose_rollouts_have_no_reward_has_no_mean() -> None:
+    lost = scored([METRIC], [drawn("yes", None, 4, failure="timeout", number=n) for n in range(3)])
+    figures = describe_step([lost], [], 4)
+    assert "reward" not in figures and "score" not in figures and figures["silent"] == 0.0
+    line = describe_figures({**figures, "seconds": 1.0, "tokens_per_second": 0.0})
+    assert line.startswith("step 5: no rewards, 3 rollouts without a reward; 1.0 s")
 
 
 def test_each_role_is_told_apart_by_its_own_terms() -> None:

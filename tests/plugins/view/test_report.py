@@ -26,6 +26,7 @@ pytest.importorskip("jinja2")
 from workbench.attribution import RowFinding
 from workbench.cli import cli
 from workbench.errors import StoreError
+from workbench.proof import LearningCurve
 from workbench.run import Options, optimize
 from workbench.store import Store, add_run, dumps
 from workbench.study import make_optimizer
@@ -250,6 +251,15 @@ def test_plots_stay_in_their_frame_and_the_best_so_far_does_not_fall(found: list
     course = [float(place.split(",")[1]) for place in re.findall('points="([^"]*)"', drawn)[0].split()]
     assert course == sorted(course, reverse=True), "upwards is less"
     assert 2 <= drawn.count("<text") < 40
+
+
+def test_the_rewards_of_training_steps_are_drawn(facts: Facts) -> None:
+    assert not facts.curves and "each training step" not in write_page(facts)
+    rising = LearningCurve("grpo", [(1, 0.25), (2, 0.5), (3, 0.75)])
+    page = write_page(replace(facts, curves=[rising, LearningCurve("sft", [(1, 0.5)])]))
+    assert page.count("The mean reward of the rollouts of each training step") == 2  # label and caption
+    two = plots.draw_training([rising, LearningCurve("grpo, 2", [(1, 0.0), (2, 0.0)])])
+    assert two.count("<polyline") >= 2 and ">grpo, 2<" in two and "nan" not in two
 
 
 @pytest.mark.parametrize("ci95", [(0.0, 0.0), (-1.0, 1.0), (1e-9, 2e-9)])
