@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 
 def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
@@ -35,11 +35,12 @@ def walk(value: Any) -> Iterator[Any]:
 
 def copied(value: Any) -> Any:
     """A value whose lists and dicts, at any depth, are others than before: who is given it may change them."""
-    kind: Any = type(value)
+    kind = cast("Any", type(value))
     if kind is dict:
         return {name: copied(one) if type(one) in _HOLDERS else one for name, one in value.items()}
     if kind is list or kind is tuple:
-        return kind([copied(one) if type(one) in _HOLDERS else one for one in value])
+        made: list[Any] = [copied(one) if type(one) in _HOLDERS else one for one in value]
+        return made if kind is list else tuple(made)
     return value
 
 

@@ -8,14 +8,16 @@ from workbench.evaluation.atif_rows import (
     write_trajectories as write_trajectories,
 )
 from workbench.evaluation.compare import (
-    NO_EVIDENCE as NO_EVIDENCE,
     Difference as Difference,
     Side as Side,
     compare_sides as compare_sides,
-    comparison_lines as comparison_lines,
-    describe_choice as describe_choice,
     not_worse as not_worse,
     read_side as read_side,
+)
+from workbench.evaluation.comparison_text import (
+    NO_EVIDENCE as NO_EVIDENCE,
+    comparison_lines as comparison_lines,
+    describe_choice as describe_choice,
 )
 from workbench.evaluation.eval_report import EvalReport as EvalReport, stored_report as stored_report
 from workbench.evaluation.eval_run import (

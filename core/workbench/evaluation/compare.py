@@ -16,11 +16,6 @@ from workbench.evaluation.rows import COSTS, find_candidate, read_rows
 from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
 from workbench.store import Evaluations, Store, find_choices, kind_of, read_report
 
-#: Rows that changed sides are listed up to this many.
-LISTED_ROWS = 20
-#: The verdict where all rows took part in choosing a side.
-NO_EVIDENCE = "chosen on these rows: no evidence"
-
 
 @dataclass(frozen=True)
 class ScoredRow:
@@ -258,50 +253,3 @@ def not_worse(first: Side, second: Side, margin: float = MARGIN) -> tuple[bool, 
     pair = _pair(first, second, lacking=True)
     found = Difference(first.name, second.name, proof := _test(pair.rows), proof.p, **pair.choice)
     return found.evidence and proof.lowest > -margin, found
-
-
-def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], rows: bool = False) -> list[str]:
-    """The comparison as plain text: a numbered table of the sides, then what differs. rows: with the ids of rows that
-    changed sides."""
-    names = [side.label or side.name for side in sides]
-    lines = ["    run       split  rows  score     tokens  usd/row"]
-    for number, (side, name) in enumerate(zip(sides, names, strict=True), start=1):
-        usd = f"{side.cost['usd']:.6f}" if "usd" in side.cost else "unpriced"
-        cost = f"{side.cost['tokens']:>8.0f}  {usd}" if side.cost else " " * 18
-        shown = "" if name == side.run else f"  {name}"
-        cells = (f"{number:>2}", f"{side.run:<8}", f"{side.split:<5}", f"{len(side.scores):>4}", f"{side.score:.3f}")
-        lines.append(f"{'  '.join(cells)}  {cost}{shown}".rstrip())
-    for number, side in enumerate(sides, start=1):
-        if lacking := len(side.rows) - len(side.scores):
-            lines.append(f"  {number}: {lacking} of {len(side.rows)} rows have no result, and count in no mean")
-    for number, found in enumerate(differences, start=2):
-        lines += ["", *_difference_lines(number, found, len(differences), rows)]
-    return lines
-
-
-def describe_choice(found: Difference) -> str:
-    """Name the rows that took part in choosing a side, as a sentence without its full stop."""
-    rows = f"{found.chosen} rows were val or train of run {found.chosen_in}, which chose one of the sides by them"
-    return f"{rows}; they are left out" if found.evidence else f"all {rows}. Compare on rows that no run chose by: test"
-
-
-def _difference_lines(place: int, found: Difference, number: int, rows: bool) -> list[str]:
-    proof = found.proof
-    verdict = {"gain": "better", "loss": "WORSE", "": "no difference is shown"}[found.shown]
-    verdict = verdict if found.evidence else NO_EVIDENCE
-    adjusted = f", by Holm's method for {number} comparisons" if number > 1 else ""
-    lines = [
-        f"{place} against 1: {proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}] on {proof.n_rows} "
-        f"rows, p = {found.p:.2g} ({proof.test}{adjusted}): {verdict}",
-        f"  {len(found.better)} rows better, {len(found.worse)} worse",
-    ]
-    if proof.n_excluded:
-        lines.append(f"  {proof.n_excluded} rows are left out: they have no result on one side or both")
-    if found.chosen:
-        lines.append(f"  {describe_choice(found)}")
-    if found.only:
-        lines.append(f"  {found.only} rows are on one side only, and left out")
-    for word, ids in (("better", found.better), ("worse", found.worse)) if rows else ():
-        more = f" and {len(ids) - LISTED_ROWS} more" if len(ids) > LISTED_ROWS else ""
-        lines += [f"  {word}: {', '.join(ids[:LISTED_ROWS])}{more}"] if ids else []
-    return lines

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 from workbench.base.files import write_whole
 from workbench.base.text import visible
 from workbench.errors import StoreError
-from workbench.evaluation.compare import NO_EVIDENCE, Difference, Side, describe_choice
+from workbench.evaluation.compare import Difference, Side
+from workbench.evaluation.comparison_text import NO_EVIDENCE, describe_choice
 from workbench.evaluation.eval_report import EvalReport
 
 #: How our files begin, which may be replaced by newer ones.
