@@ -13,6 +13,7 @@ from typing import Any
 from workbench.base.concurrency import run_beside
 from workbench.base.files import write_whole
 from workbench.base.hashing import digest
+from workbench.base.plain_values import plain_or_text, records_of
 from workbench.base.type_guards import is_dict
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, EvalReport, evaluate as evaluate_source
@@ -139,14 +140,14 @@ def _setting(address: str, value: Any, database: Path) -> Any:
 
 def _write_rows(rows: Any, database: Path) -> Path:
     """Rows in a file beside the database, named by their content, so that a run of them can be resumed."""
-    given: Any = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+    given: Any = records_of(rows)
     records: list[Any] = [*given] if isinstance(given, Iterable) else [given]
     if (wrong := next((row for row in records if not isinstance(row, Mapping)), None)) is not None:
         raise SpecError(
             f"a row of data is {type(wrong).__name__}, not a mapping",
             hint='Give rows as [{"text": ..., "label": ...}, ...], a DataFrame, or the path of a file.',
         )
-    lines = [json.dumps(dict(row), ensure_ascii=False, default=str) for row in records]
+    lines = [json.dumps(dict(row), ensure_ascii=False, default=plain_or_text) for row in records]
     if not lines:
         raise SpecError("data has no rows")
     path = database.resolve().with_name(f"{database.stem}-rows") / f"{digest(lines)[:16]}.jsonl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
 from workbench.lm import split_thoughts
 from workbench.task import Example, Score
@@ -35,7 +36,9 @@ class FieldMetric:
         return max((self._compare(given, one) for one in accepted), key=lambda s: s.value)
 
     def _compare(self, given: Any, wanted: Any) -> Score:
-        return score_match(given is None, given, wanted) if wanted is None else self.compare(given, wanted)
+        if wanted is None or (given is None and isinstance(wanted, str) and spells_nothing(wanted)):
+            return score_match(given is None, given, wanted)
+        return self.compare(given, wanted)
 
     def compare(self, given: Any, wanted: Any) -> Score:
         raise NotImplementedError

@@ -90,8 +90,8 @@ def _words(value: Any) -> list[str]:
 
 
 def _spaced(value: Any) -> str:
-    """A value as text with single spaces and without compatibility forms."""
-    text = without_unseen(unicodedata.normalize("NFKC", str(value))).translate(_SIGNS)
+    """A value as text with single spaces and without compatibility forms; nothing has none."""
+    text = without_unseen(unicodedata.normalize("NFKC", "" if value is None else str(value))).translate(_SIGNS)
     return re.sub("\u2013(?=[\\d.])", "-", " ".join(text.split()))
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from workbench.base.short_floats import shortest_float
+from workbench.base.plain_values import plain_or_text
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
 
@@ -70,28 +69,10 @@ def _scalar(value: Any, missing: Missing, field: str) -> Any:
         return None
     if isinstance(value, str | int):
         return value
-    if isinstance(value, Decimal):
-        return _number(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return _content(bytes(value), missing, field)
-    listed = getattr(value, "tolist", None)  # numpy's
-    found = listed() if listed is not None else value
-    bits = 8 * getattr(value, "itemsize", 8)
-    if bits < 64 and getattr(getattr(value, "dtype", None), "kind", "") == "f":
-        return as_json(_shortened(found, bits), missing, field)
-    return str(value) if found is value or isinstance(found, bytes) else as_json(found, missing, field)
-
-
-def _shortened(value: Any, bits: int) -> Any:
-    return [_shortened(one, bits) for one in value] if is_list(value) else shortest_float(value, bits)
-
-
-def _number(value: Decimal) -> Any:
-    """The number, or its text where a float would be another one."""
-    if value == value.to_integral_value() and value.as_tuple().exponent == 0:
-        return int(value)
-    number = float(value)
-    return number if Decimal(repr(number)) == value else str(value)
+    found = plain_or_text(value)
+    return as_json(found, missing, field) if is_list(found) or isinstance(found, float) else found
 
 
 def _content(value: bytes, missing: Missing, field: str) -> str | None:

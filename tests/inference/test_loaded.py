@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import yaml
 from tests.helpers.lm_faults import ChatServer
@@ -190,16 +191,8 @@ def test_friction_5_it_works_inside_a_running_loop_and_from_several(wf: LoadedWo
 
 
 def test_a_data_frame_is_rows(wf: LoadedWorkflow) -> None:
-    class Frame:
-        """What is used of a DataFrame of pandas."""
-
-        columns = ["n", "text"]
-
-        def itertuples(self, *, index: bool, name: None) -> Iterator[tuple[int, str]]:
-            assert not index and name is None
-            return iter([(0, "1"), (1, "2")])
-
-    assert [p.label for p in wf.batch(Frame())] == ["b", "a"]
+    frame = pandas.DataFrame({"n": [0, 1], "text": ["1", "2"]})
+    assert [p.label for p in wf.batch(frame)] == ["b", "a"]
 
 
 def test_equal_inputs_are_asked_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from workbench.evaluation import EvalOptions, evaluate
 from workbench.run import prepare
 from workbench.task import Example
 
-WORDS = ["", "NULL", "null", "None", "NaN", "NA", "N/A", "n/a", "nil", "#N/A", "<NA>", "-"]
+WORDS = ["", "NULL", "null", "None", "NaN", "NA", "N/A", "n/a", "nil", "#N/A", "<NA>", "(null)"]
 
 
 def workflow(folder: Path, rows: list[dict[str, Any]], signature: str, metric: str) -> Path:
@@ -98,6 +98,48 @@ def test_nothing_is_one_value_in_all_spellings_C11(kind: str, tmp_path: Path, mo
         return "7" if "7" in text.split("row ")[-1].split(" ", 1)[1] else "null"
 
     assert scored(path, say, monkeypatch) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["Optional[str]", "Optional[Literal['unknown', 'undefined', '-', '...', 'FR']]"])
+def test_words_that_people_use_as_labels_are_not_nothing_C11(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"text": f"row {n} <{w}>", "label": w} for n, w in enumerate(["unknown", "undefined", "-", "FR"] * 6)]
+    path = workflow(tmp_path, rows, f"text -> label: {kind}", "exact_match(label)")
+    assert prepare(path)[2].dataset.val[0]["label"] is not None
+
+    def say(request: Any) -> str:
+        return str(request.messages[-1]["content"]).rpartition("<")[2].partition(">")[0]
+
+    assert scored(path, say, monkeypatch) == 1.0
+
+
+def test_a_word_that_an_optional_number_cannot_be_is_warned_of_C11(tmp_path: Path) -> None:
+    rows = [{"text": f"row {n}", "label": "unknown" if n % 2 else "1"} for n in range(12)]
+    for kind in ("Optional[int]", "Optional[Literal['1', '2']]", "Optional[bool]"):
+        warnings = prepare(workflow(tmp_path, rows, f"text -> label: {kind}", "exact_match(label)"))[2].dataset.warnings
+        assert any(warning.startswith("no answer can be right in") for warning in warnings), kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "answers"),
+    [
+        ("list[Optional[str]]", ["a", "NULL"], ['["a", null]', '["a", "N/A"]', '["a", ""]']),
+        ("list[Optional[int]]", [1, ""], ["[1, null]", '[1, "none"]']),
+        ("dict[str, Optional[str]]", {"x": "NA", "y": "b"}, ['{"x": null, "y": "b"}', '{"x": "None", "y": "b"}']),
+        ("Optional[list[str]]", "NaN", ["null", "N/A"]),
+        ("dict[str, list[Optional[str]]]", {"x": ["nil"]}, ['{"x": [null]}', '{"x": ["n/a"]}']),
+    ],
+)
+@pytest.mark.parametrize("metric", ["exact_match", "json_match"])
+def test_nothing_is_one_value_inside_lists_and_objects_C11(
+    metric: str, kind: str, label: Any, answers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = [label] if isinstance(label, list) and metric == "exact_match" else label  # of accepted values
+    rows = [{"text": f"row {n}", "label": label} for n in range(9)]
+    path = workflow(tmp_path, rows, f"text -> label: {kind}", f"{metric}(label)")
+    for answer in answers:
+        assert scored(path, lambda request, answer=answer: answer, monkeypatch) == 1.0, answer
 
 
 def test_words_that_are_labels_stay_texts_C11(tmp_path: Path) -> None:

@@ -43,11 +43,8 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-#: How tables and models spell that there is no value.
-_NOTHING = frozenset(
-    "|null|none|nan|nat|na|n/a|n.a|#n/a|<na>|nil|(null)|(none)|<null>|#null!|\\n|-|--|\u2013|\u2014|unknown|not given|"
-    "not available|undefined".split("|")
-)
+#: How tables spell that there is no value. Words that may be labels, such as unknown, are not among them.
+_NOTHING = frozenset("|null|none|nan|na|n/a|n.a|n.a.|#n/a|<na>|nil|(null)|(none)|<null>|#null!|\\n".split("|"))
 
 
 def without_unseen(text: str) -> str:
@@ -57,7 +54,7 @@ def without_unseen(text: str) -> str:
 
 def spells_nothing(text: str) -> bool:
     """Return True for a word that stands where there is no value, such as NULL, None, NaN or N/A, and for a blank."""
-    return without_unseen(text).strip(" .\"'`*\t\r\n\u00a0").casefold() in _NOTHING
+    return without_unseen(text).strip().casefold() in _NOTHING
 
 
 class _Escapes(dict[int, str]):

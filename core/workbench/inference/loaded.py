@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from workbench.base.concurrency import BackgroundLoop
+from workbench.base.plain_values import records_of
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Ledger, Spend
@@ -375,10 +376,7 @@ def _records(rows: Any) -> Iterator[Row]:
     """Rows one by one, those of a DataFrame too."""
     if isinstance(rows, str | bytes | Mapping):
         raise SpecError(f"rows are mappings, one after the other, not one {type(rows).__name__}")
-    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):
-        names = [str(name) for name in rows.columns]
-        return (dict(zip(names, values, strict=True)) for values in rows.itertuples(index=False, name=None))
-    return iter(rows)
+    return iter(records_of(rows))
 
 
 async def _arecords(rows: Any) -> AsyncIterator[Row]:

@@ -22,7 +22,7 @@ from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.file_inputs import resolve_files
 from workbench.task.lm_checks import check_lms, check_node_lms
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
-from workbench.task.nothing import read_nothing
+from workbench.task.nothing import read_empty_labels
 from workbench.task.reach import out_of_reach, wrong_demos
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
@@ -117,7 +117,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
             )
         )
         dataset = resolve_files(workflow, dataset, spec.data)
-        dataset = read_nothing(dataset, workflow, [one for _, one in metrics])
+        dataset = read_empty_labels(dataset, workflow, [one for _, one in metrics])
         rows = [*dataset.train, *dataset.val, *dataset.test.open()]
         attacks = load_attacks(spec, base, workflow, rows) if spec.attacks else {}
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from workbench.spec import LMSpec
 from workbench.task.dataset import Example
 from workbench.task.metric import Metric, as_score
-from workbench.task.nothing import may_be_none, output_field
-from workbench.workflow import Surroundings, Workflow
+from workbench.task.nothing import output_field
+from workbench.workflow import Field, Surroundings, Workflow, may_be_none
 
 
 def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) -> str | None:
@@ -19,21 +19,18 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) ->
     values, or numbers. An output that may not be nothing matches no empty label. None if there are none."""
     name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     field = output_field(workflow, name) if isinstance(name, str) else None
-    if (
-        field is None
-        or (not field.values and may_be_none(field.type))
-        or not isinstance(target, str)
-        or getattr(metric, "needs_lm", False)
-    ):
+    if field is None or not isinstance(target, str) or getattr(metric, "needs_lm", False):
         return None
-    scores = dict[str, float]()
+    scores, kinds = dict[str, float](), _closed_kinds(field)
 
     def is_lost(row: Example) -> bool:
-        if not field.closed:
+        if may_be_none(field.type) and (row[target] is None or not kinds):
+            return False
+        if not kinds:
             return row[target] is None or (isinstance(row[target], str) and not row[target].strip())
         gold = repr(row[target])
         if gold not in scores:
-            scores[gold], values = 1.0, field.allowed or _numbers(row[target], field.type)
+            scores[gold], values = 1.0, [value for kind in kinds for value in _values_like(row[target], kind)]
             if row[target] not in values:
                 with suppress(Exception):  # a metric that wants more than this field says so when it runs
                     scores[gold] = max(as_score(metric(row, {field.name: v}, None)).value for v in values)
@@ -49,8 +46,21 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) ->
     )
 
 
-def _numbers(label: Any, kind: type[Any]) -> list[Any]:
-    """The numbers of a label, one of which an output of numbers may equal; any, if it has none."""
+def _closed_kinds(field: Field) -> list[Any]:
+    """The types of a closed output, of an optional one that of its values; none of an output that is free."""
+    if field.values:
+        return [Literal[field.values]]  # pyright: ignore[reportInvalidTypeArguments, reportInvalidTypeForm]
+    kinds = [kind for kind in get_args(field.type) or (field.type,) if kind is not type(None)]
+    closed = all(kind in (int, float, bool) or get_origin(kind) is Literal for kind in kinds)
+    return kinds if closed and get_origin(field.type) is not Literal else []
+
+
+def _values_like(label: Any, kind: Any) -> list[Any]:
+    """The values of a closed type that a label may be: all that it lists, or its numbers; any, if it has none."""
+    if get_origin(kind) is Literal:
+        return [*get_args(kind)]
+    if kind is bool:
+        return [True, False]
     found = re.findall(r"[-+]?\d+(?:\.\d+)?", str(label).replace(",", ""))
     return [kind(float(number)) for number in found] or [kind(0)]
 

@@ -14,6 +14,11 @@ from workbench.workflow.node import (
     SignatureNode as SignatureNode,
     Surroundings as Surroundings,
 )
+from workbench.workflow.nothing import (
+    may_be_none as may_be_none,
+    may_hold_none as may_hold_none,
+    read_nothing as read_nothing,
+)
 from workbench.workflow.queries import (
     called_lms as called_lms,
     learnable_addresses as learnable_addresses,

@@ -270,3 +270,14 @@ def test_tool_call_match(subtests):
 def test_tool_call_feedback_names_the_missing_call():
     assert (score("tool_call_match", [f(x=1)], [f(x=2)]).feedback or "").startswith("expected f({'x': 2}), got")
     assert "expected 2 call(s), got 1" in (score("tool_call_match", [f(x=1)], [f(x=1), f(x=2)]).feedback or "")
+
+
+@pytest.mark.parametrize("name", ["exact_match", "normalized_match", "contains", "f1", "numeric", "json_match"])
+def test_nothing_is_right_where_the_label_is_nothing_and_is_no_word(name: str) -> None:
+    """A function node has no types, so its label is as the table spells it."""
+    metric = plugins().get("metrics", name)("a")
+    for label, right in ((None, 1.0), ("", 1.0), ("NULL", 1.0), ("NaN", 1.0)):
+        assert metric(Example("1", {"a": label}), {"a": None}).value == right, label
+    label = {"numeric": "1", "json_match": '"none of them"'}.get(name, "none of them")
+    assert metric(Example("1", {"a": label}), {"a": None}).value == 0.0
+    assert metric(Example("1", {"a": None}), {"a": "none of them"}).value == 0.0

@@ -29,8 +29,10 @@ from workbench.kit.answers.conclusions import (
 from workbench.kit.answers.json_text import load, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
-from workbench.workflow import Field
+from workbench.workflow import Field, read_nothing
 
+#: What an answer says in place of a value that is no text.
+_UNKNOWN = frozenset("unknown|undefined|not given|not available|-|--|\u2013|\u2014".split("|"))
 _ITEM = re.compile(
     r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"
     r"[\u2022\u30fb][ \t]*|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$"
@@ -52,6 +54,7 @@ _PAIR = re.compile(rf"{DECORATION}((?:[^:=\n\[{{\u2192-]|-(?!>))++)(?:[:=]>?|->|
 _CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
 #: A text that is one fence.
 _FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
+_AROUND_WORDS = " .\"'`*"
 #: The most values of a text that are tried; the most parts of one, or items in lines, that are read as texts; the
 #: longest line in which numbers are looked for.
 _MANY, _PARTS, _LINE = 100, 500, 10_000
@@ -72,7 +75,7 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
     """Convert a text to (typed value, whether it was found within other text). Raises NodeError("unparsed")."""
     kind = Literal[field.values] if field.values else field.type  # type: ignore[valid-type]
     if (found := _read(kind, text.strip(), field.name)) is not None:
-        return found
+        return read_nothing(found[0], field.type), found[1]
     named = object_shape(field.type) or (field.type.__name__ if isinstance(field.type, type) else field.type)
     wanted = "certainly one of the allowed values" if field.allowed else f"of type {named}{_explain(field, text)}"
     raise NodeError("unparsed", f"'{field.name}' is not {wanted}: {text[:200]!r}")
@@ -122,12 +125,19 @@ def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] 
     """None words first, unless they are values of their own, then the types that read the whole text, then those that
     find a value in it, then text."""
     listed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
-    if type(None) in kinds and spells_nothing(text) and text.strip(" .\"'`*") not in listed:
+    is_text = str in kinds or Any in kinds
+    if type(None) in kinds and _says_nothing(text, unknown=not is_text) and text.strip(_AROUND_WORDS) not in listed:
         return None, False
     found = [_read(kind, text, name) for kind in kinds if kind not in (str, Any, type(None))]
     exact = [one for one in found if one is not None and not one[1]]
     plain = [_read(kind, text, name) for kind in kinds if kind in (str, Any)]
     return next((one for one in [*exact, *plain, *found] if one is not None), None)
+
+
+def _says_nothing(text: str, unknown: bool = True) -> bool:
+    """Return True for a word that stands for no value. unknown: also for one that may be a value of its own."""
+    word = text.strip(_AROUND_WORDS) or text
+    return spells_nothing(word) or (unknown and word.casefold() in _UNKNOWN)
 
 
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
@@ -226,7 +236,7 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
         found = _read(wanted, given, "answer") if wanted else (given, False)
         with suppress(LookupError, TypeError, ValueError):  # a place within a union has its type at the end
             *way, last = error["loc"]
-            reduce(getitem, way, value)[last] = None if spells_nothing(given) else (found or (given,))[0]
+            reduce(getitem, way, value)[last] = None if _says_nothing(given) else (found or (given,))[0]
     return value
 
 
@@ -238,7 +248,7 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
     none = rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:\w+ )?(?:items|{named})\b[^,;\n]*"
-    if spells_nothing(text) or re.fullmatch(none, text):
+    if _says_nothing(text) or re.fullmatch(none, text):
         return [], False
     items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
     if not items or _read(inner, items[0], name) is None:

@@ -1,0 +1,59 @@
+"""Nothing as one value: None, for each text of a value that spells it where its type may be None."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from workbench.base.text import spells_nothing
+from workbench.base.type_guards import is_dict, is_list
+
+
+def may_be_none(kind: Any) -> bool:
+    """Return True if None is a value of a type."""
+    return kind is Any or kind is type(None) or (_is_union(kind) and any(map(may_be_none, get_args(kind))))
+
+
+def may_hold_none(kind: Any, depth: int = 0) -> bool:
+    """Return True if a type says that a value, or a part of one, may be None."""
+    if kind is not Any and may_be_none(kind):
+        return True
+    inner = [*get_args(kind), *_fields_of(kind).values()] if depth < 10 and get_origin(kind) is not Literal else []
+    return any(may_hold_none(one, depth + 1) for one in inner)
+
+
+def read_nothing(value: Any, kind: Any) -> Any:
+    """A value with None for each text in it that spells nothing, such as NULL, where its type may be None.
+
+    A list where the type has none holds accepted values. A text that a Literal lists stays one.
+    """
+    if isinstance(value, str):
+        is_none = _is_union(kind) and may_be_none(kind) and spells_nothing(value) and value.strip() not in _listed(kind)
+        return None if is_none else value
+    kinds = get_args(kind) if _is_union(kind) else (kind,)
+    if is_list(value):
+        items = [get_args(one)[0] for one in kinds if get_origin(one) is list and get_args(one)]
+        return [read_nothing(one, items[0] if items else kind) for one in value]
+    if is_dict(value):
+        of = next((get_args(one)[1] for one in kinds if get_origin(one) is dict and len(get_args(one)) == 2), None)
+        known = {name: inner for one in kinds for name, inner in _fields_of(one).items()}
+        return {name: read_nothing(one, known.get(name, of)) for name, one in value.items()}
+    return value
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def _fields_of(kind: Any) -> Mapping[str, Any]:
+    """The types of an object's fields, by name."""
+    models = getattr(kind, "model_fields", None)
+    if isinstance(kind, type) and is_dict(models):
+        return {name: field.annotation for name, field in models.items()}
+    return getattr(kind, "__annotations__", {}) if isinstance(kind, type) else {}
+
+
+def _listed(kind: Any) -> tuple[Any, ...]:
+    """The values of the Literals in a union."""
+    return tuple(v for one in get_args(kind) if get_origin(one) is Literal for v in get_args(one))
