@@ -233,6 +233,7 @@ class GRPO(TrainingOptimizer):
             keep=0 if keeps_all else schedule.keep,
             copies=3 + self.keeps_reference + (schedule.on_alarm == "rollback"),
             records=records,
+            critic=self.resolved_critic,
         )
 
     def identify(self) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class ImitationOptimizer(TrainingOptimizer):
         for group in groups:
             rollouts = [gather_rows(source, rollout, round_) for rollout in group if rollout.reward is not None]
             picked = self.choose(average_answers(rollouts) if self.tree else rollouts)
-            learned += len(picked)
+            learned += len({rollout.origin for rollout in picked})
             if rows := self.flatten(picked):
                 chosen.append(rows)
             elif why := self.explain_unused(rollouts):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import FailureKind, SpecError, suggest
-from workbench.kit.answers import as_text, read_grade
+from workbench.kit.answers import Scale, as_text, find_scale, read_grade
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord
@@ -58,7 +58,10 @@ class RewardTerm(BaseModel):
         description="length: the value is drawn tokens / tokens; overlong: the longest, by default the `max_tokens` of "
         "a call",
     )
-    rubric: str = Field("The answer must be correct.", description="judge: what counts")
+    rubric: str = Field(
+        "The answer must be correct.",
+        description="judge: what counts, and maybe the scale, as in `from 1 to 5`; default: 0 to 10",
+    )
 
 
 #: An answer without text earns 0, as one that is cut at max_tokens (or it is not learned from), one of whose runs of
@@ -330,21 +333,28 @@ def _json(text: str) -> Any:
 
 
 async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: JudgeCalls | None) -> float | None:
-    """A grade in [0, 1] from the model of the role `judge`, which sees what the workflow reads of the row; None if it
-    gave none. Raises ValueError without a judge, and LMError for one that cannot be asked at all."""
+    """Ask the model of the role `judge`, which sees what the workflow reads of the row, for a grade in [0, 1]. None if
+    it gave none on the scale that the rubric states, by default 0 to 10.
+
+    Raises:
+        ValueError: there is no judge.
+        LMError: it cannot be asked at all.
+    """
     if judge is None:
         raise ValueError("a judge's reward needs the study's language model")
     shown = [f"{name}: {as_text(value)}" for name, value in judge.show(example).items()]
     if part.target in example:
         shown.append(f"Reference: {as_text(example[part.target])}")
+    scale = find_scale(part.rubric) or Scale(0, 10)
+    number = "whole number" if scale.high > 1 else "number"
     messages = [
         {
             "role": "system",
             "content": f"You grade an answer. Rubric: {part.rubric}\nReply with one sentence, and then a "
-            "last line `score: N`, where N is a whole number from 0 (wrong) to 10 (right).",
+            f"last line `score: N`, where N is a {number} from {scale.low:g} (wrong) to {scale.high:g} (right).",
         },
         {"role": "user", "content": "\n".join([*shown, f"Answer: {answer}"])},
     ]
     response = await judge(messages, max_tokens=200)
-    grade = None if response is None or response.finish == "length" else read_grade(response.text, 10)
+    grade = None if response is None or response.finish == "length" else read_grade(response.text, scale)
     return None if grade is None else grade[0]

@@ -9,6 +9,7 @@ from workbench.study.evaluate import (
     METRIC_SAID as METRIC_SAID,
     Evaluator as Evaluator,
     estimate_calls as estimate_calls,
+    kind_of_scoring as kind_of_scoring,
 )
 from workbench.study.evaluation import (
     Attacked as Attacked,

@@ -31,6 +31,14 @@ def estimate_calls(evaluation: Evaluation, n: int) -> int:
     return math.ceil(n * evaluation.objectives["calls"])
 
 
+def kind_of_scoring(error: BaseException) -> FailureKind:
+    """Return the kind of failure of a row whose metric raised this."""
+    kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
+    if isinstance(error, LMError) and not kind.no_result:
+        return FailureKind.JUDGE  # whatever kept the judge from a grade, the workflow did not fail
+    return kind
+
+
 class Evaluator:
     """Runs and scores examples under one runtime.
 
@@ -185,9 +193,7 @@ class Evaluator:
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
             if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
-            kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
-            if isinstance(error, LMError) and not kind.no_result:
-                kind = FailureKind.JUDGE  # whatever kept the judge from a grade, the workflow did not fail
+            kind = kind_of_scoring(error)
             said = f"{type(error).__name__}: {error}"
             if kind == FailureKind.METRIC:
                 said = self.faults.raised(example.id, error)

@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import score_states
@@ -136,15 +136,32 @@ def count_critic(shape: PolicyShape, trained: int, *, rows: int, tokens: int) ->
     """
     assert shape.critic is not None
     kind, config = critic_kinds()[shape.critic.of], shape.trunk or shape.config
-    sizes = [config.get_text_config().hidden_size, *shape.critic.widths, 1]
-    head = sum(4 * (a + 1) * b for a, b in pairwise(sizes))
-    heads = len(kind.heads) * head
+    heads = _count_heads(shape.critic, config)
     if shape.trunk is None:
         return MemoryCount(0, heads, heads, 2 * heads, trained + (heads if kind.copied else 0), 0, 0, 0, 0)
     trunk = PolicyShape(shape.trunk, checkpointing=False, reference=kind.copied, dtype="float32")
     counted = count_memory(trunk, rows=rows, tokens=tokens)
     weights, passed = heads + counted.weights, counted.activations  # no logits are computed
     return MemoryCount(0, weights, weights, 2 * weights, weights if kind.copied else 0, passed, 0, passed, 0)
+
+
+def _count_heads(critic: Critic, config: Any) -> int:
+    """Count the bytes of a critic's heads. config: of the model whose states they read."""
+    sizes = [config.get_text_config().hidden_size, *critic.widths, 1]
+    return len(critic_kinds()[critic.of].heads) * sum(4 * (a + 1) * b for a, b in pairwise(sizes))
+
+
+def count_critic_checkpoint(critic: Critic, config: Any) -> int:
+    """Count the bytes that a critic has in a checkpoint: its weights, two moments of each, and a copy where it keeps
+    one. config: of the policy's model."""
+    trunk = 0
+    if critic.model is not None:
+        config = AutoConfig.from_pretrained(critic.model, trust_remote_code=False)
+        model, _ = _build(PolicyShape(config, dtype="float32"))
+        unused = model.get_output_embeddings().weight
+        tied = unused is model.get_input_embeddings().weight
+        trunk = sum(4 * p.numel() for p in model.parameters() if tied or p is not unused)
+    return (3 + critic_kinds()[critic.of].copied) * (_count_heads(critic, config) + trunk)
 
 
 def _build(shape: PolicyShape) -> tuple[Any, Any]:

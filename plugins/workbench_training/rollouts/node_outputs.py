@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from workbench import Study, Workflow
 from workbench.errors import LMError, SpecError, suggest
 from workbench.runtime import ends_run
+from workbench.study import kind_of_scoring
 from workbench_training.rewards import RewardTerm, Rollout
 
 
 async def score_output(study: Study, rollout: Rollout, name: str, metric: str = "") -> float | None:
     """The metric's score of what a node wrote last to a field, as if it were the workflow's only output. 0 where it
-    wrote nothing that the metric can score; None where a judge could not be asked.
+    wrote nothing that the metric can score; None where the metric has no result (`FailureKind.no_result`), as where a
+    judge gave no grade.
 
     name: the field; "" for the prediction as it is. metric: of the file's list, by its name; "" for the first.
     """
@@ -29,10 +32,14 @@ async def score_output(study: Study, rollout: Rollout, name: str, metric: str = 
         if metric:
             return (await study.evaluator.score(rollout.example, prediction, result.trace, metric)).value
         return (await study.score(rollout.example, prediction, result.trace)).value
-    except Exception as error:  # as in an evaluation, what a metric raises is this rollout's failure
+    except (
+        Exception,
+        SystemExit,
+        asyncio.CancelledError,
+    ) as error:  # as in an evaluation, what a metric raises is this rollout's failure
         if ends_run(error, study.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
             raise
-        return None if isinstance(error, LMError) else 0.0
+        return None if kind_of_scoring(error).no_result else 0.0
 
 
 def check_metrics(study: Study, terms: Sequence[RewardTerm]) -> None:

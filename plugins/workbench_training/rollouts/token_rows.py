@@ -75,6 +75,7 @@ class RolloutRows:
     """All token rows of one rollout, in order, with its one reward.
 
     reward: None for a rollout that could not be scored. score: the metric's score alone; by default the reward.
+    origin: (task, number) under which it was drawn, by default those of its rows; a new label keeps it.
 
     Raises:
         ValueError: the rows are those of several rollouts.
@@ -83,6 +84,7 @@ class RolloutRows:
     rows: tuple[Row, ...]
     reward: float | None
     score: float | None = None
+    origin: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", tuple(self.rows))
@@ -90,6 +92,8 @@ class RolloutRows:
             object.__setattr__(self, "score", self.reward)
         if len(names := {(row.task, row.rollout) for row in self.rows}) > 1:
             raise ValueError(f"these are rows of {len(names)} rollouts, not of one: {sorted(names)}")
+        if self.origin is None and names:
+            object.__setattr__(self, "origin", names.pop())
 
     @property
     def scored(self) -> bool:
@@ -108,7 +112,7 @@ class RolloutRows:
     def relabel(self, **changes: Any) -> RolloutRows:
         """The same tokens with another task, rollout number or reward."""
         rows = tuple(replace(row, **changes) for row in self.rows)
-        return RolloutRows(rows, changes.get("reward", self.reward), self.score)
+        return RolloutRows(rows, changes.get("reward", self.reward), self.score, self.origin)
 
 
 def hash_prompt(prompt_ids: Sequence[int]) -> str:

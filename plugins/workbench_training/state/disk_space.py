@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import SpecError
+from workbench_training.objective import Critic
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -26,15 +27,26 @@ _NOTABLE = 0.1
 class Written:
     """Numbers of what a training writes, at its peak.
 
-    checkpoints, candidates: complete ones on disk at once. copies: of the trained weights in a checkpoint.
+    checkpoints, candidates: complete ones on disk at once. copies: of the trained weights in a checkpoint. critic: of
+    each policy, which checkpoints hold with its own moments.
     """
 
     checkpoints: int
     candidates: int
     copies: int = 3
+    critic: Critic | None = None
 
 
-def count_written(steps: int, *, every: int, save_every: int, keep: int, copies: int, records: int = 1) -> Written:
+def count_written(
+    steps: int,
+    *,
+    every: int,
+    save_every: int,
+    keep: int,
+    copies: int,
+    records: int = 1,
+    critic: Critic | None = None,
+) -> Written:
     """Count what a training of so many steps writes. keep: candidates that stay; 0: all. records: trainings, each of
     which keeps its last two checkpoints."""
     candidates = -(-steps // every)
@@ -43,6 +55,7 @@ def count_written(steps: int, *, every: int, save_every: int, keep: int, copies:
         checkpoints=records * checkpoints + (steps > 2 * save_every or records > 1),
         candidates=min(candidates, keep + 1) if keep else candidates,
         copies=copies,
+        critic=critic,
     )
 
 
@@ -58,12 +71,15 @@ def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *
     whole = sum(p.numel() * p.element_size() for policy in policies for p in policy.inner.parameters())
     adapters = sum(p.numel() * p.element_size() for policy in policies if policy.lora for p in policy.trained.values())
     checkpoint, candidate = written.copies * trained, whole + adapters
+    if written.critic is not None:
+        from workbench_training.model.memory_count import count_critic_checkpoint
+
+        checkpoint += sum(count_critic_checkpoint(written.critic, policy.inner.config) for policy in policies)
     transferred = 2 * (adapters or whole) if served else 0
     peak = written.checkpoints * checkpoint + written.candidates * candidate + transferred
     place = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(place).free
-    if folder.exists():
-        free += sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+    free += sum(path.stat().st_size for own in list_own(folder) for path in own.rglob("*.safetensors"))
     told = (
         f"{peak / GIB:.2f} GiB on disk at the peak ({written.checkpoints} checkpoints of {checkpoint / GIB:.2f}, "
         f"{written.candidates} candidates of {candidate / GIB:.2f}"
@@ -77,3 +93,11 @@ def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *
             "train an adapter: `lora: {}`.",
         )
     return f"training writes up to {told}" if peak > _NOTABLE * free else ""
+
+
+def list_own(folder: Path) -> list[Path]:
+    """List the folders that a training wrote before it was killed: its records, whose names begin with that of its
+    folder, and the candidates that these claim."""
+    records = folder.parent.glob(f"{folder.name}*")
+    candidates = {path.with_suffix("") for path in folder.parent.glob(f"*.{folder.name}*")}
+    return [path for path in (*records, *candidates) if path.is_dir()]

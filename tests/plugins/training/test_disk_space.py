@@ -14,9 +14,13 @@ from tests.helpers.grpo_runs import SMALL, calls_in, needs_torch, run
 from workbench.errors import SpecError
 from workbench_training.dpo import DPO
 from workbench_training.grpo import GRPO
+from workbench_training.objective import Critic
 from workbench_training.papers.self_play.optimizer import SelfPlay
 from workbench_training.sft import SFT
+from workbench_training.state.checkpoints import claim_weights
 from workbench_training.state.disk_space import GIB, Written, describe_space
+
+PPO = GRPO.model_validate({"algorithm": "ppo"}).resolved_critic
 
 #: The parameters of a model of 1.5 billion weights in float32, as training holds them.
 LARGE: Any = SimpleNamespace(numel=lambda: 1_500_000_000, element_size=lambda: 4)
@@ -39,6 +43,7 @@ def policy(*, lora: bool = False) -> Any:
         (GRPO(), True, Written(3, 10, 3)),
         (SFT.model_validate({"rounds": 3}), False, Written(3, 4, 3)),
         (DPO(), False, Written(2, 2, 4)),
+        (GRPO.model_validate({"algorithm": "ppo"}), False, Written(3, 4, 3, PPO)),
         (SelfPlay.model_validate({"turns": 2}), False, Written(9, 4, 3)),
     ],
 )
@@ -70,10 +75,42 @@ def test_a_training_that_the_disk_cannot_hold_is_refused(tmp_path: Path, monkeyp
 
 def test_what_a_killed_training_wrote_is_not_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
-    (tmp_path / "step-1").mkdir()
-    with (tmp_path / "step-1/weights.safetensors").open("wb") as file:
-        file.truncate(6_000_000_000)
-    assert "up to 5.59 GiB" in describe_space(Written(0, 1), [policy()], tmp_path)
+    record, candidate, other = (tmp_path / name for name in ("run-1-grpo-a", "0123456789abcdef", "fedcba9876543210"))
+    for folder in (record / "step-1", candidate, other):
+        folder.mkdir(parents=True)
+        with (folder / "model.safetensors").open("wb") as file:
+            file.truncate(6_000_000_000)
+    with pytest.raises(SpecError, match="11.18 GiB on disk .* and 5.59 are free"):
+        describe_space(Written(0, 2), [policy()], record)
+    claim_weights(candidate, f"{record.name}-proposer-1")
+    claim_weights(candidate, record.name)
+    claim_weights(other, "run-2-grpo-b")
+    assert "up to 11.18 GiB" in describe_space(Written(0, 2), [policy()], record)
+
+
+@pytest.mark.parametrize(("kind", "copies"), [("token", 3), ("turn", 4)])
+def test_a_critic_is_in_each_checkpoint(
+    kind: str, copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a ValueLearner writes, to the weight: with a model of its own, and with heads on the policy's."""
+    needs_torch()
+    from tests.helpers.tiny_lm import save
+
+    from workbench_training.critic.value_model import ValueModel
+    from workbench_training.model.memory_count import count_critic_checkpoint
+    from workbench_training.model.policy import Policy
+    from workbench_training.objective import critic_kinds
+
+    save(tmp_path / "model", 0, positions=64)
+    trained = Policy(str(tmp_path / "model"), device="cpu")
+    for model in (None, str(tmp_path / "model")):
+        critic = Critic.model_validate({"of": kind, "model": model})
+        made = ValueModel(trained, critic_kinds()[kind].heads, critic.widths, model)
+        wanted = copies * sum(4 * p.numel() for p in made.trained.values())
+        assert count_critic_checkpoint(critic, trained.inner.config) == wanted
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+        with pytest.raises(SpecError, match=f"1 checkpoints of {wanted / GIB:.2f}"):
+            describe_space(Written(1, 0, 0, critic), [trained], tmp_path / "run")
 
 
 def test_no_rollout_is_paid_for_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,28 @@ def test_a_judge_grades_and_what_it_leaves_open_is_left_out(said: str, reward: f
     assert "Be kind." in asked[0][0]["content"] and "Answer: hello" in asked[0][1]["content"]
 
 
+@pytest.mark.parametrize(
+    ("rubric", "said", "reward", "asked_for"),
+    [
+        ("Be kind.", "score: 7", 0.7, "N is a whole number from 0 (wrong) to 10 (right)."),
+        ("Score from 0.0 to 1.0.", "score: 0.9", 0.9, "N is a number from 0 (wrong) to 1 (right)."),
+        ("Rate it from 1 (rude) to 5 (kind).", "score: 1", 0.0, "N is a whole number from 1 (wrong) to 5 (right)."),
+        ("Rate it from 1 (rude) to 5 (kind).", "score: 5", 1.0, "N is a whole number from 1 (wrong) to 5 (right)."),
+        ("Give a score out of 100.", "score: 70", 0.7, "N is a whole number from 0 (wrong) to 100 (right)."),
+        ("Rate it from 1 (rude) to 5 (kind).", "score: 7", None, "N is a whole number from 1"),
+        ("Be kind.", "score: 0.9", None, "N is a whole number from 0 (wrong) to 10 (right)."),
+    ],
+)
+def test_a_judge_is_asked_and_read_on_the_scale_of_the_rubric(
+    rubric: str, said: str, reward: float | None, asked_for: str
+) -> None:
+    judge, asked = says(said)
+    made = rollout("hello")
+    asyncio.run(score([made], [PART.model_copy(update={"rubric": rubric})], GUARDS, judge))
+    assert made.reward == (reward and pytest.approx(reward))
+    assert asked_for in asked[0][0]["content"]
+
+
 def test_a_reward_needs_its_judge() -> None:
     with pytest.raises(ValueError, match="judge"):
         rewards(None)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from workbench.errors import FailureKind, LMError, NodeError
 from workbench.lm import Response
 from workbench.study import Result
-from workbench.task import Example
+from workbench.task import Example, Score
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.rewards import (
     GUARDS,
@@ -26,6 +29,7 @@ from workbench_training.rewards import (
     score_overlong,
     tool_n1,
 )
+from workbench_training.rollouts.node_outputs import score_output
 
 ONE = {"name": "f", "arguments": {"a": 1, "b": [2]}}
 TWO = {"name": "g", "arguments": {}}
@@ -93,6 +97,61 @@ def rollout(
 def earned(made: Rollout, *parts: RewardTerm, guards: Sequence[Guard] = GUARDS, judge: Any = None) -> float | None:
     asyncio.run(score([made], list(parts) or [RewardTerm()], guards, judge))
     return made.reward
+
+
+TERMS = [
+    [RewardTerm(kind="metric")],
+    [RewardTerm(kind="exact_match")],
+    [RewardTerm(kind="format")],
+    [RewardTerm(kind="length", weight=-0.1)],
+    [RewardTerm(kind="overlong")],
+    [RewardTerm(kind="metric", field="label")],
+    [RewardTerm(kind="metric"), RewardTerm(kind="length", weight=-0.1)],
+]
+
+
+def test_a_row_without_a_result_gives_no_reward_and_a_failure_of_the_workflow_gives_one(
+    subtests: pytest.Subtests,
+) -> None:
+    async def half(made: Rollout, field: str, metric: str) -> float:
+        return 0.5
+
+    for kind in FailureKind:
+        for parts in TERMS:
+            with subtests.test(kind=kind, terms=[part.kind for part in parts]):
+                made = rollout("yes", None if kind.no_result else 0.0, failure=kind)
+                asyncio.run(score([made], parts, GUARDS, output_score=half))
+                assert (made.reward is None) == (made.score is None) == kind.no_result
+
+
+@pytest.mark.parametrize(
+    ("error", "reward"),
+    [
+        (NodeError("judge", "the judge gave no grade"), None),
+        (NodeError("data", "its image cannot be read"), None),
+        (LMError("server", "down"), None),
+        (LMError("bad_request", "too many tokens"), None),
+        (NodeError("verifier", "it does not hold"), 0.0),
+        (KeyError("label"), 0.0),
+        (SystemExit(2), 0.0),
+    ],
+)
+@pytest.mark.parametrize("part", [RewardTerm(field="label"), RewardTerm(metric="second")])
+def test_an_output_that_a_judge_left_open_gives_no_reward_and_one_it_cannot_score_0(
+    part: RewardTerm, error: BaseException, reward: float | None
+) -> None:
+    class Scorer:
+        workflow = SimpleNamespace(output_fields=["label"])
+        ledger = SimpleNamespace(stopping=None)
+
+        async def score(self, *given: Any) -> Score:
+            raise error
+
+    study: Any = Scorer()
+    study.evaluator = study
+    made = rollout("yes")
+    asyncio.run(score([made], [part], GUARDS, output_score=partial(score_output, study)))
+    assert made.reward == reward
 
 
 def test_parts_are_weighted_and_kept() -> None:

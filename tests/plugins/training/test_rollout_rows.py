@@ -91,6 +91,14 @@ def test_runs_that_begin_differently_are_compared_where_their_prompts_are_equal_
     assert DPO().choose(agents) == [], "nor are the answers of two agents"
 
 
+def test_a_rollout_in_several_comparisons_counts_once() -> None:
+    """Two runs that share three prompts after the first give six sides, which are not `6 of 2 rollouts`."""
+    shared = [("B", "2"), ("C", "3"), ("D", "4")]
+    runs = [run_of(0, 1.0, ("A", "1"), *shared), run_of(1, 0.0, ("X", "5"), *shared)]
+    chosen = DPO().choose(runs)
+    assert len(chosen) == 6 and {side.origin for side in chosen} == {("t", 0), ("t", 1)}
+
+
 @pytest.mark.parametrize(
     "runs",
     [

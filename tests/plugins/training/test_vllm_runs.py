@@ -213,7 +213,36 @@ def test_a_server_that_cannot_start_ends_the_run_in_its_own_words(
     ("lines", "cause"),
     [
         (["INFO 11-26 12:00:00 [a.py:1] Error handling is on", "ValueError: no GPU", "bye"], "ValueError: no GPU"),
-        (["vllm: error: unrecognized arguments: --flag", "ERROR: no such model"], "ERROR: no such model"),
+        (
+            ["usage: vllm serve", "vllm: error: unrecognized arguments: --flag", "ERROR: no such model"],
+            "vllm: error: unrecognized arguments: --flag",
+        ),
+        (
+            [
+                "(EngineCore_DP0 pid=7) ERROR 11-26 12:00:00 [core.py:7] EngineCore failed to start.",
+                "(EngineCore_DP0 pid=7) ERROR 11-26 12:00:00 [core.py:7] Traceback (most recent call last):",
+                '(EngineCore_DP0 pid=7) ERROR 11-26 12:00:00 [core.py:7]   File "a.py", line 1, in ErrorHandler',
+                "(EngineCore_DP0 pid=7) ERROR 11-26 12:00:00 [core.py:7]     raise Unsupported('x')",
+                "(EngineCore_DP0 pid=7) ERROR 11-26 12:00:00 [core.py:7] torch._dynamo.exc.Unsupported: no graph",
+                "(EngineCore_DP0 pid=7) Process EngineCore_DP0:",
+                "(EngineCore_DP0 pid=7) Traceback (most recent call last):",
+                '(EngineCore_DP0 pid=7)   File "a.py", line 1, in f',
+                "(EngineCore_DP0 pid=7) torch._dynamo.exc.Unsupported: no graph, told again",
+                "RuntimeError: Engine core initialization failed. See root cause above.",
+            ],
+            "torch._dynamo.exc.Unsupported: no graph",
+        ),
+        (
+            [
+                "(APIServer pid=7) Traceback (most recent call last):",
+                '(APIServer pid=7)   File "a.py", line 1, in f',
+                "(APIServer pid=7) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+                "(APIServer pid=7)   Value error, max_model_len (99999) is greater than 2048",
+                *["bye"] * 9,
+            ],
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig "
+            "Value error, max_model_len (99999) is greater than 2048",
+        ),
         (["Traceback (most recent call last):", "a.b.MyException", "RuntimeError: later"], "a.b.MyException"),
         (["RuntimeError: Engine core initialization failed. See root cause above."], ""),
         (["all is well"], ""),
