@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from workbench.kit.dspy_seam.clients import http_parser
-from workbench.kit.lms.bounded_http import BodyError, BodyReader, RedirectError, bodies_are_bounded
+from workbench.kit.lms.bounded_http import BodyError, BodyReader, RedirectError, bodies_are_bounded, note_headers
 from workbench.lm import describe_redirect
 
 
@@ -24,6 +24,7 @@ def bound_native_client() -> None:
     def body_decoder(self: Any, request_method: str) -> Any:
         if not bodies_are_bounded():
             return unbounded(self, request_method)
+        note_headers(self.headers)
         if moved := describe_redirect(self.status, {"location": ", ".join(self.headers_all("location"))}, ""):
             error = RedirectError(f"status {self.status}{moved}")
             raise broken(str(error)) from error

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -126,9 +126,9 @@ class DSPyLM:
             try:
                 canonical = to_request(body)
                 quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=stream, callbacks=[])
-                with bounded_bodies(), quiet:
+                with bounded_bodies() as headers, quiet:
                     answer = await lm.acall(canonical)
-                found = self._response(answer, request)
+                found = self._response(answer, request, headers)
                 return found if stream is None else stream.end(found)
             except LMError as error:
                 raise self._named(error) from None
@@ -265,9 +265,9 @@ class DSPyLM:
         except (ValueError, TypeError, errors.LMError, lm15.LM15Error):
             return None  # which is told where it is opened
 
-    def _response(self, answer: lm15.Response, request: Request) -> Response:
+    def _response(self, answer: lm15.Response, request: Request, headers: Mapping[str, str]) -> Response:
         billed = replace(request, extra={**(self._settings.extra or {}), **request.extra})
-        found = read_answer(answer, billed, self._price.of)
+        found = read_answer(answer, billed, self._price.of, headers)
         return redact_answer(found, self._sent_key(), self._headers)
 
     def _named(self, error: LMError) -> LMError:

@@ -57,8 +57,13 @@ _VAGUE = (FailureKind.BAD_REQUEST, FailureKind.BAD_BODY)
 _ENDS = (("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"))
 
 
-def read_answer(answer: lm15.Response, request: Request, price: Callable[[Billed], float | None]) -> Response:
-    """An answer. price: of a call, by our prices. Raises LMError for one that broke off, or has nothing to read."""
+def read_answer(
+    answer: lm15.Response, request: Request, price: Callable[[Billed], float | None], headers: Mapping[str, str]
+) -> Response:
+    """An answer. price: of a call, by our prices. headers: of the answer, in which a gateway may state its cost.
+
+    Raises LMError for one that broke off, or has nothing to read.
+    """
     body: Mapping[str, Any] = answer.provider_data or {}
     if body.get("choices") == []:
         raise LMError("bad_body", "an answer without choices")  # which DSPy takes for an empty text
@@ -95,7 +100,7 @@ def read_answer(answer: lm15.Response, request: Request, price: Callable[[Billed
         message=_whole(answer.message, calls) if calls else None,
         cached=usage.cached,
         cache_write=usage.written,
-        **price_fields(price, call, body.get("usage"), {}),
+        **price_fields(price, call, body.get("usage"), headers),
     )
 
 

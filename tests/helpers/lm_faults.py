@@ -166,6 +166,10 @@ class _Handler(BaseHTTPRequestHandler):
     def fault_deflated(self, chat: ChatServer) -> None:
         self._reply_packed(json.dumps(answer("packed")).encode(), -15, "deflate")
 
+    def fault_stated(self, chat: ChatServer) -> None:
+        """An answer whose header states what it cost, as LiteLLM's proxy does; the second one states nothing."""
+        self.reply(200, answer(), {"X-LiteLLM-Response-Cost": "0.5"} if chat.requests == 1 else None)
+
     def fault_oddcoding(self, chat: ChatServer) -> None:
         self._reply_packed(json.dumps(answer()).encode(), 31, "gzip, gzip")
 

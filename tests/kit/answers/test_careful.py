@@ -54,6 +54,15 @@ def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtest
         ("score: 5/5", Scale(1, 5), 1.0),
         ("score: 0", Scale(1, 5), None),
         ("score: 0.5", Scale(0, 1), 0.5),
+        ('{"score": 4, "max_score": 5}', 10, 0.8),
+        ('{"score": 4, "scale": "1-5"}', 10, 0.75),
+        ('{"score": 0.9, "out_of": 1}', 10, 0.9),
+        ('{"score": 80, "range": [0, 100]}', 10, 0.8),
+        ("Score (out of 5): 4", 10, 0.8),
+        ("Score (0-1): 0.9", 10, 0.9),
+        ("score: 4 stars out of 5", 10, 0.8),
+        ("score: 87.5%", 10, 0.875),
+        ("score: 7.5%", 10, 0.075),
     ]:
         with subtests.test(text=text, best=best):
             assert (read_grade(text, best) or (None,))[0] == share
@@ -64,6 +73,14 @@ def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.S
     parts += [
         '[{"criterion": "clarity", "score": 3}, {"criterion": "depth", "score": 8}]',
         '[{"score": 3}, {"score": 8}]',
+        '- clarity: {"score": 3}\n- depth: {"score": 8}',
+        '{"criterion": "clarity", "score": 3}\n{"criterion": "depth", "score": 8}',
+        "Clarity score: 3\nDepth score: 8",
+        "clarity score: 3, depth score: 8",
+        "### Clarity\nscore: 3\n\n### Depth\nscore: 8",
+        "1. Clarity\nScore: 3\n2. Depth\nScore: 8",
+        "| Clarity | 3/10 |\n| Depth | 8/10 |",
+        "<clarity><score>3</score></clarity><depth><score>8</score></depth>",
     ]
     for text in parts:
         with subtests.test(text=text):
@@ -77,6 +94,9 @@ def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.S
         '{"evaluation": {"score": 7}}',
         '{"clarity": {"score": 7}, "depth": {"score": 7}}',
         'First {"score": 3}, and then {"score": 7}',
+        "score: 3\nOn reflection:\nscore: 7",
+        "Clarity score: 3\nscore: 7",
+        "The clarity score is 3, and the final score is 7.",
     ]:
         with subtests.test(text=text):
             assert (read_grade(text, 10) or (None,))[0] == 0.7

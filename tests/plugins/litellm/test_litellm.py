@@ -221,6 +221,14 @@ def test_typed_outcomes(fault, finish, text, engine):
 
 
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])
+def test_the_cost_in_a_header_is_the_bill_of_that_answer_alone(engine: str) -> None:
+    with ChatServer("stated") as server:
+        first, second = ask(server, engine), ask(server, engine)
+    assert (first.usd, first.stated, first.computed_usd) == (0.5, True, 0.0)
+    assert (second.usd, second.stated) == (0.0, False)
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
 def test_usage_tools_logprobs(engine):
     with ChatServer("nousage") as server:
         response = ask(server, engine)

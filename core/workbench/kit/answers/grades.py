@@ -30,15 +30,29 @@ _FROM_TO = re.compile(
     rf"|\A\W*{_RANGE}|\b{_RANGE}\s*(?:points|stars)\b"
 )
 _OUT_OF = re.compile(rf"(?i)\b(?:score|grade|rate|points?|rating)\b[^.\n]{{0,40}}\bout of {_NUMBER}(?![\d%]|\.\d)")
-_OF = r"\s*(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
-_VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
+_OF = r"\s*(?:(?:stars?|points?|marks?)\s+)?(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
+_VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|[.,]\d|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
 #: `8/10` in a sentence.
 _BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
 #: A grade that was not given: `to get 10/10`.
 _MISSED = re.compile(r"(?i)\b(?:would|could|might|to (?:get|reach|be|earn|make))\b[^.\n]{0,30}\Z")
 #: What a grade is of, and words for the whole.
-_LABEL = re.compile(r"([^\W\d][^:=\uff1a\n,;.]{0,40})[:=\uff1a]\s*[\"'*_`]*\Z")
+_LABEL = re.compile(r"([^\W\d][^:=\uff1a|\n,;.]{0,40})[:=\uff1a|]\s*[\"'*_`]*\Z")
+_BEFORE = re.compile(
+    r"<(\w+)>\s*\Z|"  # <clarity><score>3
+    r"(?m:^)[ \t]*(?:#{1,6}|\d{1,2}[.)]|\*\*|[-*][ \t])[ \t*_]*([^\n:.!?*]{1,40})[*_:]*[ \t]*\n\s*\Z|"  # a heading
+    r"(?m:^)([^\W\d][^\n:.!?]{0,40}):[ \t]*\n\s*\Z"
+)
+#: A word before the name of a grade: `Clarity score: 3`.
+_WORD = re.compile(
+    r"\b(?!(?:a|an|the|my|our|your|this|that|its|is|with|and|so|score|new)\W+\Z)([^\W\d]\w*)[ \t*_`:|\u2013-]+\Z"
+)
+#: The keys of an object that state the scale of its grade; and a scale in brackets, as in `Score (out of 5): 4`.
+_SCALES = ("max_score", "max", "maximum", "max_points", "out_of", "scale", "best", "score_range", "range")
+_STATED = re.compile(
+    rf"\(?\s*(?:from |out of |of |/)?\s*(?:{_NUMBER}\s*(?:[-\u2013]|\.\.|to)\s*)?{_NUMBER}\s*(?:\)|\Z)"
+)
 _OF_ALL = re.compile(
     r"(?i)\b(?:final\w*|overall|total\w*|average|mean|verdict|conclusion|result|summary|evaluation|assessment|answer|"
     r"gesamt\w*|global\w*|complessiv\w*|note|nota|punteggio)\b|总|итог"
@@ -104,38 +118,42 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
         best: the best grade, where the worst is 0; or the scale.
     """
     scale = best if isinstance(best, Scale) else Scale(0.0, float(best))
-    outside, graded = text, list[list[_Graded]]()
+    outside, graded = text, list[_Graded]()
     for value, start, end in [*read_values(text)][-MANY:]:
-        if grades := [*_grades_in(value)]:
-            graded.append(grades)
+        if grades := [*_grades_in(value, _name_of(value) or _part_before(text, start))]:
+            graded += grades
             outside = f"{outside[:start]}{' ' * (end - start)}{outside[end:]}"
-    if graded and (one := _grade_of_all(graded[-1])) is not None:
-        return _share(one.grade, scale, one.words)
+    if graded and (one := _grade_of_all(graded)) is not None:
+        return _share(one.grade, one.scale or scale, one.words)
     text = ends_of(outside if graded else text)
     for place in _PLACES:
         grades = [*place.finditer(text)]
         given = [one for one in grades if not _MISSED.search(text[max(0, one.start() - 60) : one.start()])]
         if grades := given or grades[-1:]:
-            if (last := _find_whole(text, grades, scale) if place is _BARE else grades[-1]) is None:
+            if (last := _find_whole(text, grades, scale, place is _BARE)) is None:
                 return None
-            return _share(next(filter(None, last.groups())), scale, text[: last.start()].strip(" \n*_#"))
+            stated = _read_scale(last[0][last[0].find("(") : last.start(last.lastindex or 0) - last.start()])
+            return _share(next(filter(None, last.groups())), stated or scale, text[: last.start()].strip(" \n*_#"))
     return None
 
 
 class _Graded(NamedTuple):
-    """A grade in an object. of: what it is of, e.g. a criterion; "" for the whole."""
+    """A grade in an object.
+
+    of: what it is of, e.g. a criterion; "" for the whole. scale: the one that the object states, if any.
+    """
 
     of: str
     grade: str
     words: str
+    scale: Scale | None
 
 
 def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
     """Yield the grades in JSON. One at the top of an object is of that object; those inside it are not looked at."""
     if is_list(value):
         for number, item in enumerate(value):
-            name = next((str(item[key]) for key in item if str(key).lower() in _NAMING), "") if is_dict(item) else ""
-            yield from _grades_in(item, name or (f"{of} {number}" if len(value) > 1 else of))
+            yield from _grades_in(item, _name_of(item) or (f"{of} {number}" if len(value) > 1 else of))
     elif is_dict(value):
         parts = {
             name: part for name, part in find_parts(value, _KEYS).items() if not is_dict(part) and not is_list(part)
@@ -143,29 +161,53 @@ def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
         if parts:
             name = min(parts, key=_KEYS.index)
             words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-            yield _Graded(of, str(parts[name]), words)
+            stated = (_read_scale(part) for part in find_parts(value, _SCALES).values())
+            yield _Graded(of, str(parts[name]), words, next(filter(None, stated), None))
             return
         for key, part in value.items():
             yield from _grades_in(part, str(key))
 
 
 def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:
-    """Return the grade that counts of those in an object: the only one, or the last one of the whole."""
+    """Return the grade that counts of those in objects: the only one, or the last one of the whole."""
     whole = [one for one in grades if not one.of or _OF_ALL.search(one.of)]
-    if whole or len({one.grade for one in grades}) == 1:
+    if whole or len({one.grade for one in grades}) == 1 or len({one.of for one in grades}) == 1:
         return [*grades[-1:], *whole][-1]
     return None
 
 
-def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale) -> re.Match[str] | None:
+def _name_of(value: object) -> str:
+    """The criterion that an object names; "" without one."""
+    return next((str(value[key]) for key in value if str(key).lower() in _NAMING), "") if is_dict(value) else ""
+
+
+def _part_before(text: str, start: int, by_word: bool = False) -> str:
+    """What a grade is of by the label, the word, the tag or the heading before it; "" without one."""
+    before = text[max(0, start - 60) : start]
+    if found := _LABEL.search(before) or _BEFORE.search(before) or (_WORD.search(before) if by_word else None):
+        return next(filter(None, found.groups())).strip().lower()
+    return ""
+
+
+def _read_scale(stated: object) -> Scale | None:
+    """The scale that an object or brackets state: 5, `1-5`, [0, 5], `out of 5`; None for anything else."""
+    if is_list(stated):
+        stated = "-".join(map(str, stated))
+    found = None if isinstance(stated, bool) else _STATED.match(str(stated))
+    if found is None or float(found[2]) <= (low := float(found[1] or 0)):
+        return None
+    return Scale(low, float(found[2]))
+
+
+def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: bool) -> re.Match[str] | None:
     """The grade that counts of several in a text: the last one of the whole, else the last one behind a label, or else
     on the scale asked for; None if each is of another part, as in `Clarity: 3/10, Depth: 8/10`."""
-    found = [_LABEL.search(text[max(0, one.start() - 60) : one.start()]) for one in grades]
-    labels = [label[1].strip().lower() if label else "" for label in found]
-    whole = [one for one, label in zip(grades, labels, strict=True) if _OF_ALL.search(label)]
-    if not whole and len(set(labels)) > 1 and all(labels) and len({one[1] for one in grades}) > 1:
+    parts = [_part_before(text, one.start(), not bare) for one in grades]
+    whole = [one for one, part in zip(grades, parts, strict=True) if _OF_ALL.search(part)]
+    given = {next(filter(None, one.groups())) for one in grades}
+    if not whole and len(set(parts)) > 1 and all(parts) and len(given) > 1:
         return None
-    if labels[-1] or whole:
+    if parts[-1] or whole or not bare:
         return [*grades, *whole][-1]
     return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{scale.high:g}"))][-1]  # `8/10 because of 3/4`
 

@@ -7,7 +7,7 @@ it takes. Inside `bounded_bodies()` they count bytes as they arrive. Outside of 
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
@@ -25,7 +25,7 @@ CODINGS = "gzip, deflate"
 _KNOWN = {"httpx": "0.28", "httpx2": "2.16"}
 
 _PIECE = 256 * 1024
-_inside: ContextVar[bool] = ContextVar("bounded_bodies", default=False)
+_inside: ContextVar[dict[str, str] | None] = ContextVar("bounded_bodies", default=None)
 
 
 class BodyError(Exception):
@@ -37,22 +37,32 @@ class RedirectError(BodyError):
 
 
 @contextmanager
-def bounded_bodies() -> Iterator[None]:
+def bounded_bodies() -> Iterator[Mapping[str, str]]:
     """Bound the bodies that this task, and the tasks and threads that it starts with its context, read meanwhile.
+
+    Yields the headers of the last answer, with lower-case names.
 
     Raises PluginError for a version of httpx or httpx2 that cannot be bounded.
     """
     _bound_clients()
-    token = _inside.set(True)
+    headers = dict[str, str]()
+    token = _inside.set(headers)
     try:
-        yield
+        yield headers
     finally:
         _inside.reset(token)
 
 
 def bodies_are_bounded() -> bool:
     """Return True if the caller runs inside `bounded_bodies()`."""
-    return _inside.get()
+    return _inside.get() is not None
+
+
+def note_headers(headers: Iterable[tuple[str, str]]) -> None:
+    """Give the headers of an answer to the `bounded_bodies()` that the caller runs in, in place of earlier ones."""
+    if (noted := _inside.get()) is not None:
+        noted.clear()
+        noted.update((name.lower(), value) for name, value in headers)
 
 
 def body_error(error: BaseException | None) -> BodyError | None:
@@ -137,7 +147,7 @@ def _bounded_async(library: Any, send: Any) -> Any:
 
     @wraps(send)
     async def bounded(self: Any, request: Any) -> Any:
-        if not _inside.get():
+        if not bodies_are_bounded():
             return await send(self, request)
         request.headers["Accept-Encoding"] = CODINGS
         response = await send(self, request)
@@ -167,7 +177,7 @@ def _bounded(library: Any, send: Any) -> Any:
 
     @wraps(send)
     def bounded(self: Any, request: Any) -> Any:
-        if not _inside.get():
+        if not bodies_are_bounded():
             return send(self, request)
         request.headers["Accept-Encoding"] = CODINGS
         response = send(self, request)
@@ -183,6 +193,7 @@ def _bounded(library: Any, send: Any) -> Any:
 
 
 def _check_place(response: Any, request: Any) -> None:
+    note_headers(response.headers.items())
     if moved := describe_redirect(response.status_code, response.headers, str(request.url)):
         raise RedirectError(f"status {response.status_code}{moved}")
 
