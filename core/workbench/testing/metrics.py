@@ -163,12 +163,12 @@ def check_metric_stays_between_0_and_1(case: MetricCase) -> None:
         )
 
 
-def check_metric_leaves_row_and_prediction_unchanged(case: MetricCase) -> None:
-    """All candidates are scored on the same rows, and a prediction is stored after it was scored."""
+def check_metric_leaves_the_prediction_unchanged(case: MetricCase) -> None:
+    """A prediction is stored after it was scored. Rows are copies: a change of one is seen by nobody."""
     for prediction in (case.right, case.wrong):
-        row, given = copy.deepcopy(dict(case.row)), copy.deepcopy(dict(prediction))
-        with unchanged("copy it before you change it", the_row=row, the_prediction=given):
-            case.call(row, given)
+        given = copy.deepcopy(dict(prediction))
+        with unchanged("copy it before you change it", the_prediction=given):
+            case.call(copy.deepcopy(dict(case.row)), given)
 
 
 def check_metric_is_deterministic(case: MetricCase) -> None:
