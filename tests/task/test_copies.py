@@ -6,6 +6,7 @@ import json
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.planted import PlantedLM, plant
@@ -346,3 +347,38 @@ def test_who_says_that_rows_are_independent_keeps_near_copies_in_the_test(tmp_pa
     lines = [{"text": f"{LONG} today {i * 7}!", "label": "a"} for i in range(10)]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert len(prepare(file, [("data.cluster", False)])[2].dataset.test) == 0, "equal rows are no test"
+
+
+def test_d2_the_search_for_near_copies_has_a_bound_on_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CANDIDATES comparisons a row, once for all fields and once for each input; each of tokens that grow with the
+    texts, and not with their square. The work is counted, in rows of like vocabulary."""
+    rng, known = random.Random(1), [f"w{n}" for n in range(300)]
+
+    def work(rows: int, words: int) -> tuple[int, int]:
+        compared, tokens, steps = 0, 0, 0
+        near, run = copies_module.are_near, copies_module._run
+
+        def count_near(a: Any, b: Any) -> bool:
+            nonlocal compared, tokens
+            compared, tokens = compared + 1, tokens + len(a) + len(b)
+            return near(a, b)
+
+        def count_run(a: Any, b: Any, i: int, j: int) -> int:
+            nonlocal steps
+            steps += 1
+            return run(a, b, i, j)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(copies_module, "are_near", count_near)
+            patch.setattr(copies_module, "_run", count_run)
+            made = [
+                Example(str(n), {name: " ".join(rng.choice(known) for _ in range(words)) for name in ("text", "more")})
+                for n in range(rows)
+            ]
+            group_copies(made, ["text", "more"])
+        assert compared <= rows * copies_module.CANDIDATES * 2 * (1 + 2) and tokens <= compared * 2 * words
+        assert steps <= compared * (2 + 3 * copies_module.MOST_EDITS**2)
+        return compared, tokens
+
+    assert work(12, 4000)[1] <= 2.1 * work(12, 2000)[1]
+    assert work(60, 500)[0] <= 60 * copies_module.CANDIDATES * 6 < 60 * 60 * 6
