@@ -18,6 +18,7 @@ from workbench.lm import (
     Request,
     Response,
     as_it_came,
+    describe_redirect,
     is_loopback,
     is_reasoning,
     kind_of_status,
@@ -228,3 +229,10 @@ def test_an_answer_that_is_nested_too_deeply_is_a_broken_body() -> None:
 def test_models_that_think_by_default_are_known_by_name(model: str, thinks_so: bool) -> None:
     assert thinks(model, {}) is thinks_so
     assert not thinks(model, {"thinking": {"type": "disabled"}})
+
+
+def test_a_redirect_without_a_known_server_gives_no_address_to_write() -> None:
+    """DSPy's own client tells the answer's headers alone, and a path is no `api_base`."""
+    told = describe_redirect(303, {"location": "/v2/chat/completions"}, "")
+    assert "/v2/chat/completions" in told and "api_base" not in told
+    assert "write api_base: http://a/v2" in describe_redirect(303, {"location": "/v2/messages"}, "http://a/v1/messages")

@@ -1,6 +1,7 @@
 """Compares any two evaluations, runs or candidates, row by row, by the paired test of the proof.
 
 Rows by whose scores a side was chosen say nothing of it: they are left out, or the comparison is no evidence.
+One file: sides of all three kinds are read, paired and tested by the same rules.
 """
 
 from __future__ import annotations

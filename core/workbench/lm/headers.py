@@ -44,4 +44,5 @@ def describe_redirect(status: int, headers: Mapping[str, str], asked: str) -> st
     shown = target._replace(netloc=target.netloc.rpartition("@")[2], query="", fragment="").geturl()
     base = re.sub(r"/(?:chat/completions|messages|responses|completions|embeddings)/?\Z", "", shown)
     why = "which is not followed, as the key would be sent there"
-    return f" (it redirects to {shown}, {why}; if that is right, write api_base: {base})"
+    advice = f"; if that is right, write api_base: {base}" if target.netloc else ""  # `asked` may be unknown
+    return f" (it redirects to {shown}, {why}{advice})"

@@ -182,7 +182,7 @@ def _name_of(value: object) -> str:
 
 
 def _part_before(text: str, start: int, by_word: bool = False) -> str:
-    """What a grade is of by the label, the word, the tag or the heading before it; "" without one."""
+    """The part that a grade is of, by the label, the word, the tag or the heading before it; "" without one."""
     before = text[max(0, start - 60) : start]
     if found := _LABEL.search(before) or _BEFORE.search(before) or (_WORD.search(before) if by_word else None):
         return next(filter(None, found.groups())).strip().lower()
