@@ -272,12 +272,11 @@ class TrainingOptimizer(Optimizer):
         """Load the policies and their engines, run the schedule, and close both."""
         from workbench.kit.lms.generation import free_device_memory
         from workbench_training.scale.drawing import unless_one_dies
-        from workbench_training.serving.policy_lm import LIVE
+        from workbench_training.serving.policy_lm import LIVE, FileEngine
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
         name = digest([*identities, study.workflow.hash, study.name, self.identify(), number])
-        home = study.database
-        weights = home.with_name(f"{home.stem}-weights")
+        weights = study.database.with_name(f"{study.database.stem}-weights")
         folder = weights / f"run-{study.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
         source = StudyRolloutSource(study, roles, self.rewards, self.guards, race=self.race)
         server: ManagedServer | None = None
@@ -300,9 +299,10 @@ class TrainingOptimizer(Optimizer):
                 LIVE[role.key] = role.engine = self._engine(role, folder, url)
                 study.log(f"{role.name or role.spec.model}: {role.policy.describe()}")
             written, policies = self.count_written(keeps_all=not source.remembers), [r.policy for r in roles.values()]
-            if told := describe_space(written, policies, folder, served=self.server_settings is not None):
-                study.log(told)
             engines = [role.engine for role in roles.values()]
+            sent = any(isinstance(engine, FileEngine) and engine.sends_files for engine in engines)
+            if told := describe_space(written, policies, folder, sent=sent):
+                study.log(told)
             await unless_one_dies(self.train_policies(study, source, folder, weights, number), engines)
         except BudgetSpent as spent:
             study.log(f"training ends with its budget: {spent}")

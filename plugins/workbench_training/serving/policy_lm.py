@@ -67,6 +67,13 @@ async def wait_if_any(waiting: Awaitable[None] | None) -> None:
 
 
 @runtime_checkable
+class FileEngine(Protocol):
+    """An engine on a server. sends_files: weights on their way to it are on disk."""
+
+    sends_files: bool
+
+
+@runtime_checkable
 class CandidateEngine(Protocol):
     """An engine that also draws for the evaluation of candidates, if `candidates` says so."""
 

@@ -79,7 +79,7 @@ class ServerEngine:
         candidates: bool = True,
     ):
         self.name, self.policy, self.transfer, self.limits = name, policy, transfer, limits or Limits()
-        self.seeds, self.sleep, self.candidates = seeds, sleep, candidates
+        self.seeds, self.sleep, self.candidates, self.sends_files = seeds, sleep, candidates, transfer.in_files
         self.client = VLLMClient(url, self.limits.concurrency)
         self.concurrency, self.version = self.limits.concurrency, -1
         generator = policy.generator

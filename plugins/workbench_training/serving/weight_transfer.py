@@ -38,9 +38,11 @@ Handle = tuple[str, tuple[Any, ...]]
 
 class WeightTransfer(ABC):
     """Weights of one policy on their way to one server. in_place: they replace the server's own, so that it must not
-    draw meanwhile. since: the first vLLM whose routes it speaks; empty for those of all."""
+    draw meanwhile. in_files: they are on disk meanwhile. since: the first vLLM whose routes it speaks; empty for those
+    of all."""
 
     in_place: bool
+    in_files: bool = True
     since: str = ""
 
     async def check_version(self, client: VLLMClient, timeout: float) -> None:
@@ -127,6 +129,7 @@ class IpcTransfer(WeightTransfer):
     """
 
     in_place = True
+    in_files = False
     since = "0.31"  # before it, `init_info` has no field, or there is no such route
 
     def __init__(self, policy: Policy, export: Callable[[torch.Tensor], Handle] | None = None):

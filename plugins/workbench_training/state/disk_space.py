@@ -59,10 +59,10 @@ def count_written(
     )
 
 
-def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *, served: bool = False) -> str:
+def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *, sent: bool = False) -> str:
     """Describe the space that a training takes; "" where that is little of what is free.
 
-    served: two versions of the weights may be on their way to a server.
+    sent: two versions of the weights may be on their way to a server, in files.
 
     Raises:
         SpecError: the disk of the folder has less, what the training wrote there before counted in.
@@ -75,7 +75,7 @@ def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *
         from workbench_training.model.memory_count import count_critic_checkpoint
 
         checkpoint += sum(count_critic_checkpoint(written.critic, policy.inner.config) for policy in policies)
-    transferred = 2 * (adapters or whole) if served else 0
+    transferred = 2 * (adapters or whole) if sent else 0
     peak = written.checkpoints * checkpoint + written.candidates * candidate + transferred
     place = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(place).free

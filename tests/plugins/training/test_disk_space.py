@@ -65,7 +65,7 @@ def test_a_training_that_the_disk_cannot_hold_is_refused(tmp_path: Path, monkeyp
     free(80)
     assert describe_space(Written(3, 4, 3), [policy()], place).startswith("training writes up to 72.64 GiB")
     with pytest.raises(SpecError, match="11.18 on their way to the server"):
-        describe_space(Written(3, 4, 3), [policy()], place, served=True)
+        describe_space(Written(3, 4, 3), [policy()], place, sent=True)
     with pytest.raises(SpecError, match="145.29 GiB"):
         describe_space(Written(3, 4, 3), [policy(), policy()], place)
     assert "up to 22.84 GiB" in describe_space(Written(3, 4, 3), [policy(lora=True)], place)

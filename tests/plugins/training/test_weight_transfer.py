@@ -20,6 +20,7 @@ from workbench.errors import LMError, PluginError  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
+from workbench_training.serving.policy_lm import FileEngine  # noqa: E402
 from workbench_training.serving.vllm_client import SyncError  # noqa: E402
 from workbench_training.serving.vllm_engine import Limits, ServerEngine  # noqa: E402
 from workbench_training.serving.weight_transfer import (  # noqa: E402
@@ -415,3 +416,15 @@ def test_ipc_needs_a_gpu_and_one_that_the_whole_server_is_on(tmp_path: Path) -> 
             await engine.at(0)
 
     play(tmp_path / "b", schedule, transfer="ipc", gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("how", "sends"), [({}, True), ({"transfer": "ipc"}, False), ({"lora": Lora.model_validate({})}, True)]
+)
+def test_weights_are_on_disk_on_their_way_unless_they_travel_by_ipc(
+    how: dict[str, Any], sends: bool, tmp_path: Path
+) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        assert isinstance(engine, FileEngine) and engine.sends_files is sends
+
+    play(tmp_path, schedule, **how)
