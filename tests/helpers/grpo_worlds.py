@@ -159,6 +159,11 @@ def bandit(
     return trainer
 
 
+def without_clock(history: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+    """The figures of steps that a resumed training repeats to the bit: all but those of the clock."""
+    return [{k: v for k, v in figures.items() if k not in ("seconds", "tokens_per_second")} for figures in history]
+
+
 def sevens(text: str) -> float:
     """The share of 7 among eight characters."""
     return text[:8].count("7") / 8
