@@ -13,7 +13,7 @@ from tests.helpers.scripted import run_node
 from workbench import Optimizer, Study, Workflow
 from workbench.kit.answers import read_objects, read_text
 from workbench.kit.prompting import Proposer, prompt_in_use, read_prompt
-from workbench.lm import Request, Response
+from workbench.lm import Request, Response, is_blank, is_refusal
 from workbench.run import Options, optimize
 from workbench.study import Result
 from workbench.task import Example
@@ -180,3 +180,11 @@ def test_a_refusal_is_no_prompt(subtests: pytest.Subtests) -> None:
     for text in PROMPTS:
         with subtests.test(text):
             assert read_prompt(text) == text
+
+
+def test_r13_tags_around_nothing_are_nothing_and_around_a_refusal_a_refusal() -> None:
+    assert (
+        is_blank("<prompt></prompt>") and is_blank("<prompt>\n</prompt>\n") and not is_blank("<prompt>Sort.</prompt>")
+    )
+    assert is_refusal("<prompt>I'm sorry, but I can't help with that.</prompt>")
+    assert not is_refusal("<prompt>Say so if you can't help with that.</prompt>")

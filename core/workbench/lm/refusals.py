@@ -32,7 +32,15 @@ _ELSEWHERE = re.compile(
 )
 
 
+_TAG = re.compile(r"</?[A-Za-z]\w*>")
+
+
+def is_blank(text: str) -> bool:
+    """Return True if a text says nothing but tags, such as `<prompt></prompt>`."""
+    return not _TAG.sub("", text).strip()
+
+
 def is_refusal(text: str) -> bool:
-    """Return True if a text says that its writer will not do what it was asked for, and nothing else."""
-    plain = re.sub("[*_#>`]", "", text.replace("\u2019", "'")).strip()
+    """Return True if a text says that its writer will not do what it was asked for, and nothing else but tags."""
+    plain = re.sub("[*_#>`]", "", _TAG.sub("", text).replace("\u2019", "'")).strip()
     return len(plain) <= _LONGEST and bool(_REFUSAL.match(plain) or _ELSEWHERE.match(plain))

@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import StoreError
-from workbench.lm import Request, Response, is_refusal, split_tokens
+from workbench.lm import Request, Response, is_blank, is_refusal, split_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps, insertion
 
@@ -297,7 +297,7 @@ class Journal:
             kind, message = row["outcome"], row["message"] or ""
             if row["response"] is not None:
                 text = str(json.loads(row["response"]).get("text", "")) if row["role"] == "proposer" else "an answer"
-                kind = "refused" if kind == "refusal" or is_refusal(text) else "" if text.strip() else "empty"
+                kind = "refused" if kind == "refusal" or is_refusal(text) else "empty" if is_blank(text) else ""
                 message = f"it said: {text[:150]!r}"
             if kind and (row["response"] is None or row["role"] == "proposer"):
                 counts["failed"] += 1

@@ -109,6 +109,7 @@ def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
         ("Rate the answer from 1 (bad) to 5 (good).", (1, 5)),
         ("on a scale of 1 to 10", (1, 10)),
         ("a score out of 5", (0, 5)),
+        ("Give up to 5 points", (0, 5)),
         ("Give 0 (wrong) or 1 (right).", (0, 1)),
         ("0 = wrong, 1 = right", (0, 1)),
         ("A score in [0, 1]", (0, 1)),

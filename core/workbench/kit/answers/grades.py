@@ -29,7 +29,10 @@ _FROM_TO = re.compile(
     rf"(?i)\b(?:{_ASKS})\W{{1,3}}(?:(?:of|it|with|in|the \w+|from|a \w+)\W{{1,2}}){{0,2}}{_RANGE}"
     rf"|\A\W*{_RANGE}|\b{_RANGE}\s*(?:points|stars)\b"
 )
-_OUT_OF = re.compile(rf"(?i)\b(?:score|grade|rate|points?|rating)\b[^.\n]{{0,40}}\bout of {_NUMBER}(?![\d%]|\.\d)")
+_OUT_OF = re.compile(
+    rf"(?i)\b(?:score|grade|rate|points?|rating)\b[^.\n]{{0,40}}\bout of {_NUMBER}(?![\d%]|\.\d)"
+    rf"|\bup to {_NUMBER}\s+(?:points|stars)\b"
+)
 _OF = r"\s*(?:(?:stars?|points?|marks?)\s+)?(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|[.,]\d|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
@@ -101,7 +104,7 @@ def find_scale(rubric: str) -> Scale | None:
     several."""
     numbers = [[float(number) for number in one.groups() if number] for one in _FROM_TO.finditer(rubric)]
     found = {Scale(low, high) for low, high in numbers}
-    found |= {Scale(0.0, float(one[1])) for one in _OUT_OF.finditer(rubric)} if not found else set()
+    found |= {Scale(0.0, float(one[1] or one[2])) for one in _OUT_OF.finditer(rubric)} if not found else set()
     found = {one for one in found if (one.low == 0 and one.high >= 1) or (one.low == 1 and one.high >= 3)}
     found = {one for one in found if one.high <= 100}
     return found.pop() if len(found) == 1 else None

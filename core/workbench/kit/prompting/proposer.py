@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from workbench.base.text import short
 from workbench.errors import BudgetSpent, LMError
 from workbench.kit.answers import find_code, read_objects
-from workbench.lm import Response, is_refusal
+from workbench.lm import Response, is_blank, is_refusal
 from workbench.study import Result, Study, score_of
 from workbench.task import Example
 from workbench.workflow import NodeKind, Workflow
@@ -87,7 +87,7 @@ class Proposer:
                 raise
             return None
         refused = response.finish == "refusal" or is_refusal(response.text)
-        return response if response.text.strip() and not refused else None
+        return None if refused or is_blank(response.text) else response
 
 
 class Batches:
