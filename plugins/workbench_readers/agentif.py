@@ -17,16 +17,16 @@ def read_agentif(location: str, options: Mapping[str, Any]) -> Iterator[dict[str
     A constraint's steps become one check: `llm_conditional_check` is its `if`, `llm` its `extract` where code follows,
     and its `ask` where none does, `code` its code. Raises SpecError.
     """
-    return (_row(number, one) for number, one in enumerate(read_json(location, options)))
+    return (_row(number, one, location) for number, one in enumerate(read_json(location, options)))
 
 
-def _row(number: int, one: Mapping[str, Any]) -> dict[str, Any]:
+def _row(number: int, one: Mapping[str, Any], location: str) -> dict[str, Any]:
     try:
         said = {message["role"]: message["content"] for message in one["input"]}
         checks = [_check(constraint) for constraint in one["constraints"]]
     except (KeyError, TypeError) as error:
         hint = "Each entry has `input`, a list of messages, and `constraints`, each with `evaluation`."
-        raise SpecError(f"entry {number} is not of AGENTIF's form: {error}", hint=hint) from None
+        raise SpecError(f"entry {number} is not of AGENTIF's form: {error}", file=location, hint=hint) from None
     return {"system": said.get("system", ""), "question": said.get("user", ""), "checks": checks}
 
 

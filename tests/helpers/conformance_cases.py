@@ -79,7 +79,7 @@ READERS = {
     "agentif": _reader(
         "agentif",
         b'[{"input": [{"role": "user", "content": "a"}], "constraints": []}]',
-        b'[{"input": []},\n{"a": }]',
+        b'[{"input": [], "constraints": []},\n{"a": }]',  # rows are read one at a time: the first one is right
         2,
     ),
     "gta": _reader(
