@@ -112,7 +112,7 @@ def test_a_plugin_that_prints_is_listed_with_what_it_provides(folder: Path) -> N
     )
     done = workbench(["plugin", "list"], folder)
     assert "aaa (hostile 1.0)\n  optimizer: own\n" in done.stdout and done.returncode == 0
-    assert "\\x1b]52;c;aGk=\\x07" in done.stdout and "\x1b" not in done.stdout + done.stderr
+    assert "\\x1b]52;c;aGk=\\x07" in done.stderr and "\x1b" not in done.stdout + done.stderr
 
 
 @pytest.mark.slow
