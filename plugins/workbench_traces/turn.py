@@ -244,7 +244,8 @@ def _message_within(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
         inner = _message_within(value[0], names, depth + 1)
         return inner if isinstance(inner, str) and inner is not value[0] else value
     for name in (*names, *_BETWEEN) if is_dict(value) and depth < _DEEPEST else ():
-        if is_dict(part := parsed(value.get(name))) or is_list(part):
+        part: Any = parsed(value.get(name))
+        if is_dict(part) or is_list(part):
             inner = _message_within(part, names, depth + 1)
             if isinstance(inner, str):
                 return inner

@@ -160,4 +160,6 @@ def unanswered_error(evaluation: Evaluation) -> LMError | None:
     ):
         return None
     first = evaluation.results[0]
-    return LMError(str(first.failure), f"none of the {len(evaluation.results)} rows was answered: {first.message}")
+    asked = first.failure not in (FailureKind.DATA, FailureKind.JUDGE)
+    said = "was answered" if asked else "has a result"
+    return LMError(str(first.failure), f"none of the {len(evaluation.results)} rows {said}: {first.message}")

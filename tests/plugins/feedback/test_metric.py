@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.helpers.scripted import Script
 
-from workbench.errors import SpecError
+from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request
 from workbench.run import Options, optimize, prepare
@@ -139,7 +139,8 @@ def test_alone_it_is_the_score_and_its_feedback_is_stored(folder: Path) -> None:
 def test_a_judge_that_cannot_be_read_fails_the_row_and_is_no_score(folder: Path) -> None:
     write(folder, metric={"induced": "metrics.yaml"})
     script = Script(lambda request: "fine" if "Rate the log" in str(request.messages) else work(request))
-    scored(folder, script)
+    with pytest.raises(LMError, match="none of the 6 rows has a result: .*no ratings by 2 metrics"):
+        scored(folder, script)
     store = Store(folder / "w.db")
     failures = [row["failure"] for row in store.rows("select failure from results")]
     store.close()
