@@ -243,7 +243,9 @@ def _message_within(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
     if is_list(value) and len(value) == 1 and depth < _DEEPEST:
         inner = _message_within(value[0], names, depth + 1)
         return inner if isinstance(inner, str) and inner is not value[0] else value
-    for name in (*names, *_BETWEEN) if is_dict(value) and depth < _DEEPEST else ():
+    if not is_dict(value) or depth >= _DEEPEST:
+        return value
+    for name in (*names, *_BETWEEN):
         part: Any = parsed(value.get(name))
         if is_dict(part) or is_list(part):
             inner = _message_within(part, names, depth + 1)
