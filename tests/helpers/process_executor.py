@@ -57,7 +57,7 @@ class Forked(Processes):
     powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
 
     def launch(self, number: int) -> Any:
-        _, _, module, *given = self._sockets.command(number)
+        _, _, _, module, *given = self._sockets.command(number)
         return start_module(module, *given, env=self._sockets.environment)
 
 
@@ -68,7 +68,7 @@ class Clockwise(Processes):
     before: ClassVar[str] = "import time; now = time.time; time.time = lambda: now() + 3600"
 
     def command(self, number: int) -> list[str]:
-        python, _, module, *given = self._sockets.command(number)
+        python, _, _, module, *given = self._sockets.command(number)
         return [python, "-c", f"{self.before}; import runpy; runpy.run_module('{module}', run_name='__main__')", *given]
 
 
