@@ -74,9 +74,9 @@ def test_a_bundled_plugin_keeps_its_names(folder: Path) -> None:
 def test_no_plugins_loads_the_bundled_ones_alone(folder: Path) -> None:
     """Not even one that ends the process of each command."""
     install(folder, "import os\nprint('LOADED', flush=True)\nos._exit(3)")
-    assert "LOADED" in workbench(["validate", "w.yaml"], folder).stdout
+    assert "LOADED" in workbench(["validate", "w.yaml"], folder).stderr
     done = workbench(["--no-plugins", "validate", "w.yaml"], folder)
-    assert "LOADED" not in done.stdout and "is valid" in done.stdout and done.returncode == 0
+    assert "LOADED" not in done.stdout + done.stderr and "is valid" in done.stdout and done.returncode == 0
 
 
 # What a plugin does when it is imported
