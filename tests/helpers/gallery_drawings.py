@@ -14,7 +14,7 @@ from typing import Any
 from tests.helpers.gallery_speech import Case, call
 from workbench_readers.gta import read_gta
 
-TASKS = read_gta(str(Path(__file__).parents[2] / "workflows" / "gallery" / "drawings" / "dataset.json"), {})
+TASKS = [*read_gta(str(Path(__file__).parents[2] / "workflows" / "gallery" / "drawings" / "dataset.json"), {})]
 HALVES = {"left": "(0, 0, 24, 32)", "right": "(24, 0, 48, 32)"}
 #: Which of red, green and blue is strongest in a colour.
 STRONGEST = {"red": 0, "green": 1, "blue": 2}
