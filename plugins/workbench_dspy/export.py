@@ -77,7 +77,12 @@ _KIT = {"tfidf": "searching", "plain_adapter": "prompting", "nearest_demos": "pr
 _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
+    (
+        r"from workbench\.workflow import Field, read_nothing",
+        "from .fields import Field\nfrom .nothing import read_nothing",
+    ),
     (r"from workbench\.workflow import", "from .fields import"),
+    (r"from workbench\.base\.(text|type_guards) import", r"from .base_\1 import"),
     (r"from workbench\.kit\.dspy_seam import programs as", "from . import dspy_seam as"),
     (r"from workbench\.kit\.dspy_seam\.programs import", "from .dspy_seam import"),
     (r"from workbench\.kit import", "from . import"),
@@ -192,6 +197,8 @@ def _parts() -> dict[str, str]:
     }
     places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
     places["dspy_seam"] = ("workbench.kit.dspy_seam", "programs")
+    places |= {f"base_{name}": ("workbench.base", name) for name in ("text", "type_guards")}
+    places["nothing"] = ("workbench.workflow", "nothing")
     places |= {"answers": ("workbench.kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}
     for name, (package, module) in places.items():
         text = (files(package) / f"{module}.py").read_text(encoding="utf-8")
