@@ -5,32 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.said import Asked, billed, saying
 from tests.ledger.test_stated_cost import write
 
 from workbench.evaluation import EvalReport, evaluate
+from workbench.proof import Report
+from workbench.run import optimize
 
 
-def run(folder: Path, texts: list[str], count: Callable[[int], int], **usage: int) -> EvalReport:
-    """The report on rows with these texts. count: what the server counts, by the words it was sent."""
+def run(folder: Path, texts: list[str], count: Callable[[int], int], command: Any = evaluate, **spec: Any) -> Any:
+    """The report on rows with these texts. count: what the server counts, by the words it was sent. spec: of the file."""
 
     def reply(asked: Asked) -> object:
         words = len(json.dumps(asked.body["messages"], ensure_ascii=False).split())
-        return billed(tokens=count(words), **usage)
+        return billed(tokens=count(words))
 
     with saying(reply) as server:
         path = write(folder, server.base, concurrency=1)
         rows = [{"text": text, "label": "technical"} for text in texts]
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        spec = json.loads(path.read_text())
-        spec["data"]["split"] = {"train": 1, "val": len(texts) - 2, "test": 1}
-        path.write_text(json.dumps(spec))
-        return evaluate(path, database=folder / "runs.db")
+        made = {**json.loads(path.read_text()), **spec}
+        made["data"]["split"] = {"train": 1, "val": len(texts) - 2, "test": 1}
+        path.write_text(json.dumps(made))
+        return command(path, database=folder / "runs.db")
 
 
-def told(report: EvalReport) -> list[str]:
+def told(report: EvalReport | Report) -> list[str]:
     return [line for line in report.warnings if "may have cut" in line]
 
 
@@ -48,6 +51,14 @@ def test_a_count_that_fits_no_prompt_is_told_once(tmp_path: Path) -> None:
     same = [f"{n} " + "some words of a row " * 2_000 for n in range(8)]
     report = run(tmp_path, same, lambda words: 2_050)
     assert not report.failures and len(told(report)) == 1
+
+
+@pytest.mark.slow
+def test_optimize_tells_it_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    same = [f"{n} " + "some words of a row " * 2_000 for n in range(8)]
+    space = {"search": {"nodes.sort.instructions": ["Sort.", "Sort it."]}, "optimize": [{"random": {"trials": 1}}]}
+    assert len(told(run(tmp_path, same, lambda words: 2_050, optimize, **space))) == 1
 
 
 @pytest.mark.slow

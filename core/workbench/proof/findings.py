@@ -58,7 +58,7 @@ def build_report(
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
-    on_val = [*ledger.cut_prompts.lines(), *_on_val(baseline, winner, evaluations)]
+    on_val = _on_val(baseline, winner, evaluations)
     return Report(
         run=run,
         status=status,

@@ -350,6 +350,7 @@ class Session:
             *self.runtime.warnings(),
             *self.steering.warnings(),
             *plugins().warnings(),
+            *self.ledger.cut_prompts.lines(),
         ]
         report = build_report(
             run=self.run,
@@ -363,7 +364,7 @@ class Session:
             database=str(self.store.path),
             candidates=len(self._candidates),
             kept_state=self.runtime.kept_state(),
-            warnings=[*warnings, *self.ledger.cut_prompts.lines()],
+            warnings=warnings,
             error=error,
         )
         if self.searchers is not None:
