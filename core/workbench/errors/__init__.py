@@ -1,7 +1,11 @@
 """The errors of workbench as a tree, the kinds of failures, and what lint finds."""
 
 from workbench.errors.defects import PAPER_CODES as PAPER_CODES, Defect as Defect, DefectKind as DefectKind
-from workbench.errors.failures import FailureKind as FailureKind, describe_missing as describe_missing
+from workbench.errors.failures import (
+    FailureKind as FailureKind,
+    count_missing as count_missing,
+    describe_missing as describe_missing,
+)
 from workbench.errors.tree import (
     MOST_LISTED as MOST_LISTED,
     BudgetSpent as BudgetSpent,

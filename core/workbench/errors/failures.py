@@ -99,6 +99,11 @@ _RETRYABLE = _MAYBE_BILLED | {FailureKind.RATE_LIMIT, FailureKind.SERVER, Failur
 _BETWEEN = frozenset({FailureKind.PROVIDER, FailureKind.AUTH, FailureKind.BLOCKED, FailureKind.WORKER})
 
 
+def count_missing(failures: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers of rows without a result among those of failed rows, by the kind of failure."""
+    return {kind: n for kind, n in failures.items() if FailureKind(kind).no_result}
+
+
 def describe_missing(missing: Mapping[str, int]) -> str:
     """Describe rows without a result: `3 rows have no result (server 2, data 1)`; empty if there are none."""
     total = sum(missing.values())

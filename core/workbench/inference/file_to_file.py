@@ -23,7 +23,7 @@ from typing import Any
 from workbench.base.files import check_output, make_private, open_whole
 from workbench.base.hashing import digest
 from workbench.base.text import begins_formula
-from workbench.errors import FailureKind, SpecError, WorkbenchError
+from workbench.errors import FailureKind, SpecError, WorkbenchError, count_missing
 from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.inference.rows_file import read_rows_file
@@ -62,7 +62,7 @@ class Predicted:
     @property
     def missing(self) -> dict[str, int]:
         """The number of rows without a result, by the kind of failure."""
-        return {kind: n for kind, n in self.failures.items() if FailureKind(kind).no_result}
+        return count_missing(self.failures)
 
 
 def predict_file(

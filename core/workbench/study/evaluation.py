@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from workbench.errors import FailureKind, LMError
+from workbench.errors import FailureKind, LMError, count_missing
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
 
@@ -100,7 +100,7 @@ class Evaluation:
     @property
     def missing(self) -> dict[str, int]:
         """The number of rows without a result, by the kind of failure."""
-        return {kind: n for kind, n in self.failures.items() if FailureKind(kind).no_result}
+        return count_missing(self.failures)
 
     @cached_property
     def objectives(self) -> dict[str, float]:
