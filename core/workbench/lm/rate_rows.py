@@ -133,7 +133,7 @@ def _steps(tier: str, found: Mapping[tuple[str, int], Mapping[str, float]]) -> I
         rates = {name: own.get(name, None if name in usual else own["input"]) for name in ("cached", "cache_write")}
         longer = {name: own.get(name) for name in ("cache_write_1h", "cache_write_12h")}
         thoughts = own.get("thoughts", own["output"])
-        yield above, PriceStep(above, own["input"], own["output"], **rates, **longer, thoughts=thoughts)
+        yield above, PriceStep(own["input"], own["output"], **rates, **longer, thoughts=thoughts)
 
 
 def _number(value: Any) -> float | None:

@@ -49,9 +49,8 @@ class Billed(NamedTuple):
 
 
 class PriceStep(NamedTuple):
-    """US dollars per token of calls whose prompt is longer than `above` tokens; None: not known."""
+    """US dollars per token of calls whose prompt is of one range of lengths; None: not known."""
 
-    above: int
     input: float
     output: float
     cached: float | None
@@ -81,7 +80,7 @@ class PriceStep(NamedTuple):
 class Rates:
     """The prices of one model.
 
-    tiers: by service tier, the usual one under `""`: steps by the length of the prompt, shortest first, None where a
+    tiers: by service tier, the usual one under `""`: (tokens above which it holds, step), shortest first, None where a
     length has no known price. any_tier: a tier that is not listed costs what is usual, since whoever states a single
     price states it of the calls that are made. factors: by condition. apart: kinds of conditions whose price is not
     known here.
@@ -153,16 +152,16 @@ def parse_price(price: Any) -> Rates | None:
 
 def _stated_steps(stated: Mapping[str, Any]) -> tuple[tuple[int, PriceStep], ...]:
     steps = {0: stated, **{int(above): _plain(rates) for above, rates in (stated.get("above") or {}).items()}}
-    return tuple((above, _stated_step(above, steps[above])) for above in sorted(steps))
+    return tuple((above, _stated_step(steps[above])) for above in sorted(steps))
 
 
-def _stated_step(above: int, stated: Mapping[str, Any]) -> PriceStep:
+def _stated_step(stated: Mapping[str, Any]) -> PriceStep:
     whole, out = float(stated["input"]), float(stated["output"])
     told = {name: float(stated[name]) for name in ("cached", *_WRITES) if stated.get(name) is not None}
     write = told.get("cache_write", whole)
     one, twelve = told.get("cache_write_1h", write), told.get("cache_write_12h", write)
     rates = (whole, out, told.get("cached", whole), write, one, twelve, out)
-    return PriceStep(above, *(rate / 1e6 for rate in rates))
+    return PriceStep(*(rate / 1e6 for rate in rates))
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
