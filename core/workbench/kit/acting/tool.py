@@ -46,11 +46,7 @@ class Tool:
     @property
     def definition(self) -> dict[str, Any]:
         """Return the definition for servers with native tools."""
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": as_parameters(self.schema),
-        }
+        function = {"name": self.name, "description": self.description, "parameters": as_parameters(self.schema)}
         return {"type": "function", "function": function}
 
     @property
