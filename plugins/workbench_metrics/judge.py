@@ -78,7 +78,7 @@ class Judge:
             rubric = own if rubric == _RUBRIC else f"{rubric}\n{own}"
         what = "an answer" if self.see == "answer" else "the course of a run"
         scale = (find_scale(rubric) if self.scale is None else None) or Scale(0, self.scale or 10)
-        asked = {"number": "whole number" if scale.high > 1 or self.scale else "number"}
+        asked = {"number": "whole number" if scale.whole or self.scale else "number"}
         asked |= {"low": f"{scale.low:g}", "high": f"{scale.high:g}"}
         messages = [
             {"role": "system", "content": _SYSTEM.format(what=what, rubric=rubric, **asked)},

@@ -346,7 +346,7 @@ async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: Judg
     if part.target in example:
         shown.append(f"Reference: {as_text(example[part.target])}")
     scale = find_scale(part.rubric) or Scale(0, 10)
-    number = "whole number" if scale.high > 1 else "number"
+    number = "whole number" if scale.whole else "number"
     messages = [
         {
             "role": "system",

@@ -83,6 +83,11 @@ class Scale(NamedTuple):
     low: float
     high: float
 
+    @property
+    def whole(self) -> bool:
+        """True if whole numbers are asked for; on a scale that ends at 1, fractions are."""
+        return self.high > 1
+
     def share(self, text: str) -> float | None:
         """Return a grade as a share of the scale; None for one on another scale.
 
@@ -91,7 +96,7 @@ class Scale(NamedTuple):
         value, _, below = re.sub(rf"(?i){_OF}", "/", text.replace(",", ".").replace("%", "/100")).partition("/")
         if below and float(below) != self.high:
             return float(value) / float(below) if 0 <= float(value) <= float(below) and float(below) else None
-        if not self.low <= float(value) <= self.high or (self.high > 1 and "." in value and 0 < float(value) <= 1):
+        if not self.low <= float(value) <= self.high or (self.whole and "." in value and 0 < float(value) <= 1):
             return None
         return (float(value) - self.low) / (self.high - self.low)
 
