@@ -7,7 +7,7 @@ are kept. Two checkpoints stay, and the next is complete before the oldest goes;
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ from workbench.errors import SpecError
 from workbench_training.objective import Critic
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from workbench_training.model.policy import Policy
 
 GIB = 1 << 30
@@ -67,9 +69,9 @@ def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *
     Raises:
         SpecError: the disk of the folder has less, what the training wrote there before counted in.
     """
-    trained = sum(p.numel() * p.element_size() for policy in policies for p in policy.trained.values())
-    whole = sum(p.numel() * p.element_size() for policy in policies for p in policy.inner.parameters())
-    adapters = sum(p.numel() * p.element_size() for policy in policies if policy.lora for p in policy.trained.values())
+    trained = sum(_count_bytes(policy.trained.values()) for policy in policies)
+    whole = sum(_count_bytes(policy.inner.parameters()) for policy in policies)
+    adapters = sum(_count_bytes(policy.trained.values()) for policy in policies if policy.lora)
     checkpoint, candidate = written.copies * trained, whole + adapters
     if written.critic is not None:
         from workbench_training.model.memory_count import count_critic_checkpoint
@@ -93,6 +95,10 @@ def describe_space(written: Written, policies: Sequence[Policy], folder: Path, *
             "train an adapter: `lora: {}`.",
         )
     return f"training writes up to {told}" if peak > _NOTABLE * free else ""
+
+
+def _count_bytes(parameters: Iterable[Tensor]) -> int:
+    return sum(p.numel() * p.element_size() for p in parameters)
 
 
 def list_own(folder: Path) -> list[Path]:
