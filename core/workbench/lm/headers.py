@@ -35,9 +35,9 @@ def headers_key(headers: Mapping[str, Any]) -> str:
 
 def describe_redirect(status: int, headers: Mapping[str, str], asked: str) -> str:
     """The words on a redirect, which is never followed: it could carry the key elsewhere. Empty for other answers."""
-    place = next((value for name, value in headers.items() if name.lower() == "location"), "")
     if not 300 <= status < 400:
         return ""
+    place = next((value for name, value in headers.items() if name.lower() == "location"), "")
     if not place:
         return " (a redirect, which is not followed)"
     target = urlsplit(urljoin(asked, place))
