@@ -153,7 +153,7 @@ def test_ctrl_c_while_a_plugin_is_imported_names_it(folder: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored if the tests run in the background
     )
     with process:
-        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        assert process.stderr is not None and process.stderr.readline() == "here\n"
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in said
