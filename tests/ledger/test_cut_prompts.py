@@ -17,7 +17,7 @@ from workbench.run import optimize
 
 
 def run(folder: Path, texts: list[str], count: Callable[[int], int], command: Any = evaluate, **spec: Any) -> Any:
-    """The report on rows with these texts. count: what the server counts, by the words it was sent. spec: of the file."""
+    """The report on rows with these texts. count: what the server counts, by the words it was sent. spec: settings."""
 
     def reply(asked: Asked) -> object:
         words = len(json.dumps(asked.body["messages"], ensure_ascii=False).split())
