@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
 from tests.evaluation.conftest import WriteFile, echo
-from tests.helpers.planted import PlantedLM, plant
+from tests.helpers.planted import LABELS, PlantedLM, plant
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli
@@ -74,6 +76,61 @@ def test_rows_are_paired_by_what_they_hold_whatever_their_file_and_order(write: 
     (found,) = compare_sides([read_side(store, first.run), read_side(store, second.run)])
     store.close()
     assert found.proof.n_rows == 30 and found.only == 7 and found.proof.diff == 0.0
+
+
+WORDS = (
+    "amber birch cedar delta ember fjord grove heron ivory jade kelp lotus maple north ocean pearl quartz river".split()
+)
+
+
+def long_text(i: int) -> str:
+    """Twelve words and more, of which no two rows share many."""
+    return " ".join(WORDS[(i * 5 + k * (i % 7 + 1)) % len(WORDS)] + str(i) for k in range(12)) + f" no {i}"
+
+
+def other_text(change: Callable[[str], str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda row: {**row, "word": change(row["word"])}
+
+
+#: What another file makes of a row, and whether it is the same row.
+OTHER_FILES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], bool]] = {
+    "numbered": (lambda row: {"row": row["label"][1:], **row}, True),
+    "other_order": (lambda row: dict(reversed(row.items())), True),
+    "capitals_and_spaces": (other_text(lambda text: f" {text.upper().replace(' ', '  ')}"), True),
+    "unseen_characters": (other_text(lambda text: text.replace(" ", " \u200b")), True),
+    "a_word_more": (other_text(lambda text: text.replace(" ", " indeed ", 1)), True),
+    "input_renamed": (lambda row: {"text": row["word"], "label": row["label"]}, True),
+    "input_more": (lambda row: {**row, "lang": "en"}, True),
+    "label_mended": (lambda row: {**row, "label": "mended"}, False),
+    "another_number": (other_text(lambda text: text.replace("no ", "no 7")), False),
+    "another_question": (
+        other_text(lambda text: text.rpartition("no")[0][:-30] + "and why does nobody tell us"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_FILES)
+def test_rows_are_the_same_by_the_rule_of_the_splits(change: str, write: WriteFile, tmp_path: Path) -> None:
+    database, runs = tmp_path / "a.db", list[str]()
+    made, same = OTHER_FILES[change]
+    predicts = {"input_renamed": "text -> label", "input_more": "word, lang -> label"}
+    for folder, map_row in (("here", dict[str, Any]), ("there", made)):
+        predict = predicts.get(change, "word -> label") if folder == "there" else "word -> label"
+        file = write(tmp_path / folder, data={"test": "rows.jsonl"}, nodes={"say": {"predict": predict}})
+        rows = [map_row({"word": long_text(i), "label": f"w{i}"}) for i in range(20)]
+        (tmp_path / folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        options = EvalOptions(split="all")
+        runs.append(evaluate(file, options=options, database=database, pool=Script(lambda _: "label: w3")).run)
+    store = ReadOnlyStore(database)
+    sides = [read_side(store, run) for run in runs]
+    store.close()
+    if same:
+        (found,) = compare_sides(sides)
+        assert (found.proof.n_rows, found.only, found.proof.diff) == (20, 0, 0.0)
+    else:
+        with pytest.raises(StoreError, match="share no rows: they are of different data"):
+            compare_sides(sides)
 
 
 def test_rows_of_other_data_are_not_compared(write: WriteFile, tmp_path: Path) -> None:
@@ -225,9 +282,12 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     return folder, report
 
 
-def score(folder: Path, report: Report, split: str, better: bool = True, name: str = "w") -> EvalReport:
-    """Evaluate the winner, or the baseline, from a file of its own."""
+def score(
+    folder: Path, report: Report, split: str, better: bool = True, name: str = "w", data: dict[str, str] | None = None
+) -> EvalReport:
+    """Evaluate the winner, or the baseline, from a file of its own. data: of that file."""
     spec = yaml.safe_load((folder / "workflow.yaml").read_text())
+    spec["data"] = data or spec["data"]
     del spec["search"]
     if better:
         spec["nodes"]["sort"]["instructions"] = report.winner.nodes["sort"]["instructions"]
@@ -267,6 +327,20 @@ def test_the_choice_of_another_run_counts_and_rows_that_took_no_part_are_left(ch
     assert found.proof.n_rows >= report.test_rows
     shown = CliRunner().invoke(cli, ["compare", both[0].run, both[1].run, "--db", str(folder / "run.db")]).output
     assert f"{found.chosen} rows were val or train of run {report.run}" in shown and "they are left out" in shown
+
+
+def test_the_choice_counts_in_another_file_of_the_same_rows(chosen: tuple[Path, Report]) -> None:
+    """With a column more, a sign more, and under another split."""
+    folder, report = chosen
+    rows = [json.loads(line) for line in (folder / "val.jsonl").read_text().splitlines()]
+    changed = [{"number": n, **row, "text": f" {row['text']}!"} for n, row in enumerate(rows)]
+    fresh = [
+        {"number": -n, "text": f"fresh {n} topic{n % 8}: a {LABELS[0]}-thing", "label": LABELS[0]} for n in range(12)
+    ]
+    (folder / "gate.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*changed, *fresh]))
+    runs = [score(folder, report, "all", better, "g", {"test": "gate.jsonl"}) for better in (False, True)]
+    found = compared(folder, *(run.run for run in runs))
+    assert found.evidence and (found.chosen, found.proof.n_rows) == (len(rows), 12) and found.chosen_in == report.run
 
 
 def test_rows_of_train_that_an_optimizer_saw_took_part_too(chosen: tuple[Path, Report]) -> None:

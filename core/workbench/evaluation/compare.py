@@ -15,22 +15,28 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.evaluation.rows import COSTS, find_candidate, read_rows
 from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
-from workbench.store import Evaluations, Store, find_choices, kind_of, read_report
+from workbench.store import Evaluations, SeenRows, Store, find_choices, kind_of, read_report
+from workbench.task import match_rows
 
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A row of a side: its mean score over the repeats, None if no repeat has a result."""
+    """A row of a side: its mean score over the repeats, None if no repeat has a result.
+
+    key, texts: by which it is known in other data (`workbench.task.match_rows`). label: a hash of its label, or empty.
+    """
 
     example: str
     score: float | None
     cluster: str
+    key: str = ""
+    label: str = ""
+    texts: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Side:
-    """A side of a comparison: the rows of an evaluation, or of a candidate in a run, by a key that is equal for equal
-    rows.
+    """A side of a comparison: the rows of an evaluation, or of a candidate in a run, each by a name of its own.
 
     cost: means per row of tokens, calls, usd, seconds, where they are stored and known. chosen: of rows that took part
     in choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
@@ -138,7 +144,7 @@ def read_side(store: Store, name: str) -> Side:
         what = f"{split or 'any split'}" + (f" by {candidate}" if candidate else "")
         raise StoreError(f"run {row['run']} ({kind_of(row)}) has stored no rows of {what}{offered}")
     label = report["label"] if report and report.get("kind") == "eval" else ""
-    keyed, means = _by_key(rows), _mean_costs(rows)
+    keyed, means = _by_key(store, rows), _mean_costs(rows)
     if report and report.get("unpriced"):
         means.pop("usd", None)  # 0 would pass for free
     chosen = _find_chosen(store, str(hash_), row["data_hash"], keyed)
@@ -147,31 +153,28 @@ def read_side(store: Store, name: str) -> Side:
 
 def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mapping[str, ScoredRow]) -> dict[str, str]:
     """The rows that took part in choosing a workflow, with the run that did so."""
-    by_key, by_id = dict[str, str](), dict[str, str]()
-    for found in find_choices(store, workflow):
-        if found["row_key"] is not None:
-            by_key[found["row_key"]] = found["run"]
-        if found["data_hash"] == data_hash:
-            by_id[found["example"]] = found["run"]
-    made: dict[str, str] = {}
-    for key, row in rows.items():
-        if run := by_key.get(key.rpartition(" ")[0]) or by_id.get(row.example):
-            made[key] = run
-    return made
+    by_id, by_key = find_choices(store, workflow, data_hash)
+    made = {name: run for name, row in rows.items() if (run := by_id.get(row.example) or by_key.get(row.key))}
+    others = [(name, row.texts) for name, row in rows.items() if name not in made and row.texts is not None]
+    found = match_rows(others, SeenRows(store).read_texts(of=by_key) if others else ())
+    return made | {name: by_key[key] for key, name in found.items()}
 
 
-def _by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
+def _by_key(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
     """The rows by key, repeats together. Equal rows of one split get keys that differ by a running number."""
     repeats: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         repeats[row["example"]].append(row)
+    texts = dict(SeenRows(store).read_texts(of={(row["row_key"] or "").partition(" ")[0] for row in rows}))
     found, seen = dict[str, ScoredRow](), defaultdict[str, int](int)
     for example, same in repeats.items():
-        key = same[0]["row_key"]
-        seen[key] += 1
+        whole = same[0]["row_key"] or ""
+        key, _, label = whole.partition(" ")
+        seen[whole] += 1
         scores = [r["score"] for r in same if r["score"] is not None]
         mean = math.fsum(scores) / len(scores) if scores else None
-        found[f"{key} {seen[key]}"] = ScoredRow(example, mean, same[0]["cluster"] or key)
+        row = ScoredRow(example, mean, same[0]["cluster"] or key or example, key, label, texts.get(key))
+        found[f"{whole} {seen[whole]}"] = row
     return found
 
 
@@ -223,24 +226,56 @@ class _Pair:
 def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
     """The rows that both sides have, without those by which a side was chosen, if any are left. lacking: with those
     that the second side lacks."""
-    shared = [key for key in first.rows if key in other.rows]
-    if not shared:
+    same = _match(first, other)
+    if not same:
         why = (
             "they are of different data"
             if first.data_hash != other.data_hash
             else "they are of different splits; RUN@SPLIT names another one, e.g. " + f"{first.run}@{other.split}"
         )
         raise StoreError(f"{first.name} ({first.split}) and {other.name} ({other.split}) share no rows: {why}")
-    asked = [*first.rows] if lacking else shared
-    runs = {key: run for key in asked if (run := first.chosen.get(key) or other.chosen.get(key))}
+    asked = [*first.rows] if lacking else [*same]
+    runs = {key: run for key in asked if (run := first.chosen.get(key) or other.chosen.get(same.get(key, "")))}
     kept = [key for key in asked if key not in runs]
-    evidence = any(key in other.rows for key in kept)
+    evidence = any(key in same for key in kept)
     rows = [
-        (one, other.rows.get(key) or ScoredRow(one.example, None, one.cluster))
+        (one, other.rows[same[key]] if key in same else ScoredRow(one.example, None, one.cluster))
         for key, one in ((key, first.rows[key]) for key in (kept if evidence else asked))
     ]
     choice = {"chosen": len(runs), "chosen_in": next(iter(runs.values()), ""), "evidence": evidence}
-    return _Pair(rows, len(first.rows) + len(other.rows) - 2 * len(shared), choice)
+    return _Pair(rows, len(first.rows) + len(other.rows) - 2 * len(same), choice)
+
+
+def _match(first: Side, other: Side) -> dict[str, str]:
+    """For the rows of one side, the same rows of the other, each once. In one data set these are known by their ids;
+    else by the rule of the splits: equal rows first, then near copies. Rows with different labels are not the same."""
+    if first.data_hash is not None and first.data_hash == other.data_hash:
+        by_id = {row.example: name for name, row in other.rows.items()}
+        return {name: by_id[row.example] for name, row in first.rows.items() if row.example in by_id}
+    labelled = all(any(row.label for row in side.rows.values()) for side in (first, other))
+    theirs = _by_label(other, labelled)
+    same = dict[str, str]()
+    for label, rows in _by_label(first, labelled).items():
+        left = dict(theirs.get(label, {}))
+        equal = defaultdict[str, list[str]](list)
+        for name, row in left.items():
+            equal[row.key].append(name)
+        for name, row in rows.items():
+            if equal[row.key]:
+                same[name] = equal[row.key].pop(0)
+                del left[same[name]]
+        asked = [(name, row.texts) for name, row in rows.items() if name not in same and row.texts is not None]
+        near = match_rows(asked, [(name, row.texts) for name, row in left.items() if row.texts is not None])
+        for name, found in near.items():
+            same.setdefault(found, name)
+    return {name: same[name] for name in first.rows if name in same}
+
+
+def _by_label(side: Side, labelled: bool) -> dict[str, dict[str, ScoredRow]]:
+    found = defaultdict[str, dict[str, ScoredRow]](dict)
+    for name, row in side.rows.items():
+        found[row.label if labelled else ""][name] = row
+    return found
 
 
 def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Proof:

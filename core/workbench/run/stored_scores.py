@@ -9,22 +9,30 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.base.hashing import digest
 from workbench.proof import record_scored
 from workbench.store import Evaluations, ResultRow, Store, dumps, parse_json
 from workbench.study import Evaluation, Result
-from workbench.task import Example, Task, content_id, describe_rows
+from workbench.task import Example, Task, content_id, describe_rows, normalised_inputs
 from workbench.workflow import Workflow
 
 
 class RowKeys:
-    """For each row of a task: a key that is equal for equal rows of any file, and that of its cluster."""
+    """For each row of a task: a key that is equal for equal rows of any file, and that of its cluster.
+
+    The key has two words, of which the second may be empty: that of `describe_rows`, and one of the label. A row whose
+    label was mended is scored by another rule.
+    """
 
     def __init__(self, task: Task):
         self._task, self._known = task, dict[str, tuple[str, str]]()
 
     def __call__(self, row: Example) -> tuple[str, str]:
         if row.id not in self._known:
-            self._known[row.id] = content_id(row.fields), self._task.cluster_of(row)
+            said, label = normalised_inputs(row, self._task.inputs), self._task.label
+            key = digest(said) if said else content_id(row.fields)
+            held = digest(normalised_inputs(row, [label]))[:16] if label is not None and label in row else ""
+            self._known[row.id] = f"{key} {held}", self._task.cluster_of(row)
         return self._known[row.id]
 
 

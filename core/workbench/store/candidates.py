@@ -94,23 +94,30 @@ class Candidates:
         return place
 
 
-def find_choices(store: Store, hash_: str) -> list[sqlite3.Row]:
-    """run, data_hash, row_key and example of each row of val and train in the runs of `optimize` that proposed a
-    workflow: by their scores it was made, and chosen or not. None of runs that began with it. Rows of train have no
-    key; they are known by `example` and `data_hash`."""
-    return list(
-        store.rows(  # of val one evaluation shows all rows: the largest
-            "with of as (select distinct u.id, u.run, u.data_hash from candidates c join runs u on u.id = c.run_id "
-            "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and coalesce(u.kind, 'optimize') = "
-            "'optimize'), "
-            "scored as (select of.id as run_id, (select e.id from evaluations e where e.run_id = of.id and "
-            "e.split = 'val' order by e.n desc limit 1) as id from of union select of.id, e.id from of join "
-            "evaluations e on e.run_id = of.id where e.split = 'train') "
-            "select distinct of.run, of.data_hash, r.row_key, r.example from scored join of on of.id = scored.run_id "
-            "join results r on r.evaluation_id = scored.id",
-            hash_,
-        )
+def find_choices(store: Store, hash_: str, data_hash: str | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The rows of val and train in the runs of `optimize` that proposed a workflow, each with the name of the run: by
+    their scores it was made, and chosen or not. None of runs that began with it. First those of runs on this data, by
+    id; then those of runs on other data, by key (`SeenRows`)."""
+    of = (
+        "with of as (select distinct u.id, u.run, u.data_hash from candidates c join runs u on u.id = c.run_id "
+        "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and coalesce(u.kind, 'optimize') = 'optimize') "
     )
+    here = store.rows(  # of val one evaluation shows all rows: the largest
+        f"{of}, scored as (select of.id as run_id, (select e.id from evaluations e where e.run_id = of.id and "
+        "e.split = 'val' order by e.n desc limit 1) as id from of union select of.id, e.id from of join "
+        "evaluations e on e.run_id = of.id where e.split = 'train') "
+        "select distinct of.run, r.example from scored join of on of.id = scored.run_id "
+        "join results r on r.evaluation_id = scored.id where of.data_hash is ?",
+        hash_,
+        data_hash,
+    )
+    elsewhere = store.rows(
+        f"{of} select distinct of.run, s.row from scored_rows s join of on of.id = s.run_id "
+        "where of.data_hash is not ?",
+        hash_,
+        data_hash,
+    )
+    return {r["example"]: r["run"] for r in here}, {r["row"]: r["run"] for r in elsewhere}
 
 
 def read_trees(store: Store) -> list[str]:

@@ -106,10 +106,13 @@ class SeenRows:
         for row in rows:
             self.store.write("insert or ignore into scored_rows values (?, ?, ?)", run_id, split, row)
 
-    def read_texts(self, without: Collection[str]) -> list[tuple[str, dict[str, object]]]:
-        """(key, texts) of the rows but these."""
-        sql = "select row, texts from seen_rows where row not in (select value from json_each(?)) order by row"
-        rows = self.store.rows(sql, json.dumps([*without]))
+    def read_texts(
+        self, *, of: Collection[str] | None = None, without: Collection[str] = ()
+    ) -> list[tuple[str, dict[str, object]]]:
+        """(key, texts) of the rows. of: only of these. without: of all but these."""
+        sql = "select row, texts from seen_rows where row {} (select value from json_each(?)) order by row"
+        asked = ("not in", without) if of is None else ("in", of)
+        rows = self.store.rows(sql.format(asked[0]), json.dumps([*asked[1]]))
         found = [(row["row"], parse_json(row["texts"], "the table seen_rows", dict)) for row in rows]
         return [(row, texts) for row, texts in found if all(map(_are_texts, map(texts.get, ("telling", "others"))))]
 
