@@ -329,7 +329,7 @@ def test_copies_of_rows_are_told(tmp_path: Path) -> None:
     text = text_of(client.get(f"/runs/{run}/data?kind=copies"))
     assert "8 rows of test" in text and "1 groups of equal rows" in text and "test row 0" in text
     assert "test row 1" not in text and "test row 1" in text_of(client.get(f"/runs/{run}/data"))
-    assert "2 rows" in text and "No such rows" in text_of(client.get(f"/runs/{run}/data?text=zebra"))
+    assert "3 rows" in text and "No such rows" in text_of(client.get(f"/runs/{run}/data?text=zebra"))
     site.close()
 
 
