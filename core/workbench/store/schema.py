@@ -11,8 +11,8 @@ from typing import Any
 from workbench.errors import StoreError
 
 #: checksum: of a row's other columns; spec_checksum: of what a run was started with.
-#: results: `fields` is the row itself, `scores` are by further metrics; `row_key` (that of `seen_rows`, and a hash of the
-#: label) and `cluster` tell which are equal.
+#: results: `fields` is the row itself, `scores` are by further metrics; `row_key` (that of `seen_rows` and a hash of
+#: the label) and `cluster` tell which are equal.
 #: calls: `queued` are the seconds that a call waited here, which its `seconds` do not hold; `reused` is the run that
 #: paid for the answer, where this one took it over; `packed_tokens` are ids and log-probabilities (`lm.split_tokens`).
 #: orders: what users ordered while a run went on; `candidate` is that after whose evaluation the order took effect.

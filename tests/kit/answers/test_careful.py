@@ -58,6 +58,8 @@ def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtest
         ('{"score": 4, "scale": "1-5"}', 10, 0.75),
         ('{"score": 0.9, "out_of": 1}', 10, 0.9),
         ('{"score": 80, "range": [0, 100]}', 10, 0.8),
+        ('{"score": {"value": 8}, "reason": "good"}', 10, 0.8),
+        ('{"score": {"value": 4, "max": 5}}', 10, 0.8),
         ("Score (out of 5): 4", 10, 0.8),
         ("Score (0-1): 0.9", 10, 0.9),
         ("score: 4 stars out of 5", 10, 0.8),
@@ -73,6 +75,7 @@ def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.S
     parts += [
         '[{"criterion": "clarity", "score": 3}, {"criterion": "depth", "score": 8}]',
         '[{"score": 3}, {"score": 8}]',
+        '{"clarity": {"score": {"value": 3}}, "depth": {"score": {"value": 8}}}',
         '- clarity: {"score": 3}\n- depth: {"score": 8}',
         '{"criterion": "clarity", "score": 3}\n{"criterion": "depth", "score": 8}',
         "Clarity score: 3\nDepth score: 8",
@@ -89,6 +92,7 @@ def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.S
     for text in [
         '{"clarity": {"score": 3}, "overall": {"score": 7}}',
         '{"clarity": {"score": 3}, "overall": 7}',
+        '{"clarity": {"value": 3}, "overall": {"value": 7}}',
         '{"score": 7, "criteria": {"clarity": {"score": 3}}}',
         '[{"criterion": "clarity", "score": 3}, {"criterion": "overall", "score": 7}]',
         '{"evaluation": {"score": 7}}',

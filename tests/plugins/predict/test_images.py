@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import struct
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     inside = tmp_path / "project"
     (inside / "pictures").mkdir(parents=True)
     (inside / "pictures" / "a.png").write_bytes(png(1))
-    (inside / "pictures" / "b.jpg").write_bytes(b"\xff\xd8\xff\xe0 jpeg")
+    (inside / "pictures" / "b.jpg").write_bytes(b"\xff\xd8\xff\xe0 jpeg \xff\xd9")
     (inside / "notes.txt").write_text("secret")
     (tmp_path / "outside.png").write_bytes(png(2))
     return inside
@@ -268,9 +269,26 @@ def test_i12_a_picture_beside_the_data_is_found(folder: Path) -> None:
     assert predict_file(folder / "w.yaml", str(folder / "data" / "rows.jsonl"), out, pool=pool).failures == {}
 
 
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_i12_a_picture_that_was_cut_off_is_none(form: str) -> None:
+    """As Pillow writes them; a JPEG with a small one inside, as cameras make it, and with more behind its end."""
+    image = pytest.importorskip("PIL.Image")
+    picture, small = io.BytesIO(), io.BytesIO()
+    made = image.frombytes("L", (64, 64), bytes(x * y * 31 % 256 for x in range(64) for y in range(64)))
+    made.resize((8, 8)).save(small, form)
+    made.save(picture, form, **({"exif": b"Exif\0\0" + small.getvalue()} if form == "JPEG" else {}))
+    content = picture.getvalue()
+    assert image_url(content, Path()).startswith(f"data:image/{form.lower()};base64,")
+    assert image_url(content + b"\0" * 500, Path())
+    for part in (0.2, 0.5, 0.9):
+        with pytest.raises(NodeError, match=f"'image' is a {form} without its end: the file was cut off"):
+            image_url(content[: 800 + int(part * (len(content) - 800))], Path())
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
+        ("cut.png", "is a PNG without its end: the file was cut off"),
         ("img/none.png", "'img': 'img/none.png' cannot be read"),
         ("notes.txt", "is neither PNG, JPEG, GIF nor WebP"),
         ("paper.pdf", "is neither PNG, JPEG, GIF nor WebP"),
@@ -285,6 +303,7 @@ def test_i12_a_picture_beside_the_data_is_found(folder: Path) -> None:
 def test_i12_a_picture_that_cannot_be_read_is_an_error_in_the_data(folder: Path, value: Any, said: str) -> None:
     """Before anything is sent, by every command that reads the file, with the row and the path."""
     (folder / "paper.pdf").write_bytes(b"%PDF-1.7")
+    (folder / "cut.png").write_bytes(png(1)[:-20])
     path = write_rows(folder, ["pictures/a.png"] * 5 + [value])
     runs = [["eval", "--db", str(folder / "a.db")], ["optimize", "--db", str(folder / "a.db")]]
     for words in (["validate"], *(runs if value == "img/none.png" else ())):

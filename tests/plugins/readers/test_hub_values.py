@@ -21,8 +21,8 @@ from workbench_readers.values import as_json
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-PNG = b"\x89PNG\r\n\x1a\n\xff"
-URI = "data:image/png;base64,iVBORw0KGgr/"
+PNG = b"\x89PNG\r\n\x1a\n\xffIEND"
+URI = "data:image/png;base64,iVBORw0KGgr/SUVORA=="
 LABELS = {"_type": "ClassLabel", "names": ["billing", "technical"]}
 
 read_hf, read_parquet = listed(parquet_and_hub.read_hf), listed(parquet_and_hub.read_parquet)

@@ -383,14 +383,14 @@ def test_other_paths_and_methods_say_what_there_is(tmp_path: Path) -> None:
 
 def test_a_client_sends_an_image_and_names_no_file_of_the_server(tmp_path: Path) -> None:
     """A path would show the model a file beside the workflow, which is not the client's."""
-    (tmp_path / "private.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "private.png").write_bytes(b"\x89PNG\r\n\x1a\nIEND")
     nodes = {"look": {"predict": "photo: Image -> label"}}
     script = Script(lambda request: "a cat")
     script.reads_images = True  # type: ignore[attr-defined]
     for path in ("private.png", "./private.png", "file:private.png", 3, ["data:image/"]):
         found = ask(tmp_path, "POST", "/predict", script, json={"photo": path}, nodes=nodes)
         assert error(found) == (422, "invalid_input", "photo") and not script.requests
-    sent = "data:image/png;base64,iVBORw0KGgo="
+    sent = "data:image/png;base64,iVBORw0KGgpJRU5E"
     found = ask(tmp_path, "POST", "/predict", script, json={"photo": sent}, nodes=nodes)
     assert found.json()["outputs"] == {"label": "a cat"} and sent in str(script.requests[0].messages)
     told = ask(tmp_path, "GET", "/openapi.json", script, nodes=nodes).json()

@@ -173,7 +173,10 @@ def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
             yield _Graded(of, str(parts[name]), words, next(filter(None, stated), None))
             return
         for key, part in value.items():
-            yield from _grades_in(part, str(key))
+            if str(key).lower() in _KEYS and is_dict(part) and "value" in part:  # {"score": {"value": 8, "max": 10}}
+                yield from _grades_in({"score": part["value"], **part}, of or str(key))
+            else:
+                yield from _grades_in(part, str(key))
 
 
 def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:

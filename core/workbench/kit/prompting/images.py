@@ -21,10 +21,15 @@ from workbench.workflow import Image, Signature
 #: Bytes of one image at most: servers refuse larger ones.
 LARGEST = 20_000_000
 
-#: Bytes that tell the format; the longest name that a file can have; what base64 is written with.
-_HEAD, _LONGEST_NAME, _BASE64 = 16, 255, re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
-#: The beginning of a file, and what it is.
-_KINDS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
+#: The longest name that a file can have; what base64 is written with.
+_LONGEST_NAME, _BASE64 = 255, re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
+#: The beginning of a picture, what it is, and its end, which others may follow. A JPEG may hold another one, as small.
+_KINDS = (
+    (b"\x89PNG\r\n\x1a\n", "png", b"IEND"),
+    (b"\xff\xd8\xff", "jpeg", b"\xff\xd9"),
+    (b"GIF87a", "gif", b"\x00;"),
+    (b"GIF89a", "gif", b"\x00;"),
+)
 
 
 def image_inputs(signature: Signature) -> list[str]:
@@ -71,7 +76,7 @@ def resolve_image(value: Any, base: Path, folder: Path, name: str) -> Any:
     """Return an image of a row as `image_url` reads it: a path that leads to a file beside the row's own file, and to
     none from `base`, becomes one from `base`.
 
-    folder: of the row's file. Raises NodeError("data") for what `image_url` refuses. Of a file only the head is read.
+    folder: of the row's file. Raises NodeError("data") for what `image_url` refuses.
     """
     if not isinstance(value, str) or not value or value.startswith(("https://", "http://", "data:")):
         image_url(value, base, name)
@@ -79,9 +84,9 @@ def resolve_image(value: Any, base: Path, folder: Path, name: str) -> Any:
     with _reading(value, name):
         if not (base / value).exists() and (folder / value).exists():
             value = os.path.relpath((folder / value).resolve(), base.resolve())
-        path, stamp = _find_file(value, base, name)
+        path, _ = _find_file(value, base, name)
         with path.open("rb") as file:
-            _check_content(file.read(_HEAD), stamp.st_size, name)
+            _check_content(file.read(LARGEST + 1), name)
     return value
 
 
@@ -144,18 +149,24 @@ def _read(path: Path, changed: int, size: int, name: str) -> str:
 
 
 def _data_uri(content: bytes, name: str) -> str:
-    kind = _check_content(content, len(content), name)
+    kind = _check_content(content, name)
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def _check_content(content: bytes, size: int, name: str) -> str:
-    """Return the format of an image by the beginning of its content. Raises NodeError("data")."""
-    kind = next((kind for head, kind in _KINDS if content.startswith(head)), None)
-    if kind is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        kind = "webp"
-    if kind is None or size > LARGEST:
-        what = "is neither PNG, JPEG, GIF nor WebP" if kind is None else f"has more than {LARGEST / 1e6:.0f} MB"
-        raise NodeError("data", f"'{name}' {what}")
+def _check_content(content: bytes, name: str) -> str:
+    """Return the format of an image. Raises NodeError("data") if it has none of those sent, or lacks its end."""
+    kind, cut = None, False
+    for head, of, end in _KINDS:
+        if content.startswith(head):
+            kind, cut = of, content.count(head) > content.count(end)
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        kind, cut = "webp", len(content) < 8 + int.from_bytes(content[4:8], "little")
+    if kind is None:
+        raise NodeError("data", f"'{name}' is neither PNG, JPEG, GIF nor WebP")
+    if len(content) > LARGEST:
+        raise NodeError("data", f"'{name}' has more than {LARGEST / 1e6:.0f} MB")
+    if cut:
+        raise NodeError("data", f"'{name}' is a {kind.upper()} without its end: the file was cut off")
     return kind
 
 
