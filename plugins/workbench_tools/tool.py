@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.base.type_guards import copied
 from workbench.errors import Defect
 from workbench.kit.acting import ENV, call_tool, find_tool_defects, load_tool
 from workbench.runtime import Context
@@ -64,5 +63,5 @@ class ToolNode(NodeKind):
         return (self.config.output,)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        arguments = copied({**self.config.constants, **{a: inputs[f] for a, f in self.arguments.items()}})
+        arguments = {**self.config.constants, **{a: inputs[f] for a, f in self.arguments.items()}}
         return {self.config.output: await call_tool(ctx, self.tool, arguments, self.config.live)}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+from workbench.base.type_guards import copied
 from workbench.errors import NodeError
 from workbench.kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
 from workbench.kit.searching import Node, Search, explore, grow, select, uct
@@ -228,7 +229,7 @@ class _Walk:
     async def _called(self, here: Position) -> float | None:
         """The value by a function of the user's: (inputs, position) -> number in [0, 1], or None."""
         assert self.node.judge is not None
-        found = self.node.judge(dict(self.inputs), here)
+        found = self.node.judge(copied(dict(self.inputs)), here)
         found = await found if inspect.isawaitable(found) else found
         if found is None:
             return None

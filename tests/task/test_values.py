@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.counting_agent import call_tools
 from tests.helpers.scripted import Script
 
 from workbench.evaluation import EvalOptions, evaluate
@@ -83,6 +84,111 @@ def test_a_function_node_that_changes_its_input_changes_it_for_itself_C12(
     spec["metric"] = ["exact_match(label)", "exact_match(name)"]
     path.write_text(json.dumps(spec))
     assert scored(path, lambda request: "", monkeypatch, repeats=2) == 1.0
+
+
+#: Code of a user that empties each list that it is given, and writes down how long the list was.
+EMPTIES = """
+from pathlib import Path
+
+import dspy
+from workbench.kit.acting import Environment, Step
+
+
+def empty(tags):
+    with open("SEEN", "a") as file:
+        file.write(f"{len(tags)}\\n")
+    tags.clear()
+
+
+def tool(tags: list) -> str:
+    "Say a."
+    empty(tags)
+    return "a"
+
+
+def verify(tags, label):
+    empty(tags)
+    return 0.5
+
+
+def judge(inputs, position):
+    empty(inputs["tags"])
+    return 0.5
+
+
+class World(Environment):
+    def reset(self, task):
+        empty(task["tags"])
+        self.state = {"moves": 0}
+        return "a place"
+
+    def step(self, action):
+        self.state["moves"] += 1
+        return Step("a place", self.state["moves"] == 3)
+
+    def score(self):
+        return 0.5
+
+
+class Module(dspy.Module):
+    signature = "tags: list -> label"
+
+    def forward(self, tags):
+        empty(tags)
+        return dspy.Prediction(label="a")
+
+
+def one(example, prediction):
+    empty(example["tags"])
+    return 1.0
+
+
+def two(example, prediction):
+    empty(example["tags"])
+    return 1.0
+"""
+
+#: How the code is reached, by the node that reads `tags`.
+REACHED: dict[str, dict[str, Any]] = {
+    "tool": {"tool": "python:u.py:tool", "output": "label"},
+    "constants": {"tool": "python:u.py:tool", "constants": {"tags": ["x", "y"]}, "output": "label"},
+    "verifier": {"reflect": {"predict": "tags: list -> label"}, "rounds": 2, "verifier": "python:u.py:verify"},
+    "agent": {"agent": "tags: list -> label", "tools": ["python:u.py:tool"]},
+    "external": {"external": "tags: list -> label", "python": "u.py:tool"},
+    "dspy": {"dspy": "python:u.py:Module"},
+    "environment": {"tree_search": "python:u.py:World", "task": {"tags": "tags"}, "samples": 2, "evaluations": 3},
+    "judge": {
+        "tree_search": "python:u.py:World",
+        "task": {"tags": "tags"},
+        "value": "python:u.py:judge",
+        "show": ["tags"],
+        "samples": 2,
+        "evaluations": 3,
+    },
+    "metrics": {"predict": "tags: list -> label"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REACHED)
+def test_code_that_empties_its_lists_is_given_whole_ones_C12(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the code is reached, in each repeat, and after other code."""
+    (tmp_path / "u.py").write_text(EMPTIES.replace("SEEN", str(tmp_path / "seen.txt")))
+    rows = [{"tags": [f"a{n}", "b"], "label": "a"} for n in range(9)]
+    metric = ["python:u.py:one", "python:u.py:two"] if kind == "metrics" else "python:u.py:one"
+    path = workflow(tmp_path, rows, "tags -> label", "exact_match(label)")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metric": metric, "nodes": {"n": REACHED[kind]}}))
+
+    def say(request: Any) -> Any:
+        if kind == "agent" and not any(message["role"] == "tool" for message in request.messages):
+            return call_tools(("tool", {"tags": ["x", "y"]}))
+        return "a"
+
+    assert scored(path, say, monkeypatch, repeats=2) == 1.0
+    lengths = (tmp_path / "seen.txt").read_text().split()
+    assert {*lengths} == {"2"} and len(lengths) >= 12, lengths
 
 
 @pytest.mark.parametrize("kind", ["Optional[int]", "Optional[str]", "int | None", "Optional[Literal['7', 'x']]"])

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from workbench.base.concurrency import run_in_thread
 from workbench.base.hashing import digest
+from workbench.base.type_guards import copied
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.kit.acting.results import cut_text
 from workbench.plugins import plugins
@@ -200,7 +201,7 @@ class Episode:
         if position.snapshot is None:
             self._same(position, self._played(environment, position.actions))
         else:
-            environment.reset(self.task)
+            environment.reset(copied(self.task))
             environment.restore(position.snapshot)
 
     async def replay(self, position: Position) -> Position:
@@ -214,7 +215,7 @@ class Episode:
         return await self._run("replay", position.actions, play)
 
     def _played(self, environment: Environment, actions: Sequence[str]) -> dict[str, Any]:
-        step = Step(environment.reset(self.task), reward=0.0)
+        step = Step(environment.reset(copied(self.task)), reward=0.0)
         told = _told(environment, step, [step.observation])
         for action in actions:
             step = environment.step(action)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from workbench.base.type_guards import dicts_in, is_dict
+from workbench.base.type_guards import copied, dicts_in, is_dict
 from workbench.errors import NodeError, SpecError
 from workbench.kit.acting.beside import Leftovers
 from workbench.kit.acting.bound_function import BoundFunction
@@ -82,7 +82,7 @@ async def _call_permitted(
         try:
             if live is not None:
                 return {"value": cut_result(await live.call(ctx, tool, arguments))}
-            return {"value": cut_result(await tool(arguments, ctx.program.runtime.timeout))}
+            return {"value": cut_result(await tool(copied(arguments), ctx.program.runtime.timeout))}
         except NodeError as error:
             return {"error": str(error)}
 
