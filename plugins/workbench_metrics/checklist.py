@@ -15,13 +15,15 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import read_grade
+from workbench.kit.answers import load_loose, read_grade
 from workbench.lm import split_thoughts
 from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score
 from workbench.workflow import Trace, tool_uses
 from workbench_metrics.base import get_field
+from workbench_metrics.structured import equal_values
 
 _KINDS = ("regex", "contains", "code", "ask", "called")
 _ASK = """\
@@ -143,17 +145,30 @@ class Checklist:
 
     def _read(self, example: Example) -> list[Check]:
         """The checks of a row. Raises ValueError that says where, before any of them is paid for."""
-        checks, found = get_field(example, self.checks, "row"), list[Check]()
+        written, found = get_field(example, self.checks, "row"), list[Check]()
+        checks = load_loose(written) if isinstance(written, str) else written  # as CSV holds it
         if not isinstance(checks, list) or not checks:
-            raise ValueError(f"the row's '{self.checks}' must be a list of checks, not {checks!r:.100}")
+            raise ValueError(f"the row's '{self.checks}' must be a list of checks, not {written!r:.100}")
         for number, check in enumerate(checks):
             try:
-                found.append(Check.model_validate(check))
+                found.append(Check.model_validate(_without_nulls(check)))
             except ValidationError as error:
                 raise ValueError(_told(f"{self.checks}[{number}]", spec_error(error, Check))) from None
             if not self.needs_lm and found[-1].asks:
                 raise ValueError(f"the row's {self.checks}[{number}] asks a model: write checklist(FIELD, ask=true)")
         return found
+
+
+def _accepts(expected: Any, given: Any) -> bool:
+    """Return True if an argument is the expected value, or one of a list of accepted ones."""
+    return any(equal_values(given, one) for one in ([*expected, expected] if is_list(expected) else [expected]))
+
+
+def _without_nulls(check: Any) -> Any:
+    """The check without what it lacks, which columns of structs store as null."""
+    if not is_dict(check):
+        return check
+    return {k: _without_nulls(v) if k == "if" else v for k, v in check.items() if v is not None}
 
 
 def _told(place: str, error: SpecError) -> str:
@@ -196,7 +211,7 @@ class _Run:
         return any(
             use.tool == check.called
             and not use.failed
-            and all(use.arguments.get(k) in (v if isinstance(v, list) else [v]) for k, v in check.arguments.items())
+            and all(_accepts(value, use.arguments.get(name)) for name, value in check.arguments.items())
             for use in (tool_uses(self.trace) if self.trace else ())
         )
 

@@ -41,7 +41,7 @@ class ToolCallMatch(FieldMetric):
 
     A value is a call or a list of calls, in the form {"name": ..., "arguments": {...}}, or BFCL's {"name":
     {arguments}}, or OpenAI's. A prediction may also be a text with calls in any form that models write; other texts
-    hold no call. A list as expected argument holds the accepted values; "" among them makes the argument optional.
+    hold no call. A list as expected argument holds the accepted values; "" or null among them makes it optional.
     ordered: the calls must have the expected order.
     """
 
@@ -209,14 +209,14 @@ def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
     for name, values in expected.items():
         choices = values if isinstance(values, list) else [values]
         if name not in given:
-            if "" not in choices:
+            if "" not in choices and None not in choices:  # as which columns of structs store what a row lacks
                 return False
-        elif not any(_equal(given[name], choice) for choice in (*choices, values)):
+        elif not any(equal_values(given[name], choice) for choice in (*choices, values)):
             return False
     return True
 
 
-def _equal(given: Any, choice: Any) -> bool:
+def equal_values(given: Any, choice: Any) -> bool:
     """Return True if two values are equal up to case and surrounding spaces. In objects, values may be lists of
     accepted ones."""
     if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import datetime
 import decimal
@@ -18,8 +19,10 @@ import pyarrow.parquet
 import pytest
 
 from workbench.api import _write_rows  # pyright: ignore[reportPrivateUsage]
+from workbench.lm import Response
 from workbench.plugins import plugins
 from workbench.task import Example, read_rows
+from workbench.workflow import Span, Trace
 
 DAY, NOON = datetime.date(2024, 1, 5), datetime.datetime(2024, 1, 5, 12)
 NUMBERS = ["exact_match", "normalized_match", "contains", "f1", "numeric", "json_match"]
@@ -131,3 +134,41 @@ def test_a_wrong_answer_scores_0_whatever_type_stores_the_label(tmp_path: Path) 
         for name in names:
             metric = plugins().get("metrics", name)("label")
             assert metric(Example("1", {"label": label}), {"label": 3141}).value == 0.0, f"{how}, {name}"
+
+
+@pytest.mark.slow
+def test_metrics_of_structures_see_the_value_whatever_type_stores_it(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """In expected calls, in checks, which columns of structs store with nulls for what they lack, and by a judge."""
+    shown = list[str]()
+
+    async def lm(messages: list[dict[str, str]], **_: Any) -> Response:
+        shown.append(messages[-1]["content"])
+        return Response("10", "stop", 1, 1, 0.0)
+
+    async def sandbox(*_: Any) -> None:
+        raise AssertionError
+
+    match, judge, checklist = (plugins().get("metrics", n) for n in ("tool_call_match", "judge", "checklist"))
+    for how, label, right, _ in stored(tmp_path):
+        if how.startswith("csv") and not isinstance(right, str):
+            continue  # calls and checks stand there as JSON, which has types of its own
+        expected = {"name": "f", "arguments": {"x": label, "absent": None}}
+        checks = [
+            {"called": "f", "arguments": {"x": label, "absent": None}, "regex": None, "not": None, "if": None},
+            {"contains": "yes", "called": None, "arguments": None, "if": {"contains": "y", "arguments": None}},
+        ]
+        row = Example("1", {"label": label, "calls": [expected], "checks": checks})
+        for given, score in ((right, 1.0), (3141, 0.0)):
+            with subtests.test(how=how, given=given):
+                said = {"answer": [{"name": "f", "arguments": {"x": given}}]}
+                assert match("answer", target="calls")(row, said).value == score
+                trace = Trace("1")
+                trace.spans.append(Span("n", "agent", {}))
+                trace.spans[0].notes["tools"] = [{"name": "f", "arguments": {"x": given}, "result": "done"}]
+                found = asyncio.run(checklist("answer")(row, {"answer": "yes"}, trace, sandbox=sandbox))
+                assert found.value == (1 + score) / 2, found
+        with subtests.test(how=how, metric="judge"):
+            asyncio.run(judge("answer", target="label")(row, {"answer": "yes"}, None, lm=lm))
+            reference = shown[-1].removeprefix("Reference: ").partition("\nAnswer: ")[0]
+            texts = {str(label), str(right), json.dumps(right), json.dumps(label)}
+            assert reference in texts and "0000001" not in reference and "9997" not in reference

@@ -58,6 +58,14 @@ def test_a_check_of_another_form_is_told_with_its_place(check: Any, said: str) -
     assert "the row's checks[1]" in str(told.value)
 
 
+def test_a_list_of_checks_may_be_json_as_csv_holds_it() -> None:
+    row = Example("1", {"checks": '[{"contains": "well"}, {"contains": "ill"}]', "wrong": "contains: well"})
+    found = asyncio.run(Checklist("answer")(row, {"answer": "well"}, None, sandbox=no_sandbox))
+    assert found.value == 0.5
+    with pytest.raises(ValueError, match="'wrong' must be a list of checks, not 'contains: well'"):
+        asyncio.run(Checklist("answer", checks="wrong")(row, {"answer": "well"}, None, sandbox=no_sandbox))
+
+
 def test_all_checks_are_read_before_one_is_paid_for() -> None:
     asked = list[Any]()
 
