@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.external_agents import SORTER, write_agent
 from tests.helpers.said import Reply, billed, saying, streamed
 from tests.helpers.upstream import message_answer
 
 from workbench.errors import SpecError
-from workbench.evaluation import EvalReport, evaluate
+from workbench.evaluation import EvalOptions, EvalReport, evaluate, resume_evaluation
 from workbench.lm import LM, Native, Request, Response, make_lm
 from workbench.spec import lm_spec
 from workbench.store import Store
@@ -125,13 +129,62 @@ def test_a_stated_cost_is_kept_and_replayed(tmp_path: Path) -> None:
     assert paid == [0.5] * 4 + [7.0] * 4
 
 
+def gap(report: EvalReport) -> list[str]:
+    return [line for line in report.lines() if line.startswith("Billed:")]
+
+
+def test_a_run_that_ended_early_states_the_same_bill_when_it_is_resumed(tmp_path: Path) -> None:
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole = run(tmp_path / "whole", billed(cost=0.5))
+    with saying(lambda asked: billed(cost=0.5)) as server:
+        path, database = write(tmp_path / "parts", server.base, {"calls": 2}), tmp_path / "parts" / "runs.db"
+        first = evaluate(path, database=database)
+        done = resume_evaluation("last", options=EvalOptions([("budget.calls", 100)]), database=database)
+    assert (first.status, first.spent["usd"], len(server.asked)) == ("budget", 1.0, 4)
+    assert (done.spent["usd"], done.cost["usd"], gap(done)) == (2.0, 0.5, gap(whole)) and gap(whole)
+
+
+@pytest.mark.slow
+def test_a_killed_run_bills_what_was_stated_before(tmp_path: Path) -> None:
+    """The third call ends the process; whether it is billed is not known, and told."""
+    started = list[subprocess.Popen[bytes]]()
+
+    def answer(asked: Any) -> Any:
+        if len(server.asked) == 3 and started:
+            started.pop().send_signal(signal.SIGKILL)
+        return billed(cost=0.5)
+
+    with saying(answer) as server:
+        path, database = write(tmp_path, server.base, concurrency=1), tmp_path / "runs.db"
+        words = [sys.executable, "-m", "workbench", "eval", str(path), "--db", str(database), "-q"]
+        started.append(process := subprocess.Popen(words))
+        assert process.wait(120) == -signal.SIGKILL
+        done = resume_evaluation("last", database=database)
+    assert (done.complete, done.spent["usd"], len(server.asked)) == (True, 2.0, 5)
+    assert "states $2.0000 for calls that cost $0.0002" in gap(done)[0]
+    assert any("1 more were in flight at a kill, outcome unknown" in line for line in done.lines())
+
+
+@pytest.mark.slow
+def test_what_the_biller_states_through_the_gateway_is_the_bill(tmp_path: Path) -> None:
+    """An agent in a process of its own, whose calls we pass on."""
+    path = write_agent(tmp_path, SORTER, budget=100, rows=(4, 4, 4))
+    with saying(lambda asked: billed(cost=0.5)) as server:
+        spec = json.loads(path.read_text())
+        spec["lm"] = {"model": "openai/m", "api_base": server.base, "attempts": 1, "price": PRICE}
+        path.write_text(json.dumps(spec))
+        report = evaluate(path, database=tmp_path / "runs.db")
+    assert len(server.asked) == report.n == 4 and (report.cost["usd"], report.spent["usd"]) == (0.5, 2.0)
+    assert len(gap(report)) == 1
+
+
 def test_a_gap_between_stated_and_computed_is_one_line(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for name, cost, lines in (("dear", 0.5, 1), ("free", 0.0, 1), ("near", 0.0000602, 0), ("none", None, 0)):
         with subtests.test(name):
             (tmp_path / name).mkdir()
             report = run(tmp_path / name, billed() if cost is None else billed(cost=cost))
-            told = [line for line in report.lines() if line.startswith("Billed:")]
-            assert len(told) == lines
+            assert len(told := gap(report)) == lines
             assert not told or f"${4 * (cost or 0):.4f}" in told[0]
 
 
