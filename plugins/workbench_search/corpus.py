@@ -109,17 +109,19 @@ def read_field(value: Any, field: str, fields: Fields) -> Corpus:
     if isinstance(value, Mapping):
         columns = {name: list(values) for name, values in value.items() if isinstance(values, list | tuple)}
         if len({len(values) for values in columns.values()}) != 1:
-            raise NodeError("data", f"'{field}' is a mapping, and no lists of one length: {', '.join(value)}")
+            raise NodeError(
+                "data", f"'{field}' is a mapping, and no lists of one length: {', '.join(value)}", field=field
+            )
         value = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise NodeError("data", f"'{field}' is no list of documents: {value!r:.80}")
+        raise NodeError("data", f"'{field}' is no list of documents: {value!r:.80}", field=field)
     items = [_item(item, number, field, fields) for number, item in enumerate(value, 1)]
     seen: dict[str, int] = {}
     for number, document in enumerate(items):
         if seen.setdefault(document.id, number) != number:
-            raise NodeError("data", f"two documents of '{field}' have the id '{document.id}'")
+            raise NodeError("data", f"two documents of '{field}' have the id '{document.id}'", field=field)
     return Corpus(items, "")
 
 
@@ -132,7 +134,7 @@ def _item(item: Any, number: int, field: str, fields: Fields) -> Document:
     if isinstance(item, list | tuple) and len(item) == 2:
         return Document(str(number), str(item[0]), _joined(item[1]))
     shown = f"document {number} of '{field}' has no field '{fields.text}'"
-    raise NodeError("data", f"{shown}, and is no text and no pair of title and text: {item!r:.80}")
+    raise NodeError("data", f"{shown}, and is no text and no pair of title and text: {item!r:.80}", field=field)
 
 
 def _joined(text: Any) -> str:

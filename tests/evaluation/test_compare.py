@@ -329,18 +329,26 @@ def test_the_choice_of_another_run_counts_and_rows_that_took_no_part_are_left(ch
     assert f"{found.chosen} rows were val or train of run {report.run}" in shown and "they are left out" in shown
 
 
+def test_rows_of_train_of_other_data_share_nothing(tmp_path: Path) -> None:
+    """Of those that an optimizer looked at, no more than score and id are stored."""
+    sides = [replace(side({f"{n}": 1.0}), data_hash=f"{n}") for n in range(2)]
+    with pytest.raises(StoreError, match="share no rows: they are of different data"):
+        compare_sides(sides)
+
+
 def test_the_choice_counts_in_another_file_of_the_same_rows(chosen: tuple[Path, Report]) -> None:
     """With a column more, a sign more, and under another split."""
     folder, report = chosen
     rows = [json.loads(line) for line in (folder / "val.jsonl").read_text().splitlines()]
     changed = [{"number": n, **row, "text": f" {row['text']}!"} for n, row in enumerate(rows)]
+    changed += [{**row, "text": f"Good day, my friends, {row['text']}"} for row in changed[:3]]  # each is left out
     fresh = [
         {"number": -n, "text": f"fresh {n} topic{n % 8}: a {LABELS[0]}-thing", "label": LABELS[0]} for n in range(12)
     ]
     (folder / "gate.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*changed, *fresh]))
     runs = [score(folder, report, "all", better, "g", {"test": "gate.jsonl"}) for better in (False, True)]
     found = compared(folder, *(run.run for run in runs))
-    assert found.evidence and (found.chosen, found.proof.n_rows) == (len(rows), 12) and found.chosen_in == report.run
+    assert found.evidence and (found.chosen, found.proof.n_rows) == (len(changed), 12) and found.chosen_in == report.run
 
 
 def test_rows_of_train_that_an_optimizer_saw_took_part_too(chosen: tuple[Path, Report]) -> None:

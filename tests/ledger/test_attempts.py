@@ -403,3 +403,30 @@ def test_r10_a_key_that_was_accepted_is_not_blamed_for_one_refused_row(
     refusal = LMError("auth", said, status=status)
     assert asyncio.run(course([refusal])) == first
     assert asyncio.run(course([reply(), LMError("auth", said, status=status)])) == later
+
+
+@pytest.mark.parametrize("refused", range(4))
+def test_r10_which_call_comes_back_first_says_nothing_of_the_key(refused: int, tmp_path: Path) -> None:
+    """One of four calls that are sent together is refused at once, and the others are answered later, or refused."""
+
+    async def course(others: Any) -> list[str]:
+        lm, together = scripted(), asyncio.Barrier(4)
+
+        async def complete(request: Request) -> Response:
+            await together.wait()
+            if str(request.messages[-1]["content"]).endswith(str(refused)):
+                raise LMError("auth", "status 403: forbidden", status=403)
+            await asyncio.sleep(0.05)
+            if isinstance(others, Exception):
+                raise LMError("auth", "status 403: forbidden", status=403)
+            return others
+
+        lm.complete = complete  # type: ignore[method-assign]
+        with journal(tmp_path / f"{type(others).__name__}.db") as ledger:
+            calls = [ledger.call(lm, ask(f"call {n}"), "task", spec(attempts=1)) for n in range(4)]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+        return [str(one.kind if isinstance(one, LMError) else one.error.kind if one.error else "") for one in found]
+
+    answered = asyncio.run(course(reply()))
+    assert answered.pop(refused) == "blocked" and answered == [""] * 3
+    assert {*asyncio.run(course(ValueError()))} == {"auth"}

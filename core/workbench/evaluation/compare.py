@@ -156,8 +156,8 @@ def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mappi
     by_id, by_key = find_choices(store, workflow, data_hash)
     made = {name: run for name, row in rows.items() if (run := by_id.get(row.example) or by_key.get(row.key))}
     others = [(name, row.texts) for name, row in rows.items() if name not in made and row.texts is not None]
-    found = match_rows(others, SeenRows(store).read_texts(of=by_key) if others else ())
-    return made | {name: by_key[key] for key, name in found.items()}
+    found = match_rows(SeenRows(store).read_texts(of=by_key), others)
+    return made | {name: by_key[key] for name, key in found.items()}
 
 
 def _by_key(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
@@ -261,7 +261,7 @@ def _match(first: Side, other: Side) -> dict[str, str]:
         for name, row in left.items():
             equal[row.key].append(name)
         for name, row in rows.items():
-            if equal[row.key]:
+            if row.key and equal[row.key]:
                 same[name] = equal[row.key].pop(0)
                 del left[same[name]]
         asked = [(name, row.texts) for name, row in rows.items() if name not in same and row.texts is not None]
