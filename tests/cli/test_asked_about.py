@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.helpers.scripted import Script
 from tests.helpers.strangers import PAYLOAD, PLAIN, enter_with_programs, invoke, write
 
 from workbench.cli import trust
@@ -199,6 +200,17 @@ def test_finding_12_a_stored_run_that_is_replaced_after_the_question_is_not_resu
     monkeypatch.setattr(trust, "_ask", replace)
     assert "has changed since this command asked" in str(invoke("resume", "last").exception)
     assert not Path("RAN").exists()
+
+
+def test_finding_12_a_ceiling_given_to_resume_is_no_change_of_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the line says that an evaluation ends with, and in a folder that is asked about."""
+    path, lm = str(write()), Script(lambda request: "label: a")
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    assert invoke("eval", path, "--split", "all", "--budget-calls", "2").exit_code == 1
+    done = invoke("resume", "last", "--budget-calls", "50")
+    assert done.exit_code == 0, done.output + str(done.exception)
 
 
 # 13: validate

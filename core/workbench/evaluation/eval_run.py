@@ -148,14 +148,12 @@ def resume_evaluation(
         stored = read_options(row)
         if lacking := {"split", "repeats"} - stored.keys():
             raise StoreError(f"the options of run {row['run']} (table runs) are damaged: they have no {min(lacking)}")
-        added, stored["sets"] = options.sets, [*stored["sets"], *options.sets]
-        record = RunRecord(store, row["id"])
-        if added:
-            record.replace_options(dumps(stored))
-            row = store.find_run(row["run"])
-        task = prepare_stored(row)
+        task = prepare_stored(row, options.sets)
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; run a new evaluation")
+        if options.sets:
+            stored["sets"] = [*stored["sets"], *options.sets]
+            RunRecord(store, row["id"]).replace_options(dumps(stored))
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = EvalOptions(stored["sets"], stored["split"], stored["repeats"], sandbox, stored.get("label", ""))
         check_rows(task, merged.split, merged.repeats)

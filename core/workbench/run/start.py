@@ -303,11 +303,11 @@ def _stored(
     return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen)
 
 
-def prepare_stored(row: Any) -> Task:
+def prepare_stored(row: Any, added: Sequence[tuple[str, Any]] = ()) -> Task:
     """The task of a stored run, with the file, flags and outer settings that it started with. Loads the code that the
-    file names."""
+    file names. added: flags after those."""
     stored = read_options(row)
-    return _stored(row, stored["sets"], stored["outside"], stored.get("chosen"))[2]
+    return _stored(row, [*stored["sets"], *added], stored["outside"], stored.get("chosen"))[2]
 
 
 def load_optimizers(entries: Sequence[Mapping[str, Any]], source: Source) -> list[tuple[str, Optimizer]]:
