@@ -29,12 +29,12 @@ from workbench.lm.http import (
     MAX_BODY as MAX_BODY,
     body_of as body_of,
     is_loopback as is_loopback,
-    is_page as is_page,
     is_reasoning as is_reasoning,
     kind_of_status as kind_of_status,
     redact as redact,
     redact_answer as redact_answer,
     redactor as redactor,
+    split_page as split_page,
 )
 from workbench.lm.native import (
     API_PATHS as API_PATHS,

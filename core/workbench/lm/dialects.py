@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm.http import is_blocked, kind_of_status
+from workbench.lm.http import kind_of_status, may_block, split_page
 
 #: By the end that they mean, the words for it, in lower case.
 _FINISHES = {
@@ -317,10 +317,15 @@ def _found_parts(body: Any) -> tuple[list[str], str]:
     if is_dict(inner) and inner is not body:
         codes, message = _found_parts(inner)
     else:  # a text, or pydantic's list of faults
-        codes, message = [], inner if isinstance(inner, str) else json.dumps(inner) if is_list(inner) else ""
+        codes, message = [], inner if isinstance(inner, str) else _without_inputs(inner) if is_list(inner) else ""
     names = ("code", "type", "status", "__type", "error_type", "http_status_code")  # the last one: TGI, in streams
     codes += [str(body[name]) for name in names if body.get(name)]
     return codes, message or str(body.get("message") or "")
+
+
+def _without_inputs(faults: Sequence[Any]) -> str:
+    """Pydantic's list of faults without the inputs that it echoes: their words are the user's."""
+    return json.dumps([{k: v for k, v in one.items() if k != "input"} if is_dict(one) else one for one in faults])
 
 
 def kind_of_error(status: int | None, body: Any) -> FailureKind:
@@ -329,8 +334,13 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
     `refused`: a filter of the provider stopped the prompt. body: as JSON, or as text.
     """
     codes, message = _error_parts(body)
-    if is_blocked(status, message):
-        return FailureKind.BLOCKED
+    message, page = split_page(message)
+    found = _kind_of(status, codes, message)
+    unknown = status is not None and found == kind_of_status(status)
+    return FailureKind.BLOCKED if page and unknown and may_block(status) else found
+
+
+def _kind_of(status: int | None, codes: Sequence[str], message: str) -> FailureKind:
     words = [re.sub(r"[\s-]+", "_", code.rpartition("#")[2].strip()).lower() for code in codes]
     known = next((_KIND[word] for word in words if word in _KIND), None)
     numbers = [int(word) for word in words if re.fullmatch("[45][0-9][0-9]", word)]

@@ -73,20 +73,19 @@ def kind_of_status(status: int) -> FailureKind:
     return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BAD_REQUEST)
 
 
-def is_page(text: str) -> bool:
-    """Return True if an error is a web page: of whatever stands between, as APIs of models answer in JSON."""
-    return _PAGE.search(text) is not None
+def split_page(text: str) -> tuple[str, str]:
+    """(the words of an error, the web page after them): of whatever stands between, as APIs of models answer in
+    JSON."""
+    found = _PAGE.search(text)
+    return (text, "") if found is None else (text[: found.start()], text[found.start() :])
 
 
-def is_blocked(status: int | None, text: str) -> bool:
-    """Return True if a firewall or proxy refused a request with a page. One that asks for a key, says that the address
-    is wrong or asks to wait is no such refusal.
-
-    text: of the error.
-    """
-    if status is None or not 400 <= status < 500 or status in _NOT_BLOCKED:
-        return False
-    return not kind_of_status(status).retryable and is_page(text)
+def may_block(status: int | None) -> bool:
+    """Return True if a page with this status is the refusal of a firewall or proxy. One that asks for a key, says that
+    the address is wrong or asks to wait is none."""
+    return (
+        status is not None and 400 <= status < 500 and not (status in _NOT_BLOCKED or kind_of_status(status).retryable)
+    )
 
 
 def is_reasoning(model: str) -> bool:
