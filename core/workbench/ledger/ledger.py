@@ -40,7 +40,7 @@ from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, price_of, unknown_price
-from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens, is_page
+from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens, split_page
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
 
@@ -91,6 +91,7 @@ class Ledger:
         self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self._answered = set[str]()  # models whose key was accepted
+        self._in_flight = defaultdict[str, set[asyncio.Future[None]]](set)  # by model, the attempts without an outcome
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
@@ -245,6 +246,7 @@ class Ledger:
         self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, held: Spend
     ) -> tuple[Response | None, LMError | None]:
         """Log, send once. The reservation ends with the attempt's outcome."""
+        self._in_flight[lm.identity].add(done := asyncio.get_running_loop().create_future())
         try:
             self.ceilings.count_as_sent(held)
             self._intents.add(key, role, held.tokens, held.usd)
@@ -258,19 +260,31 @@ class Ledger:
                 error = LMError("timeout", f"no full answer within {spec.timeout:g} s")
             except LMError as failure:
                 error = failure
-                # A key that was accepted is right, so something on the way refused this request.
-                refused = error.kind == "auth" and (error.status == 403 or is_page(str(error)))
-                if refused and lm.identity in self._answered:
-                    error.kind = FailureKind.BLOCKED
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
             except asyncio.CancelledError:  # the outcome stays unknown
                 self._record_attempt(key, role, None, held)
                 raise
-            self._record_attempt(key, role, error, held if error.kind.maybe_billed else Spend())
+            try:
+                if error.kind == "auth" and (error.status == 403 or split_page(str(error))[1]):
+                    # A key that was accepted is right, so something on the way refused this request.
+                    error.kind = FailureKind.BLOCKED if await self._is_accepted(lm.identity, done) else error.kind
+            finally:
+                self._record_attempt(key, role, error, held if error.kind.maybe_billed else Spend())
             return None, error
         finally:
+            self._in_flight[lm.identity].discard(done)
+            done.set_result(None)
             self.ceilings.give_back(held)
+
+    async def _is_accepted(self, identity: str, done: asyncio.Future[None]) -> bool:
+        """Return True if the model has answered, or answers a call that was sent before this one, which is `done`, had
+        its outcome. Which of them comes back first says nothing of the key."""
+        sent = self._in_flight[identity]
+        sent.discard(done)
+        while identity not in self._answered and sent:
+            await asyncio.wait([*sent], return_when=asyncio.FIRST_COMPLETED)
+        return identity in self._answered
 
     def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
         """Record an attempt without an answer, with its worst-case cost. error: None if the outcome is unknown."""
