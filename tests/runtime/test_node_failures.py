@@ -58,3 +58,5 @@ def test_a_field_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert found.failure == "data" and "no field 'question'; it has: text, label" in (found.message or "")
     later = {"a": {"planted": "give", "writes": ["y"]}, "b": {"planted": "give", "reads": ["y"]}}
     assert outcome(tmp_path, later).failure == "upstream", "a node that leaves an output out"
+    both = {"a": {"planted": "give", "writes": ["y"]}, "b": {"planted": "give", "reads": ["z", "y"]}}
+    assert outcome(tmp_path, both).failure == "data", "of the row, whatever else comes from a node"

@@ -196,10 +196,11 @@ class ServerDead(WorkbenchError):
 
 
 class NodeError(WorkbenchError):
-    """A node gave no outputs for one example. kind: how it failed; this is stored with the result."""
+    """A node gave no outputs for one example. kind: how it failed; this is stored with the result. field: with `data`,
+    the input that is missing or wrong, if one is known."""
 
-    def __init__(self, kind: FailureKind | str, message: str, *, node: str | None = None):
-        self.kind, self.node = FailureKind(kind), node
+    def __init__(self, kind: FailureKind | str, message: str, *, node: str | None = None, field: str = ""):
+        self.kind, self.node, self.field = FailureKind(kind), node, field
         super().__init__(message)
 
 

@@ -161,7 +161,8 @@ class Schedule:
             except NodeError as error:
                 if name in self._optional:
                     return
-                if error.kind == FailureKind.DATA and any(self.sources[name].values()):
+                sources = self.sources[name]
+                if error.kind == FailureKind.DATA and any(sources.get(error.field, sources.values())):
                     error.kind = FailureKind.UPSTREAM  # what a node wrote, or did not, is no fault of the row
                 raise
 
@@ -208,6 +209,9 @@ class Schedule:
             else:
                 lost = f"{' and '.join(sources)} failed, and " if sources else ""
                 raise NodeError(
-                    "data", f"{lost}the example has no field '{field}'; it has: {', '.join(given)}", node=name
+                    "data",
+                    f"{lost}the example has no field '{field}'; it has: {', '.join(given)}",
+                    node=name,
+                    field=field,
                 )
         return inputs

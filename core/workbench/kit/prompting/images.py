@@ -23,12 +23,13 @@ LARGEST = 20_000_000
 
 #: The longest name that a file can have; what base64 is written with.
 _LONGEST_NAME, _BASE64 = 255, re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
-#: The beginning of a picture, what it is, and its end, which others may follow. A JPEG may hold another one, as small.
+#: The beginning of a picture, what it is, and its end, which other bytes may follow. A JPEG may hold a smaller one. The
+#: end of a GIF stands in its middle, too.
 _KINDS = (
     (b"\x89PNG\r\n\x1a\n", "png", b"IEND"),
     (b"\xff\xd8\xff", "jpeg", b"\xff\xd9"),
-    (b"GIF87a", "gif", b"\x00;"),
-    (b"GIF89a", "gif", b"\x00;"),
+    (b"GIF87a", "gif", b""),
+    (b"GIF89a", "gif", b""),
 )
 
 
@@ -56,7 +57,9 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return _data_uri(bytes(value), name)
     if not isinstance(value, str) or not value:
-        raise NodeError("data", f"'{name}' is not an image: {value!r:.80}; give a path, an address or bytes")
+        raise NodeError(
+            "data", f"'{name}' is not an image: {value!r:.80}; give a path, an address or bytes", field=name
+        )
     if value.startswith(("https://", "http://")):
         return value
     if value.startswith("data:"):
@@ -66,7 +69,7 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
                 raise ValueError("it has another form than data:image/...;base64,...")
             return _data_uri(base64.b64decode(body, validate=True), name)
         except (ValueError, binascii.Error) as error:
-            raise NodeError("data", f"'{name}' is not a data URI of an image: {error}") from None
+            raise NodeError("data", f"'{name}' is not a data URI of an image: {error}", field=name) from None
     with _reading(value, name):
         path, stamp = _find_file(value, base, name)
         return _read(path, stamp.st_mtime_ns, stamp.st_size, name)
@@ -98,21 +101,23 @@ def _reading(value: str, name: str) -> Generator[None]:
     except (OSError, ValueError) as error:  # the latter: a name with a null byte
         if _BASE64.fullmatch(value) and len(value) > _LONGEST_NAME:
             hint = "it looks like base64, which is written data:image/png;base64,..."
-            raise NodeError("data", f"'{name}': {value[:40]!r}... is not a path: {hint}") from None
-        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}") from None
+            raise NodeError("data", f"'{name}': {value[:40]!r}... is not a path: {hint}", field=name) from None
+        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}", field=name) from None
 
 
 def _find_file(value: str, base: Path, name: str) -> tuple[Path, os.stat_result]:
     """Raises NodeError("data"), OSError and ValueError."""
     folder, path = base.resolve(), (base / value).resolve()
     if not path.is_relative_to(folder):
-        raise NodeError("data", f"'{name}': {value!r:.120} is outside {folder}, the folder of the workflow file")
+        raise NodeError(
+            "data", f"'{name}': {value!r:.120} is outside {folder}, the folder of the workflow file", field=name
+        )
     stamp = path.stat()
     if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
-        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file")
+        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file", field=name)
     if stamp.st_size > LARGEST:
         size, most = stamp.st_size / 1e6, LARGEST / 1e6
-        raise NodeError("data", f"'{name}': {path.name} has {size:.1f} MB, at most {most:.0f} are sent")
+        raise NodeError("data", f"'{name}': {path.name} has {size:.1f} MB, at most {most:.0f} are sent", field=name)
     return path, stamp
 
 
@@ -162,11 +167,11 @@ def _check_content(content: bytes, name: str) -> str:
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         kind, cut = "webp", len(content) < 8 + int.from_bytes(content[4:8], "little")
     if kind is None:
-        raise NodeError("data", f"'{name}' is neither PNG, JPEG, GIF nor WebP")
+        raise NodeError("data", f"'{name}' is neither PNG, JPEG, GIF nor WebP", field=name)
     if len(content) > LARGEST:
-        raise NodeError("data", f"'{name}' has more than {LARGEST / 1e6:.0f} MB")
+        raise NodeError("data", f"'{name}' has more than {LARGEST / 1e6:.0f} MB", field=name)
     if cut:
-        raise NodeError("data", f"'{name}' is a {kind.upper()} without its end: the file was cut off")
+        raise NodeError("data", f"'{name}' is a {kind.upper()} without its end: the file was cut off", field=name)
     return kind
 
 
