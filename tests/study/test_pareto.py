@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from workbench.spec import Spec
-from workbench.study import Choice, Evaluation, Result, objective_sign, pareto_set, pick
+from workbench.study import Choice, Evaluation, Progress, Result, objective_sign, pareto_set, pick, pick_winner
 from workbench.task import Example
 from workbench.workflow import Workflow
 
@@ -150,3 +152,26 @@ def test_a_candidate_is_pinned_or_dropped_and_the_last_word_counts() -> None:
     assert (choice.pinned, choice.able("abc")) == (None, ["c"])
     choice.pin("b")
     assert (choice.pinned, choice.able("abc"), choice.dropped) == ("b", ["b"], {"a"})
+
+
+def test_a_candidate_that_loses_its_hard_rows_is_not_the_best() -> None:
+    """Each line is a candidate on six rows; `-` is a row without a result."""
+    cases = [
+        (["111000", "111---"], 0),  # it has 1.0 on the rows that are left
+        (["111000", "111100", "-11---"], 1),
+        (["111000", "-11100"], 1),  # an outage on a row that all answer
+        (["------", "000000"], 0),  # nothing is known of either
+        (["111000", "111--1"], 1),
+    ]
+    spec = Spec.model_validate({"data": {"val": "v", "test": "t"}, "metric": "m", "nodes": {"n": {}}})
+    for lines, best in cases:
+        progress, found = Progress(lambda *_: None, lambda _: asyncio.sleep(0)), list[Evaluation]()
+        for name, line in enumerate(lines):
+            made = point(str(name), 0.0, 0)
+            rows = (Example(str(n), {}) for n in range(len(line)))
+            results = (Result(row, None if one == "-" else float(one)) for row, one in zip(rows, line, strict=True))
+            found.append(replace(made, results=tuple(results)))
+            progress.add(found[-1])
+        assert progress.best is not None and progress.best.workflow == found[best].workflow, lines
+        assert pick_winner(progress.eligible, spec).workflow == found[best].workflow
+        assert "-" not in lines[best] or None in [r.score for r in progress.best.results], "what is shown is as it was"

@@ -93,6 +93,11 @@ class Evaluation:
         """The mean over the rows with a result; 0.0 without any."""
         return mean_score(self.results) or 0.0
 
+    @cached_property
+    def lost(self) -> tuple[int, ...]:
+        """The places of the rows without a result."""
+        return tuple(place for place, result in enumerate(self.results) if result.score is None)
+
     @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(r.failure for r in self.results if r.failure))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.study.blame import Blame
-from workbench.study.evaluation import Evaluation
+from workbench.study.evaluation import Evaluation, mean_score
 from workbench.workflow import Workflow
 
 
@@ -78,7 +78,27 @@ class Progress:
 
     def _rank(self) -> None:
         # max takes the first of equals: a tie keeps the earlier, simpler candidate
-        self.best = max(self.eligible, key=lambda e: e.score, default=None)
+        best = max(fill_missing(self.eligible), key=lambda e: e.score, default=None)
+        self.best = None if best is None else self.complete[best.workflow.hash]
+
+
+def fill_missing(evaluations: Sequence[Evaluation]) -> Sequence[Evaluation]:
+    """Return the evaluations, of the same rows, with a score for each row: of one without a result the mean of what the
+    others score there. Else a candidate that loses its hard rows, to a timeout or a judge, would rank above those that
+    answer them. A row that nobody scored gets the mean of the evaluation's own rows."""
+    lost = sorted({place for one in evaluations for place in one.lost})
+    rows = {place: mean_score(one.results[place] for one in evaluations) for place in lost}
+
+    def filled(one: Evaluation) -> Evaluation:
+        results = list(one.results)
+        for place in one.lost:
+            known = rows[place]
+            results[place] = replace(results[place], score=one.score if known is None else known)
+        made = replace(one, results=tuple(results))
+        made.__dict__["objectives"] = {**one.objectives, "score": made.score}  # costs are those of rows with a result
+        return made
+
+    return [filled(one) if one.lost else one for one in evaluations] if lost else evaluations
 
 
 def objective_sign(objective: str) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from workbench.errors import FailureKind
 from workbench.spec import Spec, TargetsSpec
 from workbench.study.evaluation import Evaluation, Result
-from workbench.study.standing import objective_sign, pareto_set, pick
+from workbench.study.standing import fill_missing, objective_sign, pareto_set, pick
 from workbench.workflow import Workflow
 
 #: The share of rows that may take longer than `p95_latency`.
@@ -39,6 +39,7 @@ def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str])
 def pick_winner(evaluations: Sequence[Evaluation], spec: Spec) -> Evaluation:
     """The winner among complete evaluations on val, the first of which is the baseline: the best score; with several
     objectives the named pick of the Pareto set; with targets the cheapest that meets them."""
+    evaluations = fill_missing(evaluations)
     if (aims := Aims.of(spec, evaluations)) is not None:
         return pick_by_targets(evaluations, aims, spec.objectives)
     if len(spec.objectives) > 1:
