@@ -161,6 +161,6 @@ def test_no_score_is_taken_for_0() -> None:
         for path in sorted((root / folder).rglob("*.py"))
         if "worlds/worlds" not in str(path)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        if re.search(r"\.score or 0", line)
+        if re.search(r"\bscores?(?:[\"']\])? or 0", line)
     ]
     assert wrong == []

@@ -160,7 +160,7 @@ def describe_gap(summary: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"Billed: the server states ${stated:.4f} for calls that cost ${computed:.4f} by the prices known here. What "
-        "it states is counted; ceilings reserve by the latter. To correct that, write price: beside the model's name."
+        "it states is counted; ceilings reserve by the latter, which price: beside the model's name sets."
     ]
 
 

@@ -107,8 +107,8 @@ def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`: cli.add_command(command, under="Look").
 
     under: a heading of `workbench --help` (Begin, Measure, Improve, Look, Use) or a command group (data, plugin, agent,
-    runs). Without it the command is listed under Plugins. Print with `workbench.cli.say`, so that text of models and
-    rows cannot control the terminal.
+    runs). Without it the command is listed under Plugins. Print with `workbench.cli.say` and `echo_json`: text of
+    models and rows cannot control the terminal then, and what anything else prints goes to stderr.
     """
 
 
