@@ -65,6 +65,14 @@ def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtest
         ("score: 4 stars out of 5", 10, 0.8),
         ("score: 87.5%", 10, 0.875),
         ("score: 7.5%", 10, 0.075),
+        ('{"points": 8, "total": 10}', 10, 0.8),
+        ('{"correct": 3, "total": 5}', 10, 0.6),
+        ('{"passed": 3, "failed": 2, "total": 5}', 10, 0.6),
+        ('{"score": 3, "total": 5}', 10, 0.6),
+        ('{"score": 8, "correct": 4, "total": 5}', 10, 0.8),
+        ('{"overall": 7, "correct": 4, "total": 5}', 10, 0.7),
+        ('{"correct": true, "total": 7}', 10, 0.7),
+        ('{"clarity": 3, "depth": 4, "total": 7}', 10, 0.7),
     ]:
         with subtests.test(text=text, best=best):
             assert (read_grade(text, best) or (None,))[0] == share

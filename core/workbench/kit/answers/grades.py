@@ -16,6 +16,8 @@ _WHOLE = "final|overall|total"
 #: The keys of an object that hold a grade, the surest first.
 _KEYS = [f"{whole}{name}" for whole in ("final_", "overall_", "total_", "") for name in _NAMES.split("|")]
 _KEYS += _WHOLE.split("|")
+#: The keys of a number of which `total` is the scale: `{"correct": 3, "total": 5}`.
+_COUNTS = ("correct", "passed", "points", "marks", "score")
 #: The keys of an object that say what its grade is of.
 _NAMING = ("criterion", "criteria", "name", "aspect", "dimension", "category", "metric")
 #: A scale that a rubric states: `from 0.0 to 1.0`, `1 (bad) to 5 (good)`, `1-5 points`, `0 or 1`.
@@ -163,13 +165,18 @@ def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
         for number, item in enumerate(value):
             yield from _grades_in(item, _name_of(item) or (f"{of} {number}" if len(value) > 1 else of))
     elif is_dict(value):
-        parts = {
-            name: part for name, part in find_parts(value, _KEYS).items() if not is_dict(part) and not is_list(part)
-        }
+        found = find_parts(value, [*_KEYS, *_COUNTS, *_SCALES])
+        parts = {name: found[name] for name in _KEYS if name in found and not isinstance(found[name], dict | list)}
+        scales = [found[name] for name in _SCALES if name in found]
+        count = next((name for name in _COUNTS if type(found.get(name)) in (int, float)), None)
+        if count is not None and "total" in parts:
+            total = parts.pop("total")
+            parts = parts or {count: found[count]}
+            scales += [total] if count == next(iter(parts)) else []
         if parts:
-            name = min(parts, key=_KEYS.index)
+            name = next(iter(parts))
             words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-            stated = (_read_scale(part) for part in find_parts(value, _SCALES).values())
+            stated = map(_read_scale, scales)
             yield _Graded(of, str(parts[name]), words, next(filter(None, stated), None))
             return
         for key, part in value.items():
