@@ -90,15 +90,23 @@ class Scale(NamedTuple):
         """True if whole numbers are asked for; on a scale that ends at 1, fractions are."""
         return self.high > 1
 
-    def share(self, text: str) -> float | None:
+    def share(self, text: str, stated: bool = False) -> float | None:
         """Return a grade as a share of the scale; None for one on another scale.
 
-        `3/5` and 60% are shares by themselves. A fraction up to 1 is none where whole numbers up to more are asked for.
+        `3/5` and 60% are shares by themselves.
+
+        Args:
+            text: the grade.
+            stated: the answer itself states the scale.
         """
         value, _, below = re.sub(rf"(?i){_OF}", "/", text.replace(",", ".").replace("%", "/100")).partition("/")
         if below and float(below) != self.high:
             return float(value) / float(below) if 0 <= float(value) <= float(below) and float(below) else None
-        if not self.low <= float(value) <= self.high or (self.whole and "." in value and 0 < float(value) <= 1):
+        # Where whole numbers from 0 are asked for, 0.5 and 1.0 may be shares, on 0 to 5 as on 0 to 10: 1.0 is then the
+        # best grade, and else nearly the worst one. A row without a grade is the smaller fault. From 1 on, no share up
+        # to 1 is on the scale, and 1.0 is its worst grade.
+        unclear = self.whole and self.low < 1 and "." in value and 0 < float(value) <= 1 and not (below or stated)
+        if unclear or not self.low <= float(value) <= self.high:
             return None
         return (float(value) - self.low) / (self.high - self.low)
 
@@ -134,7 +142,7 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
             graded += grades
             outside = f"{outside[:start]}{' ' * (end - start)}{outside[end:]}"
     if graded and (one := _grade_of_all(graded)) is not None:
-        return _share(one.grade, one.scale or scale, one.words)
+        return _share(one.grade, scale, one.scale, one.words)
     text = ends_of(outside if graded else text)
     for place in _PLACES:
         grades = [*place.finditer(text)]
@@ -143,7 +151,7 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
             if (last := _find_whole(text, grades, scale, place is _BARE)) is None:
                 return None
             stated = _read_scale(last[0][last[0].find("(") : last.start(last.lastindex or 0) - last.start()])
-            return _share(next(filter(None, last.groups())), stated or scale, text[: last.start()].strip(" \n*_#"))
+            return _share(next(filter(None, last.groups())), scale, stated, text[: last.start()].strip(" \n*_#"))
     return None
 
 
@@ -230,9 +238,9 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: 
     return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{scale.high:g}"))][-1]  # `8/10 because of 3/4`
 
 
-def _share(text: str, scale: Scale, words: str) -> tuple[float, str] | None:
+def _share(text: str, asked: Scale, stated: Scale | None, words: str) -> tuple[float, str] | None:
     found = re.search(rf"(?i){_VALUE}", text)
-    share = scale.share(found[0]) if found is not None else None
+    share = (stated or asked).share(found[0], stated is not None) if found is not None else None
     return None if share is None else (share, words)
 
 
