@@ -61,6 +61,11 @@ def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtest
         ("score: 0.9", Scale(1, 5), None),
         ("score: 5/5", Scale(1, 5), 1.0),
         ("score: 0", Scale(1, 5), None),
+        ('{"score": 1, "max": 5}', Scale(1, 5), 0.0),
+        ('{"score": 3, "max": 5}', Scale(1, 5), 0.5),
+        ('{"score": 3, "max": 10}', Scale(1, 5), 0.3),
+        ('{"score": 3, "range": [0, 5]}', Scale(1, 5), 0.6),
+        ("Score (out of 5): 1", Scale(1, 5), 0.0),
         ("score: 0.5", Scale(0, 1), 0.5),
         ('{"score": 4, "max_score": 5}', 10, 0.8),
         ('{"score": 4, "scale": "1-5"}', 10, 0.75),
@@ -138,6 +143,11 @@ def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
         ("Give 1 to 5 reasons", None),
         ("The answer lists 0 to 5 items", None),
         ("Between 1990 and 2000", None),
+        ("The day must be between 1 and 31.", None),
+        ("Rate it as wrong if the day is not between 1 and 31.", None),
+        ("The score must be between 0 and 1.", (0, 1)),
+        ("Rate how well it fits, with a number between 1 and 5.", (1, 5)),
+        ("On a scale between 1 and 5.", (1, 5)),
         ("Rate tone 1-5, and then rate style 0-10.", None),
     ]:
         with subtests.test(rubric=rubric):

@@ -26,9 +26,15 @@ _RANGE = (
     rf"{_NUMBER}{_SAID}(?:[-\u2013,/]|\.\.|to|and|through|or)\s*{_NUMBER}(?![\d%]|\.\d)"
     r"(?=\s*(?:\Z|[^\w\s]|(?:points|stars|scale|inclusive|where|for|on|based|by|how|depending|according)\b))"
 )
-_ASKS = r"from|between|scale(?: of| from)?|range(?: of)?|score|grade|rate|rating|give|answer|reply|return|number|in"
+_ASKS = r"from|scale(?: of| from)?|range(?: of)?|score|grade|rate|rating|give|answer|reply|return|number|in"
+#: Dates and counts are between two numbers, too: a grade must be asked for in the same clause.
+_BETWEEN = (
+    r"(?:scores?|scored|grades?|graded|rate|rated|rating|points|marks?)\b"
+    r"(?:(?!\b(?:if|when|unless|whether|that|which)\b)[^.,;:\n]){0,60}?\bbetween"
+)
 _FROM_TO = re.compile(
-    rf"(?i)\b(?:{_ASKS})\W{{1,3}}(?:(?:of|it|with|in|the \w+|from|a \w+)\W{{1,2}}){{0,2}}{_RANGE}"
+    rf"(?i)\b(?:{_ASKS}|{_BETWEEN}|(?:number|scale|range) between)\W{{1,3}}"
+    rf"(?:(?:of|it|with|in|the \w+|from|a \w+)\W{{1,2}}){{0,2}}{_RANGE}"
     rf"|\A\W*{_RANGE}|\b{_RANGE}\s*(?:points|stars)\b"
 )
 _OUT_OF = re.compile(
@@ -114,6 +120,10 @@ class Scale(NamedTuple):
         return f"{self.low:g} to {self.high:g}"
 
 
+#: The lowest grade, if it is stated, and the highest one of a scale that an answer states.
+_Stated = tuple[float | None, float]
+
+
 def find_scale(rubric: str) -> Scale | None:
     """Return the scale that a rubric states, as `from 0.0 to 1.0`, `1-5`, `out of 5`; None if it states none, or
     several."""
@@ -164,7 +174,7 @@ class _Graded(NamedTuple):
     of: str
     grade: str
     words: str
-    scale: Scale | None
+    scale: _Stated | None
 
 
 def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
@@ -215,14 +225,14 @@ def _part_before(text: str, start: int, by_word: bool = False) -> str:
     return ""
 
 
-def _read_scale(stated: object) -> Scale | None:
+def _read_scale(stated: object) -> _Stated | None:
     """The scale that an object or brackets state: 5, `1-5`, [0, 5], `out of 5`; None for anything else."""
     if is_list(stated):
         stated = "-".join(map(str, stated))
     found = None if isinstance(stated, bool) else _STATED.match(str(stated))
-    if found is None or float(found[2]) <= (low := float(found[1] or 0)):
+    if found is None or float(found[2]) <= float(found[1] or 0):
         return None
-    return Scale(low, float(found[2]))
+    return float(found[1]) if found[1] else None, float(found[2])
 
 
 def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: bool) -> re.Match[str] | None:
@@ -238,9 +248,11 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: 
     return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{scale.high:g}"))][-1]  # `8/10 because of 3/4`
 
 
-def _share(text: str, asked: Scale, stated: Scale | None, words: str) -> tuple[float, str] | None:
+def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple[float, str] | None:
+    low, high = stated or asked
+    scale = Scale((asked.low if high == asked.high else 0.0) if low is None else low, high)
     found = re.search(rf"(?i){_VALUE}", text)
-    share = (stated or asked).share(found[0], stated is not None) if found is not None else None
+    share = scale.share(found[0], stated is not None) if found is not None else None
     return None if share is None else (share, words)
 
 
