@@ -78,8 +78,8 @@ _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
     (
-        r"from workbench\.workflow import Field, read_nothing",
-        "from .fields import Field\nfrom .nothing import read_nothing",
+        r"from workbench\.workflow import Field, read_nothing, says_nothing",
+        "from .fields import Field\nfrom .nothing import read_nothing, says_nothing",
     ),
     (r"from workbench\.workflow import", "from .fields import"),
     (r"from workbench\.base\.(text|type_guards) import", r"from .base_\1 import"),

@@ -33,7 +33,7 @@ class Judge:
         see: answer, or trace: the course, too: calls of tools with their results, and what each node wrote. A judge
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
-        scale: the best grade; the worst is 0. Default: the scale that the rubric states, as in `from 1 to 5`, else 10.
+        scale: the best grade where the rubric states no scale, as `from 1 to 5` does; the worst is 0. Default: 10.
         max_tokens: of the judge's answer.
     """
 
@@ -77,7 +77,7 @@ class Judge:
             own = _text(get_field(example, self.rubric_field, "row"))
             rubric = own if rubric == _RUBRIC else f"{rubric}\n{own}"
         what = "an answer" if self.see == "answer" else "the course of a run"
-        scale = (find_scale(rubric) if self.scale is None else None) or Scale(0, self.scale or 10)
+        scale = find_scale(rubric) or Scale(0, self.scale or 10)
         asked = {"number": "whole number" if scale.whole or self.scale else "number"}
         asked |= {"low": f"{scale.low:g}", "high": f"{scale.high:g}"}
         messages = [

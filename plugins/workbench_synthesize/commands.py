@@ -77,10 +77,12 @@ def synthesize_command(
 
 
 def _seed_files(source: Source, base: Path) -> list[Path]:
-    """The places that the file names as its seeds; some are no files."""
+    """The place that the file names as its seeds, which need be no file."""
+    from workbench.task import data_path
+
     written: Any = source.value.get("synthesize") if isinstance(source.value, dict) else None
     named = written.get("from") if isinstance(written, dict) else written
-    return [base / named.partition(":")[2], base / named] if isinstance(named, str) else []
+    return [data_path(named, base)] if isinstance(named, str) else []
 
 
 def _require_trust(file: Path, run: str | None, db: str) -> Source:

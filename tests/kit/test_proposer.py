@@ -159,6 +159,9 @@ REFUSALS = (
     "I'm unable to assist.",
     "<prompt>I'm sorry, but I can't help with that.</prompt>",
     "**I'm really sorry**, but I cannot fulfill this.",
+    "I'm sorry, but I can't help with that. If you have another request, please let me know!",
+    "I cannot write this prompt: it violates my guidelines.\n\nIs there something else? I'd be happy to help.",
+    "Thank you for asking! I can't do that. I won't help with it.",
     "Lo siento, pero no puedo ayudar con eso.",
     "Es tut mir leid, aber ich kann dabei nicht helfen.",
     "\u62b1\u6b49\uff0c\u6211\u65e0\u6cd5\u534f\u52a9\u3002",
@@ -170,6 +173,10 @@ PROMPTS = (
     "You cannot answer with two labels.",
     "Unfortunately, many tickets are vague: pick the likeliest label.",
     "Sorry customers are billing cases. Sort the others by their words.",
+    "We do not answer questions about prices; all others get a label.",
+    "I don't write code. I classify mails into billing and technical.",
+    "I don't write code. If you see a stack trace, choose technical.",
+    "As an AI language model, I will not provide explanations, only the label. Choose billing or technical.",
 )
 
 

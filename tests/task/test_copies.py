@@ -382,3 +382,25 @@ def test_d2_the_search_for_near_copies_has_a_bound_on_its_work(monkeypatch: pyte
 
     assert work(12, 4000)[0] <= 12 * 12 * 3 and work(12, 2000)[0] <= 12 * 12 * 3
     assert work(60, 500)[0] < 60 * 60 * 3
+
+
+def test_rows_that_many_annotators_rated_are_compared_in_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is compared with one of its copies, and not with all of them."""
+    rng, known, compared = random.Random(1), [f"w{n}" for n in range(300)], [0]
+    near = copies_module.are_copies
+
+    def count(a: Any, b: Any) -> bool:
+        compared[0] += 1
+        return near(a, b)
+
+    monkeypatch.setattr(copies_module, "are_copies", count)
+    pairs = [{name: " ".join(rng.choices(known, k=80)) for name in ("article", "summary")} for _ in range(20)]
+    for inputs in (["article", "summary"], ["article", "summary", "annotator"]):
+        work = list[int]()
+        for times in (5, 10):
+            rated = [{**pair, "annotator": f"by {time}"} for time in range(times) for pair in pairs]
+            compared[0] = 0
+            groups = group_copies([Example(str(n), fields) for n, fields in enumerate(rated)], inputs)
+            assert groups == [n % 20 for n in range(20 * times)]
+            work.append(compared[0])
+        assert work[1] <= 2.5 * work[0], work

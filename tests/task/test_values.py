@@ -220,8 +220,22 @@ def test_words_that_people_use_as_labels_are_not_nothing_C11(
     assert scored(path, say, monkeypatch) == 1.0
 
 
+@pytest.mark.parametrize("kind", ["Optional[int]", "Optional[bool]", "Optional[Literal['1', '2']]"])
+@pytest.mark.parametrize("word", ["unknown", "-"])
+def test_a_word_for_nothing_is_one_in_labels_and_answers_of_no_text_C11(
+    kind: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = workflow(
+        tmp_path,
+        [{"text": f"row {n}", "label": word} for n in range(12)],
+        f"text -> label: {kind}",
+        "exact_match(label)",
+    )
+    assert [scored(path, lambda request, answer=answer: answer, monkeypatch) for answer in (word, "null")] == [1.0, 1.0]
+
+
 def test_a_word_that_an_optional_number_cannot_be_is_warned_of_C11(tmp_path: Path) -> None:
-    rows = [{"text": f"row {n}", "label": "unknown" if n % 2 else "1"} for n in range(12)]
+    rows = [{"text": f"row {n}", "label": "many" if n % 2 else "1"} for n in range(12)]
     for kind in ("Optional[int]", "Optional[Literal['1', '2']]", "Optional[bool]"):
         warnings = prepare(workflow(tmp_path, rows, f"text -> label: {kind}", "exact_match(label)"))[2].dataset.warnings
         assert any(warning.startswith("no answer can be right in") for warning in warnings), kind

@@ -43,8 +43,9 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-#: How tables spell that there is no value. Words that may be labels, such as unknown, are not among them.
+#: How tables spell that there is no value; and words for it that may be labels.
 _NOTHING = frozenset("|null|none|nan|na|n/a|n.a|n.a.|#n/a|<na>|nil|(null)|(none)|<null>|#null!|\\n".split("|"))
+_UNKNOWN = frozenset("unknown|undefined|not given|not available|-|--|\u2013|\u2014".split("|"))
 
 
 def without_unseen(text: str) -> str:
@@ -52,9 +53,13 @@ def without_unseen(text: str) -> str:
     return text if text.isascii() else _UNSEEN.sub("", text)
 
 
-def spells_nothing(text: str) -> bool:
-    """Return True for a word that stands where there is no value, such as NULL, None, NaN or N/A, and for a blank."""
-    return without_unseen(text).strip().casefold() in _NOTHING
+def spells_nothing(text: str, or_unknown: bool = False) -> bool:
+    """Return True for a word that stands where there is no value, such as NULL, None, NaN or N/A, and for a blank.
+
+    or_unknown: also for one that may be a label, such as unknown: for a value that is no text.
+    """
+    word = without_unseen(text).strip().casefold()
+    return word in _NOTHING or (or_unknown and word in _UNKNOWN)
 
 
 class _Escapes(dict[int, str]):

@@ -32,7 +32,7 @@ from workbench.lm import LMPool
 from workbench.runtime import SandboxChoice
 from workbench.spec import Source, Spec, read_source
 from workbench.store import Journal, Store, add_run, find_or_add_run, new_run_name
-from workbench.task import file_readers, resolve_row
+from workbench.task import data_folder, data_path, file_readers, resolve_row
 from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
@@ -98,7 +98,7 @@ def predict_file(
         LMError: the key of a model is missing.
         WorkbenchError: the disk is full or fails. The finished rows are kept.
     """
-    _check_out(out, ((path := read_source(path)).file, rows_file))
+    _check_out(out, ((path := read_source(path)).file, data_path(rows_file, Path.cwd())))
     spec, source, workflow = read_workflow(path, changes)
     rows, asked = _read(rows_file, source, workflow)
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
@@ -166,7 +166,7 @@ def _read(
     if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
         hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."
         raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
-    readers, folder = [*file_readers(workflow)], Path(rows_file).parent
+    readers, folder = [*file_readers(workflow)], data_folder(rows_file, Path.cwd())
     return rows, [resolve_row(readers, row, folder)[0] for row in asked] if readers else asked
 
 

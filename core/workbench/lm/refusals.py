@@ -20,6 +20,18 @@ _REFUSAL = re.compile(
     r"(?:must|have to|need to|respectfully|will have to)?\s*(?:decline|refuse)\b\s*)"
     rf"(?:to |feel comfortable |be able to |\w+ing )*(?:{_HELP}\b|to\b|that\b|this\b|\Z|[.!,])"
 )
+#: What a refusal goes on with: an offer, a reason, or regret. Anything else is a text of its own.
+_MORE = re.compile(
+    r"(?is)\W*(?:(?:but|however|instead|so|and),? )?(?:\Z|sorry|apologies|thank|let me|feel free|my |"
+    r"(?:if|should) you(?:'d|'re|'ve| (?:have|need|want|would|wish|like|can|could|are|share|provide))\b|"
+    r"please (?:feel|let|ask|provide|share|try|consult|contact|reach|rephrase|tell|clarify)\b|"
+    r"(?:is|are) there|(?:would|could|can|do) you|(?:how|what) (?:else|can|may|would)|"
+    r"i(?:'d|'m|'ll| am| can| could| would| will)? (?:(?:be|still|also|only|very|more than) )*"
+    r"(?:happy|glad|here|help|assist|offer|recommend|suggest|understand|appreciate|hope|apologi[sz]e|sorry)\b|"
+    r"(?:it|this|that|such|doing so|your|the (?:request|prompt|content))\b[^.]*\b"
+    r"(?:violat|against|harm|polic|guideline|inappropriate|unsafe|illegal|not (?:allowed|something|appropriate)))"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 #: The same in other languages, by how it begins.
 _ELSEWHERE = re.compile(
     r"(?i)\A\W*(?:lo siento,? (?:pero )?no (?:puedo|podemos)|"
@@ -43,4 +55,7 @@ def is_blank(text: str) -> bool:
 def is_refusal(text: str) -> bool:
     """Return True if a text says that its writer will not do what it was asked for, and nothing else but tags."""
     plain = re.sub("[*_#>`]", "", _TAG.sub("", text).replace("\u2019", "'")).strip()
-    return len(plain) <= _LONGEST and bool(_REFUSAL.match(plain) or _ELSEWHERE.match(plain))
+    if len(plain) > _LONGEST or not (refusal := _REFUSAL.match(plain)):
+        return len(plain) <= _LONGEST and bool(_ELSEWHERE.match(plain))
+    _, *more = _SENTENCE_END.split(plain[refusal.end() - 1 :])
+    return all(_REFUSAL.match(sentence) or _MORE.match(sentence) for sentence in more)

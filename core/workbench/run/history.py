@@ -13,7 +13,7 @@ from workbench.plugins import plugins
 from workbench.run.stored_file import read_stored_file
 from workbench.spec import Spec, without_user_code
 from workbench.store import Candidates, RunLock, RunRecord, Store, read_options, read_report
-from workbench.task import load_data
+from workbench.task import data_path, load_data
 from workbench.workflow import Workflow, list_changes, mermaid
 
 
@@ -74,8 +74,8 @@ def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
     try:
         file = read_stored_file(row)
         base = candidate_workflow(store, row["id"], None)
-        if base is None or not all(_is_local(place, file.base) for place in _data_places(file.spec)):
-            return {}
+        if base is None or not all(data_path(place, file.base).is_file() for place in _data_places(file.spec)):
+            return {}  # looking at a run asks no server for its rows
         with without_user_code("names"):
             inputs = Workflow(base.tree, file.base).input_fields
         data = load_data(file.spec, file.base)
@@ -90,11 +90,6 @@ def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
 def _data_places(spec: Spec) -> list[str]:
     data = spec.data
     return [place for place in (data.file, data.train, data.val, data.test) if place]
-
-
-def _is_local(place: str, base: Path) -> bool:
-    """Return True if rows come from a file of this machine: looking at a run asks no server for them."""
-    return any((base / name).is_file() for name in (place, place.partition(":")[2]) if name)
 
 
 def draw_winner(store: Store, run: str) -> str:

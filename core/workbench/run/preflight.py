@@ -21,7 +21,7 @@ from workbench.runtime import Runtime
 from workbench.spec import LMSpec, defaults
 from workbench.store import RunRecord, Store, is_result
 from workbench.study import Optimizer, Study
-from workbench.task import Task, variants
+from workbench.task import Task, data_path, variants
 from workbench.workflow import called_lms, learnable_addresses
 
 
@@ -117,7 +117,7 @@ def check_result_file(store: Store, options: Options, task: Task) -> None:
         return path.is_file() and is_result(store, task.spec.name, str(path.resolve()), file_digest(path))
 
     data, base = task.spec.data, task.workflow.base
-    read = [base / place for place in (data.file, data.train, data.val, data.test) if place]
+    read = [data_path(place, base) for place in (data.file, data.train, data.val, data.test) if place]
     other = f"optimized-{re.sub('[^A-Za-z0-9._-]+', '-', task.spec.name)}.yaml"
     for out in (options.path, options.unproved_path):
         check_output(

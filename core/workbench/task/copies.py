@@ -12,7 +12,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.task.dataset import Example
 from workbench.task.groups import find_group_field
@@ -48,8 +48,12 @@ LEAST_TOKENS = 3
 #: So many rows of one template with other numbers and one label show that the numbers tell nothing.
 ALIKE = 4
 
-#: The texts of a row, by field.
-Fields = tuple[tuple[Words, ...], ...]
+
+class Texts(NamedTuple):
+    """The texts of a row, by field, and all of them as one."""
+
+    fields: tuple[tuple[Words, ...], ...]
+    pooled: Words
 
 
 def are_near(a: Words, b: Words) -> bool:
@@ -159,9 +163,7 @@ class NearTexts:
 
     def add(self, words: Words, number: int, of: Mapping[int, int] | None = None) -> None:
         """of: by number, the group that a text is known to belong to: one of each is enough to find a copy."""
-        self._equal[words].append(number)
-        for shingle in _shingles(words):
-            having = self._with[shingle]
+        for having in (self._equal[words], *(self._with[shingle] for shingle in _shingles(words))):
             if of is None or not any(of[other] == of[number] for other in having[-COMMON:]):
                 having.append(number)
 
@@ -221,20 +223,24 @@ def _find_telling(rows: Sequence[Example], rule: RowRule) -> tuple[str, ...]:
 
 
 def _tells_apart(rows: Sequence[Example], name: str, rule: RowRule) -> bool:
-    """Return True if rows that are near copies in one field are so in all fields."""
-    alone = Copies([], RowRule((name,)))
-    whole = [fields_of(row, rule) for row in rows]
+    """Return True if rows that are near copies in one field are so in all fields. A row is compared with one of those
+    that are copies of each other."""
+    alone, group = Copies([], RowRule((name,))), list[int]()
+    whole = [texts_of(row, rule) for row in rows]
     for number, row in enumerate(rows):
-        fields = fields_of(row, alone.rule)
-        if any(not are_copies(whole[number], whole[other]) for other, _ in alone.find_all(row, fields)):
+        texts = texts_of(row, alone.rule)
+        found = [other for other, _ in alone.find_all(row, texts)]
+        if not all(are_copies(whole[number], whole[other]) for other in found):
             return False
-        alone.add("", row, fields)
+        group.append(group[found[0]] if found else number)
+        alone.add("", row, texts, group=group[number])
     return True
 
 
-def fields_of(row: Example, rule: RowRule) -> Fields:
+def texts_of(row: Example, rule: RowRule) -> Texts:
     """The texts of a row that are compared."""
-    return tuple(words_of(row, name) for name in rule.inputs)
+    fields = tuple(words_of(row, name) for name in rule.inputs)
+    return Texts(fields, _pooled(text for texts in fields for text in texts))
 
 
 class Copies:
@@ -242,35 +248,36 @@ class Copies:
 
     def __init__(self, rows: Sequence[tuple[str, Example]], rule: RowRule):
         self.rule = rule
-        self.rows: list[tuple[str, Example, Fields]] = []
+        self.rows: list[tuple[str, Example, Texts]] = []
         self._near, self._group = NearTexts(), dict[int, int]()
         for split, row in rows:
-            self.add(split, row, fields_of(row, rule))
+            self.add(split, row, texts_of(row, rule))
 
-    def add(self, split: str, row: Example, fields: Fields, group: int | None = None) -> None:
+    def add(self, split: str, row: Example, texts: Texts, group: int | None = None) -> None:
         """group: a number of rows that are copies of each other."""
         number = len(self.rows)
-        self.rows.append((split, row, fields))
+        self.rows.append((split, row, texts))
         self._group[number] = -1 - number if group is None else group
-        self._near.add(pooled(fields), number, None if group is None else self._group)
+        self._near.add(texts.pooled, number, None if group is None else self._group)
 
     def find(self, row: Example) -> tuple[str, Example, bool] | None:
         """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None."""
-        for number, near in self.find_all(row, fields_of(row, self.rule)):
+        for number, near in self.find_all(row, texts_of(row, self.rule)):
             split, other, _ = self.rows[number]
             return None if near and self.rule.exact else (split, other, near or self.rule.numbered)
         return None
 
-    def find_all(self, row: Example, fields: Fields) -> Iterator[tuple[int, bool]]:
-        """(number, whether it is only a near copy) of each row that this one is a copy of, equal ones first."""
-        words, seen = pooled(fields), set[int]()
+    def find_all(self, row: Example, texts: Texts) -> Iterator[tuple[int, bool]]:
+        """(number, whether it is only a near copy) of each row that this one is a copy of, equal ones first; of rows
+        that were added as one group, one or more."""
+        words, seen = texts.pooled, set[int]()
         for number in self._near.equal(words):
             seen.add(number)
             if words and (not self.rule.numbered or self._same_label(row, self.rows[number][1])):
                 yield number, False
         for number in self._near.candidates(words) if len(words) >= TOKENS_AN_EDIT else ():
             _, other, theirs = self.rows[number]
-            if number not in seen and self._same_label(row, other) and are_copies(fields, theirs):
+            if number not in seen and self._same_label(row, other) and are_copies(texts, theirs):
                 yield number, True
 
     def _same_label(self, row: Example, other: Example) -> bool:
@@ -282,18 +289,17 @@ def same_labels(row: Mapping[str, Any], other: Mapping[str, Any], labels: Iterab
     return all(row[name] == other[name] for name in labels if name in row and name in other)
 
 
-def pooled(fields: Sequence[Sequence[Words]]) -> Words:
-    """All texts of a row as one."""
-    return tuple(word for texts in fields for words in texts for word in words)
+def _pooled(texts: Iterable[Words]) -> Words:
+    return tuple(word for words in texts for word in words)
 
 
-def are_copies(a: Sequence[Sequence[Words]], b: Sequence[Sequence[Words]]) -> bool:
+def are_copies(a: Texts, b: Texts) -> bool:
     """Return True if all fields are near copies, text by text; lists of different lengths as one text. A field of a
     word or two beside longer texts makes no other row."""
-    for here, there in zip(a, b, strict=True):
-        if len(pooled([here])) <= LEAST_SAID >= len(pooled([there])) and len(pooled(a)) >= TOKENS_AN_EDIT:
+    for here, there in zip(a.fields, b.fields, strict=True):
+        if max(sum(map(len, here)), sum(map(len, there))) <= LEAST_SAID and len(a.pooled) >= TOKENS_AN_EDIT:
             continue
-        pairs = zip(here, there, strict=True) if len(here) == len(there) else [(pooled([here]), pooled([there]))]
+        pairs = zip(here, there, strict=True) if len(here) == len(there) else [(_pooled(here), _pooled(there))]
         if not all(are_near(x, y) for x, y in pairs):
             return False
     return True
@@ -316,10 +322,10 @@ def group_copies(
     groups: Any = UnionFind(range(len(rows)))
     alike: dict[Words, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        fields = fields_of(row, rule)
-        groups.union(place, *(number for number, _ in copies.find_all(row, fields)))
-        copies.add("", row, fields, group=groups[place])
-        masked = tuple("0" if word.isdigit() else word for word in pooled(fields))
+        texts = texts_of(row, rule)
+        groups.union(place, *(number for number, _ in copies.find_all(row, texts)))
+        copies.add("", row, texts, group=groups[place])
+        masked = tuple("0" if word.isdigit() else word for word in texts.pooled)
         if 0 < masked.count("0") <= len(masked) // TOKENS_AN_EDIT:
             alike[masked].append(place)
     for places in alike.values() if labels else ():

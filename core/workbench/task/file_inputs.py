@@ -10,6 +10,7 @@ from typing import Any
 from workbench.errors import NodeError, SpecError
 from workbench.spec import DataSpec
 from workbench.task.dataset import Dataset, Example, SealedRows
+from workbench.task.rows import data_folder
 from workbench.workflow import NodeKind, Workflow
 
 #: Rows with an input that cannot be read are listed up to this many.
@@ -28,8 +29,7 @@ def resolve_files(workflow: Workflow, dataset: Dataset, data: DataSpec) -> Datas
     parts = list[tuple[Example, ...]]()
     splits = {"train": dataset.train, "val": dataset.val, "test": tuple(dataset.test.open())}
     for split, rows in splits.items():
-        place = workflow.base / (data.file or getattr(data, split) or "")
-        folder = place if place.is_dir() else place.parent
+        folder = data_folder(data.file or getattr(data, split) or "", workflow.base)
         read, total = list[Example](), total + len(rows)
         for row in rows:
             fields = row.fields

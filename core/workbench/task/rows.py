@@ -19,6 +19,20 @@ def folder_of(place: str, base: Path) -> Path:
     return base if any((base / path).exists() for path in (place, place.partition("?")[0]) if path) else Path.cwd()
 
 
+def data_path(location: str, base: Path) -> Path:
+    """The path of a data file or folder, also of READER:PLACE, whether or not something is there."""
+    prefix, colon, place = location.partition(":")
+    if not colon or prefix != reader_of(location):
+        return base / location
+    return folder_of(place, base) / place.partition("?")[0]
+
+
+def data_folder(location: str, base: Path) -> Path:
+    """The folder that the paths in rows may be relative to: that of their file."""
+    path = data_path(location, base)
+    return path if path.is_dir() else path.parent
+
+
 def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path) -> bool:
     """Return True if the reader declares that it reads the place as a path."""
     found = powers_of("readers", name, Written({**options, "location": place}, (), folder))

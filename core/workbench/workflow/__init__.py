@@ -18,6 +18,7 @@ from workbench.workflow.nothing import (
     may_be_none as may_be_none,
     may_hold_none as may_hold_none,
     read_nothing as read_nothing,
+    says_nothing as says_nothing,
 )
 from workbench.workflow.queries import (
     called_lms as called_lms,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.base.text import spells_nothing
@@ -26,11 +26,10 @@ def may_hold_none(kind: Any, depth: int = 0) -> bool:
 def read_nothing(value: Any, kind: Any) -> Any:
     """A value with None for each text in it that spells nothing, such as NULL, where its type may be None.
 
-    A list where the type has none holds accepted values. A text that a Literal lists stays one.
+    A list where the type has none holds accepted values.
     """
     if isinstance(value, str):
-        is_none = _is_union(kind) and may_be_none(kind) and spells_nothing(value) and value.strip() not in _listed(kind)
-        return None if is_none else value
+        return None if _is_union(kind) and says_nothing(value, get_args(kind)) else value
     kinds = get_args(kind) if _is_union(kind) else (kind,)
     if is_list(value):
         items = [get_args(one)[0] for one in kinds if get_origin(one) is list and get_args(one)]
@@ -40,6 +39,14 @@ def read_nothing(value: Any, kind: Any) -> Any:
         known = {name: inner for one in kinds for name, inner in _fields_of(one).items()}
         return {name: read_nothing(one, known.get(name, of)) for name, one in value.items()}
     return value
+
+
+def says_nothing(text: str, kinds: Collection[Any]) -> bool:
+    """Return True if a text stands for None in a union of types: where a value may be a text, unknown and such words
+    are texts, and so is what a Literal lists."""
+    listed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+    is_text = str in kinds or Any in kinds
+    return any(map(may_be_none, kinds)) and text.strip() not in listed and spells_nothing(text, or_unknown=not is_text)
 
 
 def _is_union(kind: Any) -> bool:
@@ -52,8 +59,3 @@ def _fields_of(kind: Any) -> Mapping[str, Any]:
     if isinstance(kind, type) and is_dict(models):
         return {name: field.annotation for name, field in models.items()}
     return getattr(kind, "__annotations__", {}) if isinstance(kind, type) else {}
-
-
-def _listed(kind: Any) -> tuple[Any, ...]:
-    """The values of the Literals in a union."""
-    return tuple(v for one in get_args(kind) if get_origin(one) is Literal for v in get_args(one))

@@ -235,5 +235,7 @@ def test_j1_a_rubric_that_states_its_scale_is_obeyed_and_another_scale_is_refuse
     assert "where N is a whole number from 1 (wrong) to 5 (fully right)" in messages[0]["content"]
     with pytest.raises(NodeError, match="no grade from 0 to 1:"):
         judged("score: 9", rubric="Score from 0.0 to 1.0.")
+    score, [(messages, _)] = judged("score: 1", rubric="Score from 1 (bad) to 5", scale=5)
+    assert score.value == 0 and "from 1 (wrong) to 5" in messages[0]["content"], "also with its best grade as scale"
     with pytest.raises(ValueError, match="the rubric asks for 0 to 1, and scale is 10"):
         Judge(rubric="Score from 0.0 to 1.0.", scale=10)

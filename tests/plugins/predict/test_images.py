@@ -260,13 +260,20 @@ def test_i12_a_picture_beside_the_data_is_found(folder: Path) -> None:
         image_url(png(1), folder),
         "img/c.png",
     ]
-    _, _, task, _ = prepare(write_rows(folder, values))
-    rows = [*task.dataset.train, *task.dataset.val, *task.dataset.test.open()]
-    found = {row["label"]: row["img"] for row in rows}
-    assert found["0"] == found["5"] == "data/img/c.png" and found["1"] == "pictures/a.png"
-    out = folder / "out.jsonl"
+    file = write_rows(folder, values)
+    spec = json.loads(file.read_text())
     pool = Sees(lambda request: f"label: {seen(request)[0]}")
-    assert predict_file(folder / "w.yaml", str(folder / "data" / "rows.jsonl"), out, pool=pool).failures == {}
+    for reader in ("", "jsonl:"):
+        file.write_text(json.dumps({**spec, "data": {**spec["data"], "file": f"{reader}data/rows.jsonl"}}))
+        _, _, task, _ = prepare(file)
+        rows = [*task.dataset.train, *task.dataset.val, *task.dataset.test.open()]
+        found = {row["label"]: row["img"] for row in rows}
+        assert found["0"] == found["5"] == "data/img/c.png" and found["1"] == "pictures/a.png"
+        out = folder / f"out{reader[:-1]}.jsonl"
+        place = f"{reader}{folder / 'data' / 'rows.jsonl'}"
+        assert predict_file(file, place, out, pool=pool).failures == {}
+        with pytest.raises(SpecError, match="that file is read by this command"):
+            predict_file(file, place, folder / "data" / "rows.jsonl", pool=pool)
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])

@@ -144,21 +144,21 @@ def test_narrow_numbers_are_the_shortest_decimal_at_any_depth_I11(tmp_path: Path
     pyarrow = pytest.importorskip("pyarrow")
     single, half = pyarrow.float32(), pyarrow.float16()
     inner = pyarrow.struct({"b": single})
-    wanted = [n / 10 for n in range(1, 13)] + [1e-7, 16777216.0, 3.4e38, 123.456]
+    wanted = [n / 10 for n in range(1, 13)] + [1e-7, 16777216.0, 331002656.0, -123456792.0, 3.4e38, 123.456]
     columns = {
         "one": pyarrow.array(wanted, single),
         "list": pyarrow.array([[one, None] for one in wanted], pyarrow.list_(single)),
         "struct": pyarrow.array([{"a": [{"b": one}]} for one in wanted], pyarrow.struct({"a": pyarrow.list_(inner)})),
         "fixed": pyarrow.array([[one, one] for one in wanted], pyarrow.list_(single, 2)),
         "double": pyarrow.array([0.1 + 0.2] * len(wanted), pyarrow.float64()),
-        "half": pyarrow.array([0.1, 0.2, 65500.0, None] * 4, half),
+        "half": pyarrow.array([0.1, 0.2, 65504.0, None, *[1.0] * (len(wanted) - 4)], half),
     }
     parquet(tmp_path / "r.parquet", **columns)
     rows = read_rows("r.parquet", tmp_path, {})
     assert [row["one"] for row in rows] == wanted
     assert [row["list"] for row in rows] == [[one, None] for one in wanted]
     assert [row["struct"]["a"][0]["b"] for row in rows] == wanted == [row["fixed"][1] for row in rows]
-    assert rows[0]["double"] == 0.1 + 0.2 and [row["half"] for row in rows[:4]] == [0.1, 0.2, 65500.0, None]
+    assert rows[0]["double"] == 0.1 + 0.2 and [row["half"] for row in rows[:4]] == [0.1, 0.2, 65504.0, None]
 
 
 def test_rows_beyond_the_room_are_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

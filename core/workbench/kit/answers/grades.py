@@ -16,6 +16,8 @@ _WHOLE = "final|overall|total"
 #: The keys of an object that hold a grade, the surest first.
 _KEYS = [f"{whole}{name}" for whole in ("final_", "overall_", "total_", "") for name in _NAMES.split("|")]
 _KEYS += _WHOLE.split("|")
+#: The keys of a number of which `total` is the scale: `{"correct": 3, "total": 5}`.
+_COUNTS = ("correct", "passed", "points", "marks", "score")
 #: The keys of an object that say what its grade is of.
 _NAMING = ("criterion", "criteria", "name", "aspect", "dimension", "category", "metric")
 #: A scale that a rubric states: `from 0.0 to 1.0`, `1 (bad) to 5 (good)`, `1-5 points`, `0 or 1`.
@@ -24,9 +26,15 @@ _RANGE = (
     rf"{_NUMBER}{_SAID}(?:[-\u2013,/]|\.\.|to|and|through|or)\s*{_NUMBER}(?![\d%]|\.\d)"
     r"(?=\s*(?:\Z|[^\w\s]|(?:points|stars|scale|inclusive|where|for|on|based|by|how|depending|according)\b))"
 )
-_ASKS = r"from|between|scale(?: of| from)?|range(?: of)?|score|grade|rate|rating|give|answer|reply|return|number|in"
+_ASKS = r"from|scale(?: of| from)?|range(?: of)?|score|grade|rate|rating|give|answer|reply|return|number|in"
+#: Dates and counts are between two numbers, too: a grade must be asked for in the same clause.
+_BETWEEN = (
+    r"(?:scores?|scored|grades?|graded|rate|rated|rating|points|marks?)\b"
+    r"(?:(?!\b(?:if|when|unless|whether|that|which)\b)[^.,;:\n]){0,60}?\bbetween"
+)
 _FROM_TO = re.compile(
-    rf"(?i)\b(?:{_ASKS})\W{{1,3}}(?:(?:of|it|with|in|the \w+|from|a \w+)\W{{1,2}}){{0,2}}{_RANGE}"
+    rf"(?i)\b(?:{_ASKS}|{_BETWEEN}|(?:number|scale|range) between)\W{{1,3}}"
+    rf"(?:(?:of|it|with|in|the \w+|from|a \w+)\W{{1,2}}){{0,2}}{_RANGE}"
     rf"|\A\W*{_RANGE}|\b{_RANGE}\s*(?:points|stars)\b"
 )
 _OUT_OF = re.compile(
@@ -88,20 +96,32 @@ class Scale(NamedTuple):
         """True if whole numbers are asked for; on a scale that ends at 1, fractions are."""
         return self.high > 1
 
-    def share(self, text: str) -> float | None:
+    def share(self, text: str, stated: bool = False) -> float | None:
         """Return a grade as a share of the scale; None for one on another scale.
 
-        `3/5` and 60% are shares by themselves. A fraction up to 1 is none where whole numbers up to more are asked for.
+        `3/5` and 60% are shares by themselves.
+
+        Args:
+            text: the grade.
+            stated: the answer itself states the scale.
         """
         value, _, below = re.sub(rf"(?i){_OF}", "/", text.replace(",", ".").replace("%", "/100")).partition("/")
         if below and float(below) != self.high:
             return float(value) / float(below) if 0 <= float(value) <= float(below) and float(below) else None
-        if not self.low <= float(value) <= self.high or (self.whole and "." in value and 0 < float(value) <= 1):
+        # Where whole numbers from 0 are asked for, 0.5 and 1.0 may be shares, on 0 to 5 as on 0 to 10: 1.0 is then the
+        # best grade, and else nearly the worst one. A row without a grade is the smaller fault. From 1 on, no share up
+        # to 1 is on the scale, and 1.0 is its worst grade.
+        unclear = self.whole and self.low < 1 and "." in value and 0 < float(value) <= 1 and not (below or stated)
+        if unclear or not self.low <= float(value) <= self.high:
             return None
         return (float(value) - self.low) / (self.high - self.low)
 
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
+
+
+#: The lowest grade, if it is stated, and the highest one of a scale that an answer states.
+_Stated = tuple[float | None, float]
 
 
 def find_scale(rubric: str) -> Scale | None:
@@ -132,7 +152,7 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
             graded += grades
             outside = f"{outside[:start]}{' ' * (end - start)}{outside[end:]}"
     if graded and (one := _grade_of_all(graded)) is not None:
-        return _share(one.grade, one.scale or scale, one.words)
+        return _share(one.grade, scale, one.scale, one.words)
     text = ends_of(outside if graded else text)
     for place in _PLACES:
         grades = [*place.finditer(text)]
@@ -141,7 +161,7 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
             if (last := _find_whole(text, grades, scale, place is _BARE)) is None:
                 return None
             stated = _read_scale(last[0][last[0].find("(") : last.start(last.lastindex or 0) - last.start()])
-            return _share(next(filter(None, last.groups())), stated or scale, text[: last.start()].strip(" \n*_#"))
+            return _share(next(filter(None, last.groups())), scale, stated, text[: last.start()].strip(" \n*_#"))
     return None
 
 
@@ -154,7 +174,7 @@ class _Graded(NamedTuple):
     of: str
     grade: str
     words: str
-    scale: Scale | None
+    scale: _Stated | None
 
 
 def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
@@ -163,13 +183,18 @@ def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
         for number, item in enumerate(value):
             yield from _grades_in(item, _name_of(item) or (f"{of} {number}" if len(value) > 1 else of))
     elif is_dict(value):
-        parts = {
-            name: part for name, part in find_parts(value, _KEYS).items() if not is_dict(part) and not is_list(part)
-        }
+        found = find_parts(value, [*_KEYS, *_COUNTS, *_SCALES])
+        parts = {name: found[name] for name in _KEYS if name in found and not isinstance(found[name], dict | list)}
+        scales = [found[name] for name in _SCALES if name in found]
+        count = next((name for name in _COUNTS if type(found.get(name)) in (int, float)), None)
+        if count is not None and "total" in parts:
+            total = parts.pop("total")
+            parts = parts or {count: found[count]}
+            scales += [total] if count == next(iter(parts)) else []
         if parts:
-            name = min(parts, key=_KEYS.index)
+            name = next(iter(parts))
             words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-            stated = (_read_scale(part) for part in find_parts(value, _SCALES).values())
+            stated = map(_read_scale, scales)
             yield _Graded(of, str(parts[name]), words, next(filter(None, stated), None))
             return
         for key, part in value.items():
@@ -200,14 +225,14 @@ def _part_before(text: str, start: int, by_word: bool = False) -> str:
     return ""
 
 
-def _read_scale(stated: object) -> Scale | None:
+def _read_scale(stated: object) -> _Stated | None:
     """The scale that an object or brackets state: 5, `1-5`, [0, 5], `out of 5`; None for anything else."""
     if is_list(stated):
         stated = "-".join(map(str, stated))
     found = None if isinstance(stated, bool) else _STATED.match(str(stated))
-    if found is None or float(found[2]) <= (low := float(found[1] or 0)):
+    if found is None or float(found[2]) <= float(found[1] or 0):
         return None
-    return Scale(low, float(found[2]))
+    return float(found[1]) if found[1] else None, float(found[2])
 
 
 def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: bool) -> re.Match[str] | None:
@@ -223,9 +248,11 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: 
     return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{scale.high:g}"))][-1]  # `8/10 because of 3/4`
 
 
-def _share(text: str, scale: Scale, words: str) -> tuple[float, str] | None:
+def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple[float, str] | None:
+    low, high = stated or asked
+    scale = Scale((asked.low if high == asked.high else 0.0) if low is None else low, high)
     found = re.search(rf"(?i){_VALUE}", text)
-    share = scale.share(found[0]) if found is not None else None
+    share = scale.share(found[0], stated is not None) if found is not None else None
     return None if share is None else (share, words)
 
 

@@ -29,10 +29,8 @@ from workbench.kit.answers.conclusions import (
 from workbench.kit.answers.json_text import load, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
-from workbench.workflow import Field, read_nothing
+from workbench.workflow import Field, read_nothing, says_nothing
 
-#: What an answer says in place of a value that is no text.
-_UNKNOWN = frozenset("unknown|undefined|not given|not available|-|--|\u2013|\u2014".split("|"))
 _ITEM = re.compile(
     r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"
     r"[\u2022\u30fb][ \t]*|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$"
@@ -124,9 +122,7 @@ def _unboxed(text: str) -> str:
 def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
     """None words first, unless they are values of their own, then the types that read the whole text, then those that
     find a value in it, then text."""
-    listed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
-    is_text = str in kinds or Any in kinds
-    if type(None) in kinds and _says_nothing(text, unknown=not is_text) and text.strip(_AROUND_WORDS) not in listed:
+    if says_nothing(_word(text), kinds):
         return None, False
     found = [_read(kind, text, name) for kind in kinds if kind not in (str, Any, type(None))]
     exact = [one for one in found if one is not None and not one[1]]
@@ -134,10 +130,9 @@ def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] 
     return next((one for one in [*exact, *plain, *found] if one is not None), None)
 
 
-def _says_nothing(text: str, unknown: bool = True) -> bool:
-    """Return True for a word that stands for no value. unknown: also for one that may be a value of its own."""
-    word = text.strip(_AROUND_WORDS) or text
-    return spells_nothing(word) or (unknown and word.casefold() in _UNKNOWN)
+def _word(text: str) -> str:
+    """A text without quotes, stops and emphasis around it; as it is, where it has nothing else."""
+    return text.strip(_AROUND_WORDS) or text
 
 
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
@@ -236,7 +231,9 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
         found = _read(wanted, given, "answer") if wanted else (given, False)
         with suppress(LookupError, TypeError, ValueError):  # a place within a union has its type at the end
             *way, last = error["loc"]
-            reduce(getitem, way, value)[last] = None if _says_nothing(given) else (found or (given,))[0]
+            reduce(getitem, way, value)[last] = (
+                None if spells_nothing(_word(given), or_unknown=True) else (found or (given,))[0]
+            )
     return value
 
 
@@ -248,7 +245,7 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
         return None
     none = rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:\w+ )?(?:items|{named})\b[^,;\n]*"
-    if _says_nothing(text) or re.fullmatch(none, text):
+    if spells_nothing(_word(text), or_unknown=True) or re.fullmatch(none, text):
         return [], False
     items = [item for part in _items(text, inner) if (item := part.strip().strip("\"'\u201c\u201d"))]
     if not items or _read(inner, items[0], name) is None:
