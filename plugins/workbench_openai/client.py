@@ -114,8 +114,9 @@ class OpenAIChat:
         self.identity = f"{model}@{base.with_user(None).with_query(None)}"
         if settings.omit:  # an answer without a setting is another one
             extra = {**extra, "omit": sorted(settings.omit)}
-        if chosen := headers_key(written):
-            extra = {**extra, "headers": chosen}
+        for name, given in (("headers", written), ("query", base.query)):
+            if chosen := headers_key(given):
+                extra = {**extra, name: chosen}
         if extra:
             self.identity += json.dumps(extra, sort_keys=True, default=str)
 

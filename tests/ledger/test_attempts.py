@@ -430,3 +430,15 @@ def test_r10_which_call_comes_back_first_says_nothing_of_the_key(refused: int, t
     answered = asyncio.run(course(reply()))
     assert answered.pop(refused) == "blocked" and answered == [""] * 3
     assert {*asyncio.run(course(ValueError()))} == {"auth"}
+
+
+def test_r10_a_key_that_an_earlier_run_used_is_not_blamed_for_one_refused_row(tmp_path: Path) -> None:
+    """As with --cache and resume, where the row that was refused before is the first that is sent."""
+
+    async def course(answer: Any, said: str) -> str:
+        with journal(tmp_path / "a.db") as ledger:
+            settled = await ledger.call(scripted(answer), ask(said), "task", spec(attempts=1))
+        return str(settled.error.kind) if settled.error is not None else ""
+
+    assert asyncio.run(course(reply(), "one")) == ""
+    assert asyncio.run(course(LMError("auth", "status 403: forbidden", status=403), "two")) == "blocked"

@@ -12,6 +12,7 @@ from tests.helpers.said import Asked, billed, saying
 from tests.ledger.test_stated_cost import write
 
 from workbench.evaluation import EvalReport, evaluate
+from workbench.inference import predict_file
 from workbench.proof import Report
 from workbench.run import optimize
 
@@ -51,6 +52,16 @@ def test_a_count_that_fits_no_prompt_is_told_once(tmp_path: Path) -> None:
     same = [f"{n} " + "some words of a row " * 2_000 for n in range(8)]
     report = run(tmp_path, same, lambda words: 2_050)
     assert not report.failures and len(told(report)) == 1
+
+
+@pytest.mark.slow
+def test_predict_tells_it_too(tmp_path: Path) -> None:
+    def predict(path: Path, database: Path) -> list[str]:
+        return predict_file(path, str(tmp_path / "rows.jsonl"), tmp_path / "out.jsonl").warnings
+
+    same = [f"{n} " + "some words of a row " * 2_000 for n in range(8)]
+    (told,) = run(tmp_path, same, lambda words: 2_050, predict)
+    assert "counted 2,050 tokens" in told
 
 
 @pytest.mark.slow

@@ -179,6 +179,19 @@ def test_what_the_biller_states_through_the_gateway_is_the_bill(tmp_path: Path) 
     assert len(gap(report)) == 1
 
 
+def test_one_stated_cost_is_no_price_of_the_other_answers(tmp_path: Path) -> None:
+    """A server on this machine without a price, which states the cost of the first call alone, or of each."""
+    for name, every, lacking in (("one", False, ["openai/m"]), ("each", True, [])):
+        (tmp_path / name).mkdir()
+
+        def answer(asked: Any, every: bool = every) -> Any:
+            return billed(cost=0.5) if every or len(server.asked) == 1 else billed()
+
+        with saying(answer) as server:
+            report = evaluate(write(tmp_path / name, server.base, price=None), database=tmp_path / name / "runs.db")
+        assert report.unpriced == lacking
+
+
 def test_a_gap_between_stated_and_computed_is_one_line(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for name, cost, lines in (("dear", 0.5, 1), ("free", 0.0, 1), ("near", 0.0000602, 0), ("none", None, 0)):
         with subtests.test(name):

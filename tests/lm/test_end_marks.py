@@ -23,6 +23,9 @@ MARKS = (
     "<pad><pad><pad>",
     "[/INST]",
     "[EOS]",
+    "[|endofturn|]",
+    "<extra_id_1>",
+    "<reserved_106>",
     " </s> <|im_end|>\n",
     "<|user|>",
 )

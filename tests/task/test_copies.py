@@ -13,7 +13,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
-from workbench.task import Example, Repeats, copies as copies_module, normalised_inputs, tokenize
+from workbench.task import Example, Repeats, copies as copies_module, describe_rows, normalised_inputs, tokenize
 from workbench.task.copies import Copies, RowRule, Words, are_near, group_copies, number_fields
 
 LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
@@ -240,6 +240,15 @@ def test_ten_questions_on_one_passage_are_ten_rows_D1() -> None:
 )
 def test_a_change_that_nobody_reads_makes_no_other_row(other: str) -> None:
     assert group_copies([row(LONG), row("something else"), row(other)], ["text"], "label") == [0, 1, 0]
+
+
+def test_names_in_another_order_empty_texts_and_whole_floats_make_no_other_row() -> None:
+    """As the same table has them in another format."""
+    one = Example("1", {"x": {"text": LONG, "prio": 1, "note": None}})
+    two = Example("2", {"x": {"note": "", "prio": 1.0, "text": LONG}})
+    three = Example("3", {"x": {"text": LONG, "prio": 2, "note": None}})
+    assert group_copies([one, three, two], ["x"], "label") == [0, 1, 0]
+    assert describe_rows([one], ["x"])[0][0] == describe_rows([two], ["x"])[0][0]
 
 
 def test_scripts_without_spaces_are_compared_by_their_characters() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workbench.base.text import one_line
+from workbench.base.text import indented, one_line
 from workbench.cli import echo_json, say
 from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SET, read_settings, with_sandbox
 from workbench.errors import describe_missing
@@ -96,6 +96,8 @@ def predict_command(
 def _say_found(found: Predicted, out: Path) -> None:
     earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
     say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, ${found.usd:.4f}")
+    for warning in found.warnings:
+        say(f"Warning: {indented(warning)}", fg="yellow", err=True)
     if found.reused:
         say(f"{found.reused} calls were reused from earlier runs, where they cost ${found.reused_usd:.4f}")
     if found.renamed:

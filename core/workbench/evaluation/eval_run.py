@@ -341,11 +341,12 @@ class EvalRun:
         """The models whose dollars are not in the costs: 0 would pass for free."""
         self.store.flush()
         models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
-        answered, paid = self.ledger.prices.unpriced, self.ledger.journal.sum_usd
+        prices, paid = self.ledger.prices, self.ledger.journal.sum_usd
         return [
             spec.model
             for spec, lm in models
-            if lm.identity in answered or (known_price(lm, 1, 1) is None and not paid(lm.identity))
+            if lm.identity in prices.unpriced
+            or (known_price(lm, 1, 1) is None and (prices.free.get(lm.identity) or not paid(lm.identity)))
         ]
 
     def _fault_lines(self) -> list[str]:

@@ -46,7 +46,7 @@ class Predicted:
     rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
     tokens, usd: of calls that were paid now. reused, reused_usd: calls that earlier runs had paid for, and what they
-    had cost.
+    had cost. warnings: on the server's answers.
     """
 
     rows: int
@@ -58,6 +58,7 @@ class Predicted:
     reused: int = 0
     reused_usd: float = 0.0
     renamed: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list[str])
 
     @property
     def missing(self) -> dict[str, int]:
@@ -113,6 +114,7 @@ def predict_file(
                 _count(found, prediction)
                 _ = progress and progress(part.done, len(rows))
             _subtract(found, wf.reused)
+            found.warnings = wf.warnings
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
             _remove_records(out)

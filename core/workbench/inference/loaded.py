@@ -204,6 +204,12 @@ class LoadedWorkflow:
         await asyncio.to_thread(self.close)
 
     @property
+    def warnings(self) -> list[str]:
+        """Warnings of what servers did with the prompts."""
+        program = self._open.program
+        return program.runtime.ledger.cut_prompts.lines() if program is not None else []
+
+    @property
     def reused(self) -> Spend:
         """Sum the original cost of the calls that earlier runs of the database had paid for."""
         program = self._open.program

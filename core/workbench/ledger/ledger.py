@@ -284,7 +284,7 @@ class Ledger:
         sent.discard(done)
         while identity not in self._answered and sent:
             await asyncio.wait([*sent], return_when=asyncio.FIRST_COMPLETED)
-        return identity in self._answered
+        return identity in self._answered or self.journal.has_answered(identity)
 
     def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
         """Record an attempt without an answer, with its worst-case cost. error: None if the outcome is unknown."""

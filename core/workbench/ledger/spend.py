@@ -41,17 +41,23 @@ class Spend:
 
 @dataclass
 class PriceCheck:
-    """Sums of what billers stated and of our prices for the same calls, and counts of answers without a known price."""
+    """Sums of what billers stated and of our prices for the same calls, and counts of answers without a known price.
+
+    free: by model, answers that cost nothing, and for which nobody said so.
+    """
 
     stated_usd: float = 0.0
     computed_usd: float = 0.0
     unpriced: dict[str, int] = field(default_factory=dict[str, int])  # by model
+    free: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, lm: str, usd: float | None, response: Response) -> None:
         """Add an answer and its price; None: unknown."""
         if usd is None:
             self.unpriced[lm] = self.unpriced.get(lm, 0) + 1
-        elif response.stated and response.computed_usd is not None:
+        elif not response.stated:
+            self.free[lm] = self.free.get(lm, 0) + (usd == 0)
+        elif response.computed_usd is not None:
             self.stated_usd += usd
             self.computed_usd += response.computed_usd
 

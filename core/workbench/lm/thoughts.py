@@ -48,7 +48,7 @@ _FINAL = re.compile(r"(?i)<\|channel\|>final[^<\n]*(?:<\|constrain\|>\s*\w+\s*)?
 #: Those of calls stay, for the reader of calls.
 _END = (
     r"<\|(?![^|>]*tool)[^<>|\s]{1,40}\|>|<\uff5c(?![^\uff5c>]*tool)[^<>\uff5c\s]{1,40}\uff5c>|"
-    r"<(?:/s|eos|eot|eod|eom|pad|turn\||\|turn|end_of_[a-z_]{2,20}|/?start_of_turn)>|"
+    r"\[\|(?![^|\]]*tool)[^\[\]|\s]{1,40}\|\]|<(?:extra_id|reserved)_\d{1,4}>|<(?:/s|eos|eot|eod|eom|pad|turn\||\|turn|end_of_[a-z_]{2,20}|/?start_of_turn)>|"
     r"\[/?(?:INST|EOS|ASSISTANT|SYSTEM_PROMPT|AVAILABLE_TOOLS)\]|<</?SYS>>"
 )
 #: What a closing mark belongs to if the answer opens it: then it is content.
@@ -60,7 +60,7 @@ _NEXT_TURN = re.compile(
 )
 _BEHIND = re.compile(rf"(?i)(?:\s*(?:{_END}))+\s*\Z")
 #: The same where it may go on.
-_BEGUN = re.compile(rf"(?i)\s*(?:(?:{_END})\s*)*(?:<[|\uff5c/<]?[^<>\s]{{0,40}}|\[/?[a-z_]{{0,14}})?\Z")
+_BEGUN = re.compile(rf"(?i)\s*(?:(?:{_END})\s*)*(?:<[|\uff5c/<]?[^<>\s]{{0,40}}|\[[/|]?[a-z_|]{{0,43}})?\Z")
 #: Characters at the end of a text in which marks are looked for.
 _LAST = 400
 

@@ -51,6 +51,11 @@ class Journal:
         sql = "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1"
         return self.store.row(sql, self.run_id) is not None
 
+    def has_answered(self, lm: str) -> bool:
+        """Return True if a model ever answered, in any run. lm: its identity."""
+        sql = "select 1 from calls where lm = ? and kind = 'lm' and response is not null limit 1"
+        return self.store.row(sql, lm) is not None
+
     def find_effect(self, key: str) -> str | None:
         """The result of the effect with this key, as JSON."""
         row = self.find_call(key)

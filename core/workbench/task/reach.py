@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -61,8 +62,9 @@ def _values_like(label: Any, kind: Any) -> list[Any]:
         return [*get_args(kind)]
     if kind is bool:
         return [True, False]
-    found = re.findall(r"[-+]?\d+(?:\.\d+)?", str(label).replace(",", ""))
-    return [kind(float(number)) for number in found] or [kind(0)]
+    found: list[Any] = re.findall(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", str(label).replace(",", ""))
+    exact = [kind(label)] if isinstance(label, int | float) and math.isfinite(label) else []
+    return [*exact, *(kind(float(number)) for number in found)] or [kind(0)]
 
 
 def wrong_demos(workflow: Workflow, lm: LMSpec) -> list[str]:

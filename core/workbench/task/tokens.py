@@ -44,14 +44,17 @@ def _plain(token: str) -> Iterator[str]:
 
 
 def _texts_of(value: Any) -> Iterator[str]:
-    """Every text and number in a JSON value, in order."""
+    """Every text and number in a JSON value, in order, those of an object in that of its names. Tables of another form
+    hold the same rows with names in another order, empty texts and 1.0 for 1."""
     if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts_of(inner)
+        for name in sorted(value, key=str):
+            yield from _texts_of(value[name])
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts_of(inner)
-    elif value is not None:
+    elif isinstance(value, float) and value.is_integer():
+        yield str(int(value))
+    elif value is not None and value != "":
         yield value if isinstance(value, str) else json.dumps(value, default=str)
 
 

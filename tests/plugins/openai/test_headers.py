@@ -43,6 +43,13 @@ def test_headers_that_choose_what_answers_are_in_the_key(model: str, monkeypatch
     assert "canary" not in identity
 
 
+def test_the_query_of_an_address_is_in_the_key() -> None:
+    def at(query: str) -> str:
+        return REQUEST.key(make_lm(lm_spec({"model": "openai/m", "api_base": f"{BASE}{query}"})).identity)
+
+    assert len({at(""), at("?tenant=1"), at("?tenant=2")}) == 3 and at("?api-key=one") == at("")
+
+
 def test_the_key_without_headers_is_what_it_was() -> None:
     assert make_lm(lm_spec({"model": "openai/m", "api_base": BASE})).identity == "m@http://127.0.0.1:9/v1"
 

@@ -76,6 +76,8 @@ def test_a_server_does_not_get_our_environment(tmp_path: Path, monkeypatch: pyte
 def test_a_failure_without_words_and_a_list_without_tools_are_told(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="pay: it failed without a word"):
         ask("send(id=i, result={'content': [], 'isError': True})", tmp_path)
+    with pytest.raises(NodeError, match='pay: {"why": "quota"}'):
+        ask("send(id=i, result={'content': [], 'isError': True, 'structuredContent': {'why': 'quota'}})", tmp_path)
     (tmp_path / "empty.py").write_text(SERVER.replace('[{"name": "pay", "inputSchema": {"type": "object"}}]', "[]"))
     with pytest.raises(SpecError, match="has no tools"):
         load_tools([f"mcp:{sys.executable} empty.py"], tmp_path)

@@ -128,10 +128,11 @@ def _value(result: Any, name: str, server: Server) -> Any:
     """
     parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
     text = "\n".join(part for part, is_image in parts if not is_image)
-    if field_of(result, "is_error", "isError"):
-        raise NodeError("tool", f"{name}: {server.redacted(text[:_LONGEST_ERROR])[:500] or 'it failed without a word'}")
-    images = [part for part, is_image in parts if is_image]
     structured = field_of(result, "structured_content", "structuredContent")
+    if field_of(result, "is_error", "isError"):
+        said = text or ("it failed without a word" if structured is None else _dumped(structured, name))
+        raise NodeError("tool", f"{name}: {server.redacted(said[:_LONGEST_ERROR])[:500]}")
+    images = [part for part, is_image in parts if is_image]
     if (size := sum(map(len, images))) > LARGEST_IMAGES:
         raise NodeError("tool", f"{name}: a result of images of {size} characters, over {LARGEST_IMAGES}")
     dumped = None if structured is None else _dumped(structured, name)
