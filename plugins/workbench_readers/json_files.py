@@ -298,7 +298,10 @@ def _without_odd(row: Row, text: str, location: str, line: int) -> Row:
         hint = "Write null, or leave the row out."
         holes.setdefault(field, fault(f"'{field}' is {told}", location, hint, its_line, column))
 
-    found = as_json(row, missing)
+    try:
+        found = as_json(row, missing)
+    except RecursionError as error:
+        raise _unparsed(error, location, line) from None
     return RowWithHoles(found, holes) if holes else found
 
 

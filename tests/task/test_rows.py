@@ -166,3 +166,23 @@ def test_a_spreadsheet_with_empty_lines_is_scored_on_its_rows_I1(tmp_path: Path)
     path = workflow(tmp_path, "", data={"file": "rows.csv", "split": {"train": 4, "val": 4, "test": 4}})
     dataset = prepare(path)[2].dataset
     assert sorted(row["text"] for row in (*dataset.train, *dataset.val, *dataset.test.open()))[0].startswith("word")
+
+
+@pytest.mark.parametrize("around", ["[]", ('{"a": ', "}")])
+@pytest.mark.parametrize("inner", ['"x"', "NaN"])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_a_row_that_is_nested_too_deeply_is_refused_at_any_depth(
+    around: Sequence[str], inner: str, name: str, tmp_path: Path
+) -> None:
+    def write(depth: int) -> None:
+        rows = ['{"text": "a"}', f'{{"text": {around[0] * depth}{inner}{around[1] * depth}}}']
+        (tmp_path / name).write_text("\n".join(rows) if name.endswith("l") else f"[{', '.join(rows)}]")
+
+    write(150)
+    assert len(read_rows(name, tmp_path, {})) == 2
+    for depth in (300, 600, 900, 100_000):
+        write(depth)
+        with pytest.raises(SpecError, match="nested too deeply") as caught:
+            read_rows(name, tmp_path, {})
+        assert caught.value.file == str(tmp_path / name)
+        assert "row 2" in caught.value.message or caught.value.line == (2 if name == "rows.jsonl" else 1)

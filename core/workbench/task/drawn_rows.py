@@ -20,6 +20,9 @@ Row = dict[str, Any]
 #: Rows beyond which only those are held that the splits take.
 MOST_ROWS = 1_000_000
 
+#: Lists and objects inside one another. Python bounds what walks through them at a few hundred.
+MOST_DEPTH = 200
+
 #: Bytes of memory that rows may take: so many times the size of their files, and never less or more than these.
 MOST_TIMES, LEAST_HELD, MOST_HELD = 100, 256 << 20, 1 << 30
 
@@ -124,17 +127,21 @@ class _Held:
         return [row for _, _, row, _ in sorted(self._rows, key=lambda one: one[1])]
 
 
-def _weigh(value: Any, location: str, number: int, field: str = "") -> int:
-    """The bytes of memory that a value takes. Raises SpecError for a text that is too long."""
+def _weigh(value: Any, location: str, number: int, field: str = "", depth: int = 0) -> int:
+    """The bytes of memory that a value takes. Raises SpecError for a text that is too long, and for lists and objects
+    that are nested too deeply."""
+    if depth > MOST_DEPTH:
+        raise SpecError(f"row {number} is nested too deeply", file=location, hint="Write flatter rows.")
     if isinstance(value, str):
         if len(value) > MOST_TEXT:
             raise too_large(f"the text in '{field}' of row {number}", MOST_TEXT, location)
         return sys.getsizeof(value)
     if is_dict(value):
         inner = (
-            _weigh(one, location, number, f"{field}.{name}" if field else str(name)) for name, one in value.items()
+            _weigh(one, location, number, f"{field}.{name}" if field else str(name), depth + 1)
+            for name, one in value.items()
         )
         return sys.getsizeof(value) + sum(inner)
     if is_list(value):
-        return sys.getsizeof(value) + sum(_weigh(one, location, number, field) for one in value)
+        return sys.getsizeof(value) + sum(_weigh(one, location, number, field, depth + 1) for one in value)
     return sys.getsizeof(value)
