@@ -101,5 +101,5 @@ class DPO(ImitationOptimizer):
 
     def explain_unused(self, rollouts: Sequence[RolloutRows]) -> str:
         if self.tree is None and rewards_differ(rollouts):
-            return "have rollouts that differ, of which no two were given the same prompt"
+            return "have rollouts that differ, of which no two were given the same prompt and wrote different tokens"
         return ""

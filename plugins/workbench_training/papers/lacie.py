@@ -96,7 +96,7 @@ class Listener(Recipe):
                 made = pair_preferred(better, worse, f"{a.rollout.example.id} pair {n}")
                 chosen += [made] if made else []
                 apart += not made
-        drawn, more = sum(map(len, groups)), f"; {apart} more share no prompt" if apart else ""
+        drawn, more = sum(map(len, groups)), f"; {apart} more share no prompt or are equal" if apart else ""
         figures = describe_step(groups, [row for rows in chosen for row in rows], round_)
         source.study.log(f"round {round_ + 1}: {len(chosen)} pairs of {drawn} rollouts{more}", **figures)
         return chosen
@@ -159,7 +159,7 @@ def pair_heard(groups: Sequence[Sequence[Heard | None]]) -> list[list[tuple[Hear
 
 
 def pair_preferred(better: RolloutRows, worse: RolloutRows, name: str) -> list[Row]:
-    """The rows of a comparison that the listener decides, whatever both earned; none where they share no prompt."""
+    """The rows of a comparison that the listener decides, whatever both earned; none as in `pair_rollouts`."""
     better, worse = (
         RolloutRows(side.rows, reward).relabel(reward=reward) for side, reward in ((better, 1.0), (worse, 0.0))
     )

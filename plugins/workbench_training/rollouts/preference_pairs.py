@@ -3,7 +3,8 @@
 A preference is between answers to one question. Two rollouts that begin with the same prompt are compared as a whole:
 the sum of the log-probabilities of all rows of one against the sum of the other's, in which what tools and users said
 cancels (Rafailov et al., "From r to Q*", arXiv 2404.12358). Rollouts that begin differently are compared in the prompts
-that both were given. Where they have none in common they are no pair.
+that both were given. Where they have none in common they are no pair. Two of the same tokens are none either,
+whatever they earned: what is compared cancels.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ State = tuple[str, tuple[int, ...]]
 
 
 def pair_rollouts(better: RolloutRows, worse: RolloutRows, name: str) -> list[RolloutRows]:
-    """The sides of each comparison of two rollouts, the better one first; none where they share no prompt.
+    """The sides of each comparison of two rollouts, the better one first; none where they share no prompt or have the
+    same tokens.
 
     name: the task that both sides of the first comparison get, so that they and no others are compared.
     """
     if not better.drawn or not worse.drawn:
         return []
     if better.turns[0] == worse.turns[0]:
-        return [_side(better, better.rows, name, 0), _side(worse, worse.rows, name, 1)]
+        return _compare(better, better.rows, worse, worse.rows, name)
     asked = defaultdict[State, list[Row]](list)
     for row in worse.rows:
         asked[row.agent, row.prompt_ids].append(row)
@@ -33,8 +35,16 @@ def pair_rollouts(better: RolloutRows, worse: RolloutRows, name: str) -> list[Ro
     for row in better.rows:
         if others := asked[row.agent, row.prompt_ids]:
             of = f"{name} prompt {len(found) // 2}" if found else name
-            found += [_side(better, (row,), of, 0), _side(worse, (others.pop(0),), of, 1)]
+            found += _compare(better, (row,), worse, (others.pop(0),), of)
     return found
+
+
+def _compare(
+    better: RolloutRows, rows: Sequence[Row], worse: RolloutRows, others: Sequence[Row], name: str
+) -> list[RolloutRows]:
+    """Both sides, the better one first; none where they have the same tokens."""
+    tokens, theirs = ([(row.agent, row.prompt_ids, row.token_ids, row.mask) for row in side] for side in (rows, others))
+    return [] if tokens == theirs else [_side(better, rows, name, 0), _side(worse, others, name, 1)]
 
 
 def _side(of: RolloutRows, rows: Sequence[Row], name: str, number: int) -> RolloutRows:

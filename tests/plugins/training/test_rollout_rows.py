@@ -93,10 +93,19 @@ def test_runs_that_begin_differently_are_compared_where_their_prompts_are_equal_
 
 def test_a_rollout_in_several_comparisons_counts_once() -> None:
     """Two runs that share three prompts after the first give six sides, which are not `6 of 2 rollouts`."""
-    shared = [("B", "2"), ("C", "3"), ("D", "4")]
-    runs = [run_of(0, 1.0, ("A", "1"), *shared), run_of(1, 0.0, ("X", "5"), *shared)]
+    runs = [
+        run_of(0, 1.0, ("A", "1"), ("B", "2"), ("C", "3"), ("D", "4")),
+        run_of(1, 0.0, ("X", "5"), ("B", "6"), ("C", "7"), ("D", "8")),
+    ]
     chosen = DPO().choose(runs)
     assert len(chosen) == 6 and {side.origin for side in chosen} == {("t", 0), ("t", 1)}
+
+
+def test_two_runs_of_the_same_tokens_are_no_pair_whatever_they_earned() -> None:
+    runs = [run_of(0, 1.0, ("A", "1"), ("B", "2")), run_of(1, 0.0, ("A", "1"), ("B", "2"))]
+    assert DPO().choose(runs) == [] and "wrote different tokens" in DPO().explain_unused(runs)
+    runs = [run_of(0, 1.0, ("A", "1"), ("B", "2"), ("C", "3")), run_of(1, 0.0, ("X", "4"), ("B", "2"), ("C", "5"))]
+    assert told(DPO().choose(runs)) == {"t pair 0": ["1: C3", "0: C5"]}, "nor are their answers to one prompt"
 
 
 @pytest.mark.parametrize(
