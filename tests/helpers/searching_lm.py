@@ -72,6 +72,20 @@ def save_searching(folder: Path, seed: int = 1, *, steps: int = 900) -> Path:
     return folder
 
 
+def share_of_right_queries(folder: Path) -> float:
+    """The mean probability, over all things, that a search of a checkpoint is for the thing that it is asked for."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    begun = [f'<u>it: {thing}<end><a>{{"name":"search","arguments":{{"query":"' for thing in THINGS]
+    ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"] for text in begun])
+    things = torch.tensor(tokenizer(THINGS, add_special_tokens=False)["input_ids"])
+    with torch.no_grad():
+        likely = model(input_ids=ids).logits[:, -1].softmax(-1)
+    return float(likely.gather(1, things[:, None]).mean())
+
+
 def _batch(tokenizer: Any, draw: random.Random, size: int, *, share: float) -> tuple[Any, Any]:
     """Token ids of conversations, and those of them that are learned (the others -100). share: that search."""
     import torch

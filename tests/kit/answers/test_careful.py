@@ -149,6 +149,17 @@ def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
         ("Rate how well it fits, with a number between 1 and 5.", (1, 5)),
         ("On a scale between 1 and 5.", (1, 5)),
         ("Rate tone 1-5, and then rate style 0-10.", None),
+        ("0: wrong, 1: partly right, 2: fully right.", (0, 2)),
+        ("0 (wrong)\n1 (partly)\n2 (right)", (0, 2)),
+        ("Score 0/1/2: wrong, partly, right", (0, 2)),
+        ("Give 0, 1 or 2 points.", (0, 2)),
+        ("Score 1, 2, 3, 4 or 5.", (1, 5)),
+        ("1: clarity, 2: depth, 3: style; score from 0 to 10", (0, 10)),
+        ("1. Is it clear?\n2. Is it short?\n3. Is it right?", None),
+        ("Binary: 0 or 1.", (0, 1)),
+        ("Score 1 if it is right, 0 if it is wrong.", (0, 1)),
+        ("Answer 1 if it holds and 0 otherwise.", (0, 1)),
+        ("Use a 5-point Likert scale.", (1, 5)),
     ]:
         with subtests.test(rubric=rubric):
             assert find_scale(rubric) == scale

@@ -124,7 +124,7 @@ def test_local_models_continue_the_assistants_last_message() -> None:
 
     asked, begun = [{"role": "user", "content": "ab"}], {"role": "assistant", "content": "cd"}
     tokenizer, nano = make_tokenizer(), Nano.load()
-    ids = Generator.encode(SimpleNamespace(tokenizer=tokenizer), [*asked, begun])  # type: ignore[arg-type]
+    ids = Generator.encode(SimpleNamespace(tokenizer=tokenizer, template_settings={}), [*asked, begun])  # type: ignore[arg-type]
     assert tokenizer.decode(ids) == "<u>ab<end><a>cd"
     assert nano.prompt_ids([*asked, begun]) == [*nano.prompt_ids(asked), *nano.encode("cd")]
     assert render([*asked, begun]) == render(asked) + "cd"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.grpo_runs import needs_torch, run
-from tests.helpers.searching_lm import AGENT, save_searching, write_world
+from tests.helpers.searching_lm import AGENT, save_searching, share_of_right_queries, write_world
 
 from workbench.proof import Report
 
@@ -34,7 +34,11 @@ GRPO = {
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needs_torch()
-    return save_searching(tmp_path_factory.mktemp("searching") / "base")
+    made = save_searching(tmp_path_factory.mktemp("searching") / "base")
+    if (right := share_of_right_queries(made)) < 0.8:
+        # Sums of floats differ by processor, and where it does not learn to copy, a search tells no more than a guess.
+        pytest.skip(f"on this processor the checkpoint searches for the right thing in {right:.0%} of the cases")
+    return made
 
 
 def train(base: Path, folder: Path, seed: int, *, facts: bool) -> tuple[Report, list[float], list[float]]:

