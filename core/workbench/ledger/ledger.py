@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import FailureKind, LMError, ServerDead
+from workbench.ledger.accepted_keys import AcceptedKeys
 from workbench.ledger.bill import Bill
 from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.cut_prompts import CutPrompts
@@ -90,8 +91,7 @@ class Ledger:
         self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys that nobody asks for
         self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
-        self._answered = set[str]()  # models whose key was accepted
-        self._in_flight = defaultdict[str, set[asyncio.Future[None]]](set)  # by model, the attempts without an outcome
+        self._keys = AcceptedKeys(self.journal)
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
@@ -246,7 +246,7 @@ class Ledger:
         self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, held: Spend
     ) -> tuple[Response | None, LMError | None]:
         """Log, send once. The reservation ends with the attempt's outcome."""
-        self._in_flight[lm.identity].add(done := asyncio.get_running_loop().create_future())
+        done = self._keys.send(lm.identity)
         try:
             self.ceilings.count_as_sent(held)
             self._intents.add(key, role, held.tokens, held.usd)
@@ -254,7 +254,7 @@ class Ledger:
                 async with asyncio.timeout(spec.timeout + getattr(lm, "patience", 0.0)):
                     response = await lm.complete(request)
                 check_length(response, request)
-                self._answered.add(lm.identity)
+                self._keys.accept(lm.identity)
                 return response, None
             except TimeoutError:
                 error = LMError("timeout", f"no full answer within {spec.timeout:g} s")
@@ -268,23 +268,13 @@ class Ledger:
             try:
                 if error.kind == "auth" and (error.status == 403 or split_page(str(error))[1]):
                     # A key that was accepted is right, so something on the way refused this request.
-                    error.kind = FailureKind.BLOCKED if await self._is_accepted(lm.identity, done) else error.kind
+                    error.kind = FailureKind.BLOCKED if await self._keys.is_accepted(lm.identity, done) else error.kind
             finally:
                 self._record_attempt(key, role, error, held if error.kind.maybe_billed else Spend())
             return None, error
         finally:
-            self._in_flight[lm.identity].discard(done)
-            done.set_result(None)
+            self._keys.end(lm.identity, done)
             self.ceilings.give_back(held)
-
-    async def _is_accepted(self, identity: str, done: asyncio.Future[None]) -> bool:
-        """Return True if the model has answered, or answers a call that was sent before this one, which is `done`, had
-        its outcome. Which of them comes back first says nothing of the key."""
-        sent = self._in_flight[identity]
-        sent.discard(done)
-        while identity not in self._answered and sent:
-            await asyncio.wait([*sent], return_when=asyncio.FIRST_COMPLETED)
-        return identity in self._answered or self.journal.has_answered(identity)
 
     def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
         """Record an attempt without an answer, with its worst-case cost. error: None if the outcome is unknown."""
