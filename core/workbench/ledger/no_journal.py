@@ -15,6 +15,9 @@ class NoJournal(Journal):
     def find_call(self, key: str) -> sqlite3.Row | None:
         return None
 
+    def has_answered(self, lm: str) -> bool:
+        return False
+
     def add_call(self, key: str, **values: Any) -> asyncio.Future[None]:
         return _done()
 

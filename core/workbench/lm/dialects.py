@@ -314,18 +314,12 @@ def _found_parts(body: Any) -> tuple[list[str], str]:
     if is_dict(base := body.get("base_resp")):  # MiniMax
         return [f"base_resp_{base.get('status_code')}"], str(base.get("status_msg") or "")
     inner = body.get("error", body.get("detail", body))
-    if is_dict(inner) and inner is not body:
-        codes, message = _found_parts(inner)
-    else:  # a text, or pydantic's list of faults
-        codes, message = [], inner if isinstance(inner, str) else _without_inputs(inner) if is_list(inner) else ""
+    if is_list(inner):  # pydantic's faults, without the inputs that they echo
+        inner = json.dumps([{k: v for k, v in one.items() if k != "input"} if is_dict(one) else one for one in inner])
+    codes, message = _found_parts(inner) if inner is not body else ([], "")
     names = ("code", "type", "status", "__type", "error_type", "http_status_code")  # the last one: TGI, in streams
     codes += [str(body[name]) for name in names if body.get(name)]
     return codes, message or str(body.get("message") or "")
-
-
-def _without_inputs(faults: Sequence[Any]) -> str:
-    """Pydantic's list of faults without the inputs that it echoes: their words are the user's."""
-    return json.dumps([{k: v for k, v in one.items() if k != "input"} if is_dict(one) else one for one in faults])
 
 
 def kind_of_error(status: int | None, body: Any) -> FailureKind:
@@ -336,8 +330,7 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
     codes, message = _error_parts(body)
     message, page = split_page(message)
     found = _kind_of(status, codes, message)
-    unknown = status is not None and found == kind_of_status(status)
-    return FailureKind.BLOCKED if page and unknown and may_block(status) else found
+    return FailureKind.BLOCKED if page and status and found == kind_of_status(status) and may_block(status) else found
 
 
 def _kind_of(status: int | None, codes: Sequence[str], message: str) -> FailureKind:
