@@ -36,7 +36,7 @@ class ScoredRow:
 
 @dataclass(frozen=True)
 class Side:
-    """A side of a comparison: the rows of an evaluation, or of a candidate in a run, each by a name of its own.
+    """A side of a comparison: the rows of an evaluation, or of a candidate in a run, by id.
 
     cost: means per row of tokens, calls, usd, seconds, where they are stored and known. chosen: of rows that took part
     in choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
@@ -144,11 +144,11 @@ def read_side(store: Store, name: str) -> Side:
         what = f"{split or 'any split'}" + (f" by {candidate}" if candidate else "")
         raise StoreError(f"run {row['run']} ({kind_of(row)}) has stored no rows of {what}{offered}")
     label = report["label"] if report and report.get("kind") == "eval" else ""
-    keyed, means = _by_key(store, rows), _mean_costs(rows)
+    scored, means = _score_rows(store, rows), _mean_costs(rows)
     if report and report.get("unpriced"):
         means.pop("usd", None)  # 0 would pass for free
-    chosen = _find_chosen(store, str(hash_), row["data_hash"], keyed)
-    return Side(name, row["run"], split, str(hash_), row["data_hash"], keyed, means, label, chosen)
+    chosen = _find_chosen(store, str(hash_), row["data_hash"], scored)
+    return Side(name, row["run"], split, str(hash_), row["data_hash"], scored, means, label, chosen)
 
 
 def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mapping[str, ScoredRow]) -> dict[str, str]:
@@ -160,21 +160,19 @@ def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mappi
     return made | {name: by_key[key] for name, key in found.items()}
 
 
-def _by_key(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
-    """The rows by key, repeats together. Equal rows of one split get keys that differ by a running number."""
+def _score_rows(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
+    """The rows by id, repeats together."""
     repeats: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         repeats[row["example"]].append(row)
     texts = dict(SeenRows(store).read_texts(of={(row["row_key"] or "").partition(" ")[0] for row in rows}))
-    found, seen = dict[str, ScoredRow](), defaultdict[str, int](int)
+    found = dict[str, ScoredRow]()
     for example, same in repeats.items():
-        whole = same[0]["row_key"] or ""
-        key, _, label = whole.partition(" ")
-        seen[whole] += 1
+        key, _, label = (same[0]["row_key"] or "").partition(" ")
         scores = [r["score"] for r in same if r["score"] is not None]
         mean = math.fsum(scores) / len(scores) if scores else None
-        row = ScoredRow(example, mean, same[0]["cluster"] or key or example, key, label, texts.get(key))
-        found[f"{whole} {seen[whole]}"] = row
+        cluster = same[0]["cluster"] or key or example
+        found[example] = ScoredRow(example, mean, cluster, key, label, texts.get(key))
     return found
 
 
@@ -250,8 +248,7 @@ def _match(first: Side, other: Side) -> dict[str, str]:
     """For the rows of one side, the same rows of the other, each once. In one data set these are known by their ids;
     else by the rule of the splits: equal rows first, then near copies. Rows with different labels are not the same."""
     if first.data_hash is not None and first.data_hash == other.data_hash:
-        by_id = {row.example: name for name, row in other.rows.items()}
-        return {name: by_id[row.example] for name, row in first.rows.items() if row.example in by_id}
+        return {name: name for name in first.rows if name in other.rows}
     labelled = all(any(row.label for row in side.rows.values()) for side in (first, other))
     theirs = _by_label(other, labelled)
     same = dict[str, str]()
