@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from workbench.base.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
 from workbench.kit.answers import load_loose, read_grade
 from workbench.lm import split_thoughts
@@ -23,7 +23,7 @@ from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score
 from workbench.workflow import Trace, tool_uses
 from workbench_metrics.base import get_field
-from workbench_metrics.structured import equal_values
+from workbench_metrics.structured import is_accepted
 
 _KINDS = ("regex", "contains", "code", "ask", "called")
 _ASK = """\
@@ -159,11 +159,6 @@ class Checklist:
         return found
 
 
-def _accepts(expected: Any, given: Any) -> bool:
-    """Return True if an argument is the expected value, or one of a list of accepted ones."""
-    return any(equal_values(given, one) for one in ([*expected, expected] if is_list(expected) else [expected]))
-
-
 def _without_nulls(check: Any) -> Any:
     """The check without what it lacks, which columns of structs store as null."""
     if not is_dict(check):
@@ -211,7 +206,7 @@ class _Run:
         return any(
             use.tool == check.called
             and not use.failed
-            and all(_accepts(value, use.arguments.get(name)) for name, value in check.arguments.items())
+            and all(is_accepted(use.arguments.get(name), value) for name, value in check.arguments.items())
             for use in (tool_uses(self.trace) if self.trace else ())
         )
 

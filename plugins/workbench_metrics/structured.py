@@ -207,16 +207,21 @@ def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
     if set(given) - set(expected):
         return False
     for name, values in expected.items():
-        choices = values if isinstance(values, list) else [values]
         if name not in given:
+            choices = values if isinstance(values, list) else [values]
             if "" not in choices and None not in choices:  # as which columns of structs store what a row lacks
                 return False
-        elif not any(equal_values(given[name], choice) for choice in (*choices, values)):
+        elif not is_accepted(given[name], values):
             return False
     return True
 
 
-def equal_values(given: Any, choice: Any) -> bool:
+def is_accepted(given: Any, values: Any) -> bool:
+    """Return True if an argument is the expected value, or one of a list of accepted ones."""
+    return any(_equal(given, choice) for choice in (*(values if isinstance(values, list) else ()), values))
+
+
+def _equal(given: Any, choice: Any) -> bool:
     """Return True if two values are equal up to case and surrounding spaces. In objects, values may be lists of
     accepted ones."""
     if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):
