@@ -346,7 +346,7 @@ class EvalRun:
             spec.model
             for spec, lm in models
             if lm.identity in prices.unpriced
-            or (known_price(lm, 1, 1) is None and (prices.free.get(lm.identity) or not paid(lm.identity)))
+            or (known_price(lm, 1, 1) is None and (lm.identity in prices.free or not paid(lm.identity)))
         ]
 
     def _fault_lines(self) -> list[str]:

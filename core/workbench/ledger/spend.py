@@ -43,20 +43,20 @@ class Spend:
 class PriceCheck:
     """Sums of what billers stated and of our prices for the same calls, and counts of answers without a known price.
 
-    free: by model, answers that cost nothing, and for which nobody said so.
+    free: models of which answers cost nothing, and nobody said so.
     """
 
     stated_usd: float = 0.0
     computed_usd: float = 0.0
     unpriced: dict[str, int] = field(default_factory=dict[str, int])  # by model
-    free: dict[str, int] = field(default_factory=dict[str, int])
+    free: set[str] = field(default_factory=set[str])
 
     def add(self, lm: str, usd: float | None, response: Response) -> None:
         """Add an answer and its price; None: unknown."""
         if usd is None:
             self.unpriced[lm] = self.unpriced.get(lm, 0) + 1
         elif not response.stated:
-            self.free[lm] = self.free.get(lm, 0) + (usd == 0)
+            self.free |= {lm} if usd == 0 else set()
         elif response.computed_usd is not None:
             self.stated_usd += usd
             self.computed_usd += response.computed_usd

@@ -80,12 +80,10 @@ def split_page(text: str) -> tuple[str, str]:
     return (text, "") if found is None else (text[: found.start()], text[found.start() :])
 
 
-def may_block(status: int | None) -> bool:
+def may_block(status: int) -> bool:
     """Return True if a page with this status is the refusal of a firewall or proxy. One that asks for a key, says that
     the address is wrong or asks to wait is none."""
-    return (
-        status is not None and 400 <= status < 500 and not (status in _NOT_BLOCKED or kind_of_status(status).retryable)
-    )
+    return 400 <= status < 500 and status not in _NOT_BLOCKED and not kind_of_status(status).retryable
 
 
 def is_reasoning(model: str) -> bool:

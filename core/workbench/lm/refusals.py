@@ -55,7 +55,9 @@ def is_blank(text: str) -> bool:
 def is_refusal(text: str) -> bool:
     """Return True if a text says that its writer will not do what it was asked for, and nothing else but tags."""
     plain = re.sub("[*_#>`]", "", _TAG.sub("", text).replace("\u2019", "'")).strip()
-    if len(plain) > _LONGEST or not (refusal := _REFUSAL.match(plain)):
-        return len(plain) <= _LONGEST and bool(_ELSEWHERE.match(plain))
+    if len(plain) > _LONGEST:
+        return False
+    if (refusal := _REFUSAL.match(plain)) is None:
+        return _ELSEWHERE.match(plain) is not None
     _, *more = _SENTENCE_END.split(plain[refusal.end() - 1 :])
     return all(_REFUSAL.match(sentence) or _MORE.match(sentence) for sentence in more)

@@ -48,7 +48,8 @@ _FINAL = re.compile(r"(?i)<\|channel\|>final[^<\n]*(?:<\|constrain\|>\s*\w+\s*)?
 #: Those of calls stay, for the reader of calls.
 _END = (
     r"<\|(?![^|>]*tool)[^<>|\s]{1,40}\|>|<\uff5c(?![^\uff5c>]*tool)[^<>\uff5c\s]{1,40}\uff5c>|"
-    r"\[\|(?![^|\]]*tool)[^\[\]|\s]{1,40}\|\]|<(?:extra_id|reserved)_\d{1,4}>|<(?:/s|eos|eot|eod|eom|pad|turn\||\|turn|end_of_[a-z_]{2,20}|/?start_of_turn)>|"
+    r"\[\|(?![^|\]]*tool)[^\[\]|\s]{1,40}\|\]|<(?:extra_id|reserved)_\d{1,4}>|"
+    r"<(?:/s|eos|eot|eod|eom|pad|turn\||\|turn|end_of_[a-z_]{2,20}|/?start_of_turn)>|"
     r"\[/?(?:INST|EOS|ASSISTANT|SYSTEM_PROMPT|AVAILABLE_TOOLS)\]|<</?SYS>>"
 )
 #: What a closing mark belongs to if the answer opens it: then it is content.
