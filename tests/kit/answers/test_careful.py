@@ -153,6 +153,7 @@ def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
         ("0 (wrong)\n1 (partly)\n2 (right)", (0, 2)),
         ("Score 0/1/2: wrong, partly, right", (0, 2)),
         ("Give 0, 1 or 2 points.", (0, 2)),
+        ("Give 0, 1, 2 or 3 points.", (0, 3)),
         ("Score 1, 2, 3, 4 or 5.", (1, 5)),
         ("1: clarity, 2: depth, 3: style; score from 0 to 10", (0, 10)),
         ("1. Is it clear?\n2. Is it short?\n3. Is it right?", None),

@@ -151,15 +151,16 @@ def find_scale(rubric: str) -> Scale | None:
 
 def _listed_scales(rubric: str) -> Iterator[tuple[Scale, int, int]]:
     """Yield (scale, start, end) of the scales of which each grade is named, three or more from 0 or 1 on."""
-    numbers = [*_WHOLE_NUMBER.finditer(rubric)]
-    for place, first in enumerate(numbers):
-        last = first
-        for number in numbers[place + 1 :]:
-            if int(number[0]) != int(last[0]) + 1 or not _NEXT.fullmatch(rubric[last.end() : number.start()]):
-                break
-            last = number
-        if first[0] in ("0", "1") and int(last[0]) - int(first[0]) >= 2:
-            yield Scale(float(first[0]), float(last[0])), first.start(), last.end()
+    runs = list[list[re.Match[str]]]()
+    for number in _WHOLE_NUMBER.finditer(rubric):
+        last = runs[-1][-1] if runs else None
+        if last and int(number[0]) == int(last[0]) + 1 and _NEXT.fullmatch(rubric[last.end() : number.start()]):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for first, *others in runs:
+        if first[0] in ("0", "1") and len(others) >= 2:
+            yield Scale(float(first[0]), float(others[-1][0])), first.start(), others[-1].end()
 
 
 def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
