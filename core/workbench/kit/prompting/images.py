@@ -57,9 +57,7 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return _data_uri(bytes(value), name)
     if not isinstance(value, str) or not value:
-        raise NodeError(
-            "data", f"'{name}' is not an image: {value!r:.80}; give a path, an address or bytes", field=name
-        )
+        raise _wrong(name, f" is not an image: {value!r:.80}; give a path, an address or bytes")
     if value.startswith(("https://", "http://")):
         return value
     if value.startswith("data:"):
@@ -69,7 +67,7 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
                 raise ValueError("it has another form than data:image/...;base64,...")
             return _data_uri(base64.b64decode(body, validate=True), name)
         except (ValueError, binascii.Error) as error:
-            raise NodeError("data", f"'{name}' is not a data URI of an image: {error}", field=name) from None
+            raise _wrong(name, f" is not a data URI of an image: {error}") from None
     with _reading(value, name):
         path, stamp = _find_file(value, base, name)
         return _read(path, stamp.st_mtime_ns, stamp.st_size, name)
@@ -93,6 +91,10 @@ def resolve_image(value: Any, base: Path, folder: Path, name: str) -> Any:
     return value
 
 
+def _wrong(name: str, said: str) -> NodeError:
+    return NodeError("data", f"'{name}'{said}", field=name)
+
+
 @contextmanager
 def _reading(value: str, name: str) -> Generator[None]:
     """Turn an error of the file system into NodeError("data")."""
@@ -101,23 +103,21 @@ def _reading(value: str, name: str) -> Generator[None]:
     except (OSError, ValueError) as error:  # the latter: a name with a null byte
         if _BASE64.fullmatch(value) and len(value) > _LONGEST_NAME:
             hint = "it looks like base64, which is written data:image/png;base64,..."
-            raise NodeError("data", f"'{name}': {value[:40]!r}... is not a path: {hint}", field=name) from None
-        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}", field=name) from None
+            raise _wrong(name, f": {value[:40]!r}... is not a path: {hint}") from None
+        raise _wrong(name, f": {value!r:.120} cannot be read: {error}") from None
 
 
 def _find_file(value: str, base: Path, name: str) -> tuple[Path, os.stat_result]:
     """Raises NodeError("data"), OSError and ValueError."""
     folder, path = base.resolve(), (base / value).resolve()
     if not path.is_relative_to(folder):
-        raise NodeError(
-            "data", f"'{name}': {value!r:.120} is outside {folder}, the folder of the workflow file", field=name
-        )
+        raise _wrong(name, f": {value!r:.120} is outside {folder}, the folder of the workflow file")
     stamp = path.stat()
     if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
-        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file", field=name)
+        raise _wrong(name, f": {value!r:.120} cannot be read: it is not a file")
     if stamp.st_size > LARGEST:
         size, most = stamp.st_size / 1e6, LARGEST / 1e6
-        raise NodeError("data", f"'{name}': {path.name} has {size:.1f} MB, at most {most:.0f} are sent", field=name)
+        raise _wrong(name, f": {path.name} has {size:.1f} MB, at most {most:.0f} are sent")
     return path, stamp
 
 
@@ -167,11 +167,11 @@ def _check_content(content: bytes, name: str) -> str:
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         kind, cut = "webp", len(content) < 8 + int.from_bytes(content[4:8], "little")
     if kind is None:
-        raise NodeError("data", f"'{name}' is neither PNG, JPEG, GIF nor WebP", field=name)
+        raise _wrong(name, " is neither PNG, JPEG, GIF nor WebP")
     if len(content) > LARGEST:
-        raise NodeError("data", f"'{name}' has more than {LARGEST / 1e6:.0f} MB", field=name)
+        raise _wrong(name, f" has more than {LARGEST / 1e6:.0f} MB")
     if cut:
-        raise NodeError("data", f"'{name}' is a {kind.upper()} without its end: the file was cut off", field=name)
+        raise _wrong(name, f" is a {kind.upper()} without its end: the file was cut off")
     return kind
 
 
