@@ -52,6 +52,11 @@ def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
     return values[name]
 
 
+def unreadable(target: str, why: str) -> NodeError:
+    """The error of a row's value that no answer can be compared with: such a row has no result."""
+    return NodeError("data", f"the row's '{target}' cannot be read: {why}", field=target)
+
+
 def score_match(right: bool, given: Any, wanted: Any) -> Score:
     """A score of 1 without feedback, or of 0 with the expected value as feedback."""
     return Score(1.0) if right else Score(0.0, f"expected {shorten(wanted)}, got {shorten(given)}")

@@ -22,7 +22,7 @@ from workbench.lm import split_thoughts
 from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score
 from workbench.workflow import Trace, tool_uses
-from workbench_metrics.base import get_field
+from workbench_metrics.base import get_field, unreadable
 from workbench_metrics.structured import is_accepted
 
 _KINDS = ("regex", "contains", "code", "ask", "called")
@@ -144,18 +144,18 @@ class Checklist:
         return Score(float(not failed) if self.whole else share, f"failed: {'; '.join(failed)}" if failed else None)
 
     def _read(self, example: Example) -> list[Check]:
-        """The checks of a row. Raises ValueError that says where, before any of them is paid for."""
+        """The checks of a row. Raises NodeError("data") that says where, before any of them is paid for."""
         written, found = get_field(example, self.checks, "row"), list[Check]()
         checks = load_loose(written) if isinstance(written, str) else written  # as CSV holds it
         if not isinstance(checks, list) or not checks:
-            raise ValueError(f"the row's '{self.checks}' must be a list of checks, not {written!r:.100}")
+            raise unreadable(self.checks, f"it must be a list of checks, not {written!r:.100}")
         for number, check in enumerate(checks):
             try:
                 found.append(Check.model_validate(_without_nulls(check)))
             except ValidationError as error:
-                raise ValueError(_told(f"{self.checks}[{number}]", spec_error(error, Check))) from None
+                raise unreadable(self.checks, _told(f"[{number}]", spec_error(error, Check))) from None
             if not self.needs_lm and found[-1].asks:
-                raise ValueError(f"the row's {self.checks}[{number}] asks a model: write checklist(FIELD, ask=true)")
+                raise unreadable(self.checks, f"[{number}] asks a model: write checklist(FIELD, ask=true)")
         return found
 
 
@@ -168,7 +168,7 @@ def _without_nulls(check: Any) -> Any:
 
 def _told(place: str, error: SpecError) -> str:
     message = error.message.removeprefix("the file: ")
-    return f"the row's {place}: {message}" + (f" ({error.hint})" if error.hint else "")
+    return f"{place}: {message}" + (f" ({error.hint})" if error.hint else "")
 
 
 @dataclass

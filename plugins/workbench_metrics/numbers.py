@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.kit.answers import read_number
 from workbench.task import Score
-from workbench_metrics.base import FieldMetric, shorten
+from workbench_metrics.base import FieldMetric, shorten, unreadable
 
 
 class Numeric(FieldMetric):
@@ -30,7 +30,7 @@ class Numeric(FieldMetric):
     def compare(self, given: Any, wanted: Any) -> Score:
         right, value = (self._number(one) for one in (wanted, given))
         if right is None or not math.isfinite(right):
-            raise ValueError(f"the row's '{self.target}' has no number: {shorten(wanted)}")
+            raise unreadable(self.target, f"there is no number in {shorten(wanted)}")
         if value is None:
             return Score(0.0, f"expected {right:g}, found no number in {shorten(given)}")
         close = value == right or math.isclose(value, right, rel_tol=self.rel, abs_tol=self.abs)

@@ -9,7 +9,7 @@ from workbench.base.text import without_unseen
 from workbench.kit.answers import load_loose, read_call, read_expressions, read_text, read_values
 from workbench.lm import split_thoughts
 from workbench.task import Score
-from workbench_metrics.base import FieldMetric, score_match, shorten
+from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 
 
 class JsonMatch(FieldMetric):
@@ -92,11 +92,11 @@ def _unmatched(fits: list[list[int]]) -> int | None:
 
 
 def read_label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
-    """Read the row's value. Raises ValueError that names the field: an unreadable value is a fault of the data."""
+    """Read the row's value. Raises NodeError("data")."""
     try:
         return read(wanted)
     except ValueError as error:
-        raise ValueError(f"the row's '{target}' cannot be read: {error}") from None
+        raise unreadable(target, str(error)) from None
 
 
 def parse_json(value: Any, kind: type = object) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from workbench.base.text import without_unseen
 from workbench.kit.answers import PARTICLE, SPACELESS, load_loose
 from workbench.task import Score
-from workbench_metrics.base import FieldMetric, score_match, shorten
+from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 
 #: A number as JSON writes it. `007` and `1_000` are texts, such as ids.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -53,7 +53,7 @@ class Contains(FieldMetric):
     def compare(self, given: Any, wanted: Any) -> Score:
         text, within = _spaced(wanted).casefold(), _spaced(given).casefold()
         if not text:
-            raise ValueError(f"the row's '{self.target}' is empty, which every text contains")
+            raise unreadable(self.target, "every text contains an empty one")
         before = r"(?<![^\W_])(?<!\d[.,/])(?<!^[-+])(?<![^\w)][-+])" if text[0].isdigit() else r"(?<![^\W_])"
         after = r"(?![^\W_])(?![.,/]\d)" if text[-1].isdigit() else rf"(?:(?={PARTICLE})|(?![^\W_]|\+\+|#(?!\w)))"
         before, after = ("" if _SPACELESS.match(c) else p for c, p in ((text[0], before), (text[-1], after)))

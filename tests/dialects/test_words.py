@@ -123,7 +123,12 @@ def test_r10_a_page_of_a_firewall_is_no_answer_of_the_server(subtests: pytest.Su
         (400, {"error": {"message": f"filtered: {page}", "code": "content_filter"}}, "refusal"),
         (403, {"message": "Forbidden"}, "auth"),
         (401, page, "auth"),
-        (404, page, "bad_request"),
+        (404, page, "blocked"),
+        (404, {"error": {"message": "The model `m` does not exist"}}, "blocked"),
+        *[(status, "", "blocked") for status in (301, 302, 308, 405, 407, 410, 426, 431, 444, 451, 460)],
+        (400, "upstream connect error or disconnect/reset before headers", "server"),
+        (400, {"error": {"message": "connect ECONNREFUSED 127.0.0.1:8000"}}, "server"),
+        (400, {"error": {"message": "messages: the upstream role is unknown"}}, "bad_request"),
         (429, page, "rate_limit"),
         (503, page, "server"),
     ]:

@@ -28,7 +28,7 @@ NO_GRADES = {
 }
 #: What the ledger makes of each kind of failed call, by itself.
 CALLS = ["server", "connection", "timeout", "broken", "bad_body", "provider", "blocked"]
-WAYS = [*CALLS, *NO_GRADES, "judge_refused", "data"]
+WAYS = [*CALLS, *NO_GRADES, "judge_refused", "data", "label"]
 #: One of each mechanism is in the fast tier.
 FAST = {"server", "blocked", "judge_share", "data"}
 PARAMS = [way if way in FAST else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
@@ -62,11 +62,14 @@ def failing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     rows: list[dict[str, Any]] = [{"word": f"w{i}", "label": f"w{i}"} for i in range(ROWS)]
     for i in BAD if way == "data" else ():
         del rows[i]["word"]
+    for i in BAD if way == "label" else ():
+        rows[i]["label"] = ""
     model = {"model": "openai/scripted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1}
+    scored = {"judge": {"judge": {"field": "label"}}, "label": "contains(label)"}
     spec = {
         "name": "outcomes",
         "data": {"file": "rows.jsonl", "split": {"train": 12, "val": 12, "test": 12}},
-        "metric": {"judge": {"field": "label"}} if way.startswith("judge") else "exact_match(label)",
+        "metric": scored.get(way.partition("_")[0], "exact_match(label)"),
         "lm": model,
         "roles": {"judge": model},
         "nodes": {"say": {"predict": "word -> label"}},
@@ -83,7 +86,7 @@ def failing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def kind_of(way: str) -> str:
-    return "judge" if way.startswith("judge") else way
+    return {"judge": "judge", "label": "data"}.get(way.partition("_")[0], way)
 
 
 def invoke(*words: str) -> Result:

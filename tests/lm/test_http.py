@@ -74,7 +74,7 @@ def test_statuses() -> None:
         401: "auth",
         402: "auth",
         403: "auth",
-        404: "bad_request",
+        404: "blocked",
         408: "timeout",
         413: "too_long",
         422: "bad_request",

@@ -17,7 +17,7 @@ from workbench.lm import Request, Response
 from workbench.testing import LMCase, check_lm, lm_checks
 
 VARIABLE = "WORKBENCH_TEST_KEY"
-KINDS = {400: "bad_request", 401: "auth", 404: "bad_request", 429: "rate_limit"}
+KINDS = {400: "bad_request", 401: "auth", 404: "blocked", 429: "rate_limit"}
 
 
 class Client:

@@ -21,7 +21,7 @@ class FailureKind(StrEnum):
     BAD_BODY = "bad_body"  # an answer that cannot be parsed
     PROVIDER = "provider"  # the provider's plugin raised
     AUTH = "auth"  # no key, a wrong one, or an empty account
-    BLOCKED = "blocked"  # a firewall or proxy between us and the server refused the request
+    BLOCKED = "blocked"  # a firewall or proxy refused the request, or no model is at this address
     BAD_REQUEST = "bad_request"
     TOO_LONG = "too_long"  # more than the model's context holds
     UNSUPPORTED = "unsupported"  # the model lacks what the request asks for

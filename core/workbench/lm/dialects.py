@@ -73,9 +73,7 @@ _NO_MONEY = re.compile(
     r"(?i)account (?:is )?suspended|spending limit|insufficient (?:balance|credits?|quota|funds)|in arrears|"
     r"budget has been exceeded|credit balance is too low|exceeded your (?:monthly )?included credits"
 )
-_WRONG_KEY = re.compile(
-    r"(?i)api[ _]key (?:not valid|invalid|expired|is invalid)|(?:invalid|incorrect|missing) api[ _]key"
-)
+_WRONG_KEY = re.compile(r"(?i)api[ _]key (?:not valid|(?:is )?invalid|expired)|(?:invalid|incorrect|missing) api.key")
 #: The model, or its server as it was started, takes no tools or images.
 _LACKS = re.compile(
     r"(?i)not support(?:ed)?\b.{0,20}\b(?:tools?|function call\w*|images?|vision|image input)\b|tools? param requires|"
@@ -89,8 +87,12 @@ _EXCEEDED = re.compile(
     r"(?i)rate.?limit\w*\W+(?:\w+\W+){0,3}(?:exceeded|reached)|too many (?:concurrent )?requests|was throttled"
 )
 _NEVER = re.compile(r"(?i)not found|invalid|must be|unsupported|does not exist")
-_BUSY = re.compile(r"(?i)overloaded|too busy|internal (?:server )?error|bad gateway|unavailable|try again|timed? ?out")
-_LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
+_BUSY = re.compile(r"(?i)overloaded|too busy|internal (?:server )?error|unavailable|try again|timed? ?out")
+#: A server behind this one cannot be asked now, whatever the status.
+_DOWN = re.compile(
+    r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)|no healthy upstream|"
+    r"upstream (?:connect|request time|prematurely|timed)|bad gateway|gateway time-?out|ECONNRE(?:SET|FUSED)"
+)
 #: Settings that a model may not take, and that an answer can be had without.
 _OPTIONAL = (
     *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed"),
@@ -102,9 +104,7 @@ _REFUSES = re.compile(
     r"only \S+ is allowed|may only be set to|cannot both be|extra (?:inputs?|fields?)|invalid field"
 )
 #: A temperature of 0 is refused, as no sampling.
-_ABOVE_ZERO = re.compile(
-    r"(?i)temperature\b.{0,60}(?:strictly positive|(?:greater|larger|more) than 0|> ?0|\(0(?:\.0*)?,)"
-)
+_ABOVE_ZERO = re.compile(r"(?i)temperature\b.{0,60}(?:strictly positive|(?:greater|larger|more) than 0|> ?0|\(0\.?0*,)")
 #: The context and the tokens of the prompt, where both together are too many; the most tokens of an answer.
 _ROOM = re.compile(
     r"(?is)(?:context length (?:is|of)|must be <=) (\d+)\b.*?\b(\d+) (?:in the messages|of text input|input tokens|"
@@ -118,8 +118,7 @@ _MOST_TOKENS = re.compile(
 _NO_SYSTEM = re.compile(
     r"(?i)system (?:role|message|prompt|instruction)s?\b.{0,40}\b(?:not|un)\s?(?:supported|allowed|permitted|enabled)|"
     r"(?:not|n't) support\b.{0,30}\bsystem (?:role|message|prompt|instruction)|developer instruction is not enabled|"
-    r"role'? does not support 'system'|"
-    r"roles must alternate|only user and assistant roles"
+    r"role'? does not support 'system'|roles must alternate|only user and assistant roles"
 )
 #: Together wants how many log-probabilities of each token, and not whether.
 _HOW_MANY = re.compile(
@@ -351,7 +350,7 @@ def _kind_of(status: int | None, codes: Sequence[str], message: str) -> FailureK
     too_many = _TOO_MANY if status is None or status >= 500 else _EXCEEDED
     if status not in (401, 403, 404, 413) and too_many.search(message):
         return FailureKind.RATE_LIMIT
-    if _LOADING.search(message) or (status is None and _BUSY.search(message) and not _NEVER.search(message)):
+    if _DOWN.search(message) or (status is None and _BUSY.search(message) and not _NEVER.search(message)):
         return FailureKind.SERVER
     return kind_of_status(status) if status is not None else FailureKind.BAD_BODY
 

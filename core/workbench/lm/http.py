@@ -23,6 +23,7 @@ from workbench.lm.protocol import Response
 MAX_BODY = 32 * 1024 * 1024
 
 _KINDS = {
+    400: FailureKind.BAD_REQUEST,
     401: FailureKind.AUTH,
     402: FailureKind.AUTH,
     403: FailureKind.AUTH,
@@ -35,11 +36,12 @@ _KINDS = {
     499: FailureKind.SERVER,  # a proxy gave up waiting
     498: FailureKind.SERVER,  # Groq's tier without spare capacity
     413: FailureKind.TOO_LONG,
+    422: FailureKind.BAD_REQUEST,
     429: FailureKind.RATE_LIMIT,
 }
 
-#: With a page they are about the key, the account, or the address.
-_NOT_BLOCKED = (401, 402, 404, 405, 410)
+#: With a page they are the refusal of a firewall or proxy. 401 and 402 are about the key and the account even so.
+_OF_REQUEST = (400, 403, 413, 422)
 _PAGE = re.compile(r"<(?:!doctype html|html|head|body|title)\b", re.IGNORECASE)
 
 # o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
@@ -69,8 +71,8 @@ def is_loopback(base: str | None) -> bool:
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """Classify an HTTP status of 400 and above."""
-    return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BAD_REQUEST)
+    """Classify an HTTP status of 300 and above. Only 400, 413 and 422 may be about what was asked."""
+    return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BLOCKED)
 
 
 def split_page(text: str) -> tuple[str, str]:
@@ -81,9 +83,8 @@ def split_page(text: str) -> tuple[str, str]:
 
 
 def may_block(status: int) -> bool:
-    """Return True if a page with this status is the refusal of a firewall or proxy. One that asks for a key, says that
-    the address is wrong or asks to wait is none."""
-    return 400 <= status < 500 and status not in _NOT_BLOCKED and not kind_of_status(status).retryable
+    """Return True if a page with this status is the refusal of a firewall or proxy, not of the server."""
+    return status in _OF_REQUEST
 
 
 def is_reasoning(model: str) -> bool:

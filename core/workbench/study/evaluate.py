@@ -195,7 +195,7 @@ class Evaluator:
                 raise
             kind = kind_of_scoring(error)
             said = f"{type(error).__name__}: {error}"
-            if kind == FailureKind.METRIC:
+            if kind in (FailureKind.METRIC, FailureKind.DATA):
                 said = self.faults.raised(example.id, error)
                 self.check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.no_result else 0.0

@@ -101,7 +101,7 @@ FAULTS = {
     "500": "server",
     "503": "server",
     "400": "bad_request",
-    "404": "bad_request",
+    "404": "blocked",
     "422": "bad_request",
     "401": "auth",
     "403": "auth",

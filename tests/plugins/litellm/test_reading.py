@@ -154,7 +154,7 @@ def test_R2_a_half_answer_is_none(model: str, body: Any, kind: str | None) -> No
         pytest.param("groq/m", 409, {"message": "wait"}, "server", id="R5-409"),
         pytest.param("groq/m", 400, {"message": "API key not valid", "status": "INVALID_ARGUMENT"}, "auth", id="R7"),
         pytest.param("groq/m", 429, {"message": "You exceeded", "code": "insufficient_quota"}, "auth", id="quota"),
-        pytest.param("groq/m", 404, {"message": "no such model"}, "bad_request", id="404"),
+        pytest.param("groq/m", 404, {"message": "no such model"}, "blocked", id="404"),
         pytest.param("groq/m", 529, {"message": "busy", "type": "overloaded_error"}, "server", id="529"),
     ],
 )

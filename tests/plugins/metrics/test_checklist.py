@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from workbench.errors import NodeError
 from workbench.runtime import SandboxResult
 from workbench.task import Example
 from workbench.workflow import Span, Trace
@@ -28,7 +29,7 @@ def score(*checks: Any, answer: str = "well done", trace: Trace | None = None, *
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ({"contains": "a", "regex": "b"}, r"checks\[1\].*here are regex and contains"),
+        ({"contains": "a", "regex": "b"}, r"\[1\].*here are regex and contains"),
         ({"contain": "a"}, "unknown key 'contain' .*'contains'"),
         ("a", "must be a mapping"),
         (5, "must be a mapping"),
@@ -53,16 +54,16 @@ def score(*checks: Any, answer: str = "well done", trace: Trace | None = None, *
     ],
 )
 def test_a_check_of_another_form_is_told_with_its_place(check: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as told:
+    with pytest.raises(NodeError, match=said) as told:
         score({"contains": "well"}, check)
-    assert "the row's checks[1]" in str(told.value)
+    assert told.value.kind == "data" and "the row's 'checks' cannot be read: [1]" in str(told.value)
 
 
 def test_a_list_of_checks_may_be_json_as_csv_holds_it() -> None:
     row = Example("1", {"checks": '[{"contains": "well"}, {"contains": "ill"}]', "wrong": "contains: well"})
     found = asyncio.run(Checklist("answer")(row, {"answer": "well"}, None, sandbox=no_sandbox))
     assert found.value == 0.5
-    with pytest.raises(ValueError, match="'wrong' must be a list of checks, not 'contains: well'"):
+    with pytest.raises(NodeError, match="'wrong' cannot be read: it must be a list of checks, not 'contains: well'"):
         asyncio.run(Checklist("answer", checks="wrong")(row, {"answer": "well"}, None, sandbox=no_sandbox))
 
 
@@ -73,7 +74,7 @@ def test_all_checks_are_read_before_one_is_paid_for() -> None:
         asked.append(messages)
 
     row = Example("1", {"checks": [{"ask": "Is it?"}, {"regex": "("}]})
-    with pytest.raises(ValueError, match="regular expression"):
+    with pytest.raises(NodeError, match="regular expression"):
         asyncio.run(Checklist("answer", ask=True)(row, {"answer": "a"}, None, sandbox=no_sandbox, lm=judge))
     assert not asked
 

@@ -104,7 +104,7 @@ def test_contains(given, wanted, right):
 
 
 def test_contains_nothing_is_a_fault_of_the_row():
-    with pytest.raises(ValueError, match="'x' is empty"):
+    with pytest.raises(NodeError, match="'x' cannot be read: every text contains an empty one"):
         value("contains", "anything", " ")
 
 
@@ -200,7 +200,7 @@ def test_numeric_tolerances():
     assert "no number" in (score("numeric", "four", "5").feedback or "")
     assert value("numeric", "1" * 400, "5") == 0
     for wrong in ("five", float("nan")):
-        with pytest.raises(ValueError, match="row's 'x' has no number"):
+        with pytest.raises(NodeError, match="row's 'x' cannot be read: there is no number"):
             value("numeric", "5", wrong)
 
 
@@ -227,8 +227,9 @@ def test_json_match(subtests):
 
 @pytest.mark.parametrize("call", ["json_match", "tool_call_match"])
 def test_a_label_that_is_no_json_is_a_fault_of_the_row(call):
-    with pytest.raises(ValueError, match="row's 'x' cannot be read"):
+    with pytest.raises(NodeError, match="row's 'x' cannot be read") as told:
         value(call, "{}", "billing")
+    assert told.value.kind == "data" and told.value.field == "x"
 
 
 def f(**arguments):
