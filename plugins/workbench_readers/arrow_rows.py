@@ -31,8 +31,6 @@ class ArrowRows:
         self._count, self._read, self._features, self._location = count, read, features, location
         if twice := [name for name in names if names.count(name) > 1]:
             raise fault(f"the column '{twice[0]}' occurs twice", location, "Rename one of them.")
-        if not count:
-            raise fault("there are no rows", location, "Put rows into it; optimize needs three or more.", 1)
 
     def __len__(self) -> int:
         return self._count

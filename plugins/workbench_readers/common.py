@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,3 @@ def import_extra(module: str, extra: str, location: str) -> Any:
         return import_module(module)
     except ImportError:
         raise SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(extra)}") from None
-
-
-def some_rows(rows: Iterable[Row], location: str) -> Iterator[Row]:
-    """The rows. Raises SpecError if there are none."""
-    empty = True
-    for row in rows:
-        empty = False
-        yield row
-    if empty:
-        raise fault("there are no rows", location, "Put rows into it; optimize needs three or more.", 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.spec import PATH, declares
-from workbench_readers.common import Row, fault, known_options, some_rows
+from workbench_readers.common import Row, fault, known_options
 from workbench_readers.json_files import parse_json_file
 
 
@@ -24,7 +24,7 @@ def read_gta(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     tasks = parse_json_file(location, options)
     if not isinstance(tasks, dict):
         raise fault("the file must be an object of tasks", location, 'Write {"0": {...}, "1": {...}}.')
-    return some_rows([_row(number, task, location) for number, task in tasks.items()], location)
+    return iter([_row(number, task, location) for number, task in tasks.items()])
 
 
 def _row(number: str, task: Any, location: str) -> Row:

@@ -13,7 +13,7 @@ from workbench.base.data_files import MOST_ROW, too_large
 from workbench.errors import SpecError
 from workbench.spec import PATH, declares
 from workbench.task import RowWithHoles
-from workbench_readers.common import Row, fault, known_options, some_rows
+from workbench_readers.common import Row, fault, known_options
 from workbench_readers.texts import open_text, read_text, text_lines
 from workbench_readers.values import as_json
 
@@ -134,10 +134,6 @@ def is_json(text: str) -> bool:
 
 
 def _rows_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    return some_rows(_objects_of_lines(location, options), location)
-
-
-def _objects_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     decoder = _Decoder()
     with open_text(location, options, newline="\n") as file:
         for number, line in text_lines(file, location):
@@ -152,10 +148,6 @@ def _objects_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row
 
 def _rows_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of a file that is one list, read one at a time."""
-    return some_rows(_objects_of_list(location, options), location)
-
-
-def _objects_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     decoder = _Decoder()
     with open_text(location, options) as file:
         stretch = _Stretch(file, decoder, location)
@@ -273,7 +265,7 @@ def _rows_at_path(location: str, options: Mapping[str, Any], path: Sequence[str]
     for number, row in enumerate(value, 1):
         if not isinstance(row, dict):
             raise fault(f"row {number} must be an object, it is {_kind(row)}", location, "Write [{...}, {...}].", 1)
-    return some_rows((_without_odd(row, text, location, 1) if decoder.odd else row for row in value), location)
+    return (_without_odd(row, text, location, 1) if decoder.odd else row for row in value)
 
 
 def _where_rows_are(value: Any, path: Sequence[str]) -> str:

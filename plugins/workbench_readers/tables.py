@@ -12,7 +12,7 @@ from typing import Any
 from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
 from workbench.errors import SpecError
 from workbench.spec import PATH, declares
-from workbench_readers.common import Row, fault, known_options, some_rows
+from workbench_readers.common import Row, fault, known_options
 from workbench_readers.json_files import decode_strictly
 from workbench_readers.texts import open_text, text_lines
 
@@ -98,12 +98,6 @@ def table_rows(
         types: the option: by column, what its cells are converted to.
         guessed: the delimiter, where nobody named it.
     """
-    return some_rows(_table_rows(lines, types, location, guessed), location)
-
-
-def _table_rows(
-    lines: Iterable[tuple[int, Sequence[Any]]], types: Any, location: str, guessed: str | None
-) -> Iterator[Row]:
     header = None
     for number, cells in lines:
         if not any(map(holds, cells)):

@@ -186,3 +186,37 @@ def test_a_row_that_is_nested_too_deeply_is_refused_at_any_depth(
             read_rows(name, tmp_path, {})
         assert caught.value.file == str(tmp_path / name)
         assert "row 2" in caught.value.message or caught.value.line == (2 if name == "rows.jsonl" else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("a.jsonl", ""),
+        ("a.jsonl", "\n \n"),
+        ("a.json", "[]"),
+        ("a.csv", "text,label\n"),
+        ("a.csv", ""),
+        ("a.tsv", "\n"),
+    ],
+)
+def test_a_file_without_rows_is_refused_and_among_others_adds_none(name: str, without: str, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / name).write_text(without)
+    with pytest.raises(SpecError, match="there are no rows") as told:
+        read_rows(f"rows/{name}", tmp_path, {})
+    assert told.value.line == 1 and told.value.hint
+    with pytest.raises(SpecError, match="rows/?: there are no rows"):
+        read_rows("rows/", tmp_path, {})
+    full = {"jsonl": '{"text": "x", "label": "y"}', "json": '[{"text": "x", "label": "y"}]', "csv": "text,label\nx,y"}
+    suffix = name.partition(".")[2]
+    (tmp_path / "rows" / f"b.{suffix}").write_text(full.get(suffix, "text\tlabel\nx\ty"))
+    assert read_rows("rows/", tmp_path, {}) == [{"text": "x", "label": "y"}]
+
+
+def test_a_parquet_file_without_rows_among_others_adds_none(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for name, texts in [("a", []), ("b", ["x"])]:
+        parquet.write_table(pa.table({"text": pa.array(texts, pa.string())}), tmp_path / f"{name}.parquet")
+    with pytest.raises(SpecError, match="there are no rows"):
+        read_rows("a.parquet", tmp_path, {})
+    assert read_rows("*.parquet", tmp_path, {}) == [{"text": "x"}]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from workbench.base.data_files import MOST_TEXT, too_large
@@ -67,7 +68,8 @@ class RowDraw:
     hint: str = "Write data: {limit: N}, so that N rows are drawn, or data: {split: {train: N, val: N, test: N}}."
 
     def rows(self, found: Iterable[Row], location: str, size: int | None = None) -> list[Row]:
-        """The drawn rows, in the order of the file. Raises SpecError for a text, or rows, for which there is no room.
+        """The drawn rows, in the order of the file. Raises SpecError if there are none, and for a text, or rows, for
+        which there is no room.
 
         found: what a reader returned: rows, also an iterator of them, or a `Table`. size: of the files on the disk.
         """
@@ -82,7 +84,11 @@ class RowDraw:
         for number, row in enumerate(found):
             if (rank := next(ranks)) < held.highest:
                 held.add(rank, number, row)
-        return held.drawn()
+        if not (drawn := held.drawn()):
+            line = 1 if Path(location).is_file() else None
+            hint = "Put rows into it; optimize needs three or more."
+            raise SpecError("there are no rows", file=location, line=line, column=line, hint=hint)
+        return drawn
 
     def _count_of(self, there: int) -> int:
         if self.count is not None:

@@ -131,9 +131,12 @@ def check_reader_names_the_line(case: ReaderCase) -> None:
         assert error.hint, f"{name_of(case.read)}: say what to write instead: SpecError(..., hint=...)"
 
 
-def _refusal(case: ReaderCase, location: str, options: Mapping[str, Any], what: str) -> SpecError:
+def _refusal(case: ReaderCase, location: str, options: Mapping[str, Any], what: str, allowed: int = -1) -> SpecError:
+    """The error of a reader, or one of no rows where that many are allowed."""
     try:
         rows = [*case.read(location, dict(options))]
+        if len(rows) == allowed:
+            return SpecError("there are no rows")
     except SpecError as error:
         return error
     except Exception as error:
@@ -144,10 +147,10 @@ def _refusal(case: ReaderCase, location: str, options: Mapping[str, Any], what: 
 
 
 def check_reader_refuses_what_it_cannot_read(case: ReaderCase) -> None:
-    """No file, an empty one, and bytes that are no text are refused with SpecError."""
+    """No file, and bytes that are no text are refused with SpecError. An empty one is, too, or it has no rows."""
     with _file(case, b"") as path:
         _refusal(case, str(path.with_name(f"absent.{case.suffix}")), case.options, "a file that is not there")
-        _refusal(case, str(path), case.options, "an empty file")
+        _refusal(case, str(path), case.options, "an empty file", 0)
     with _file(case, b"\xff\xfe\x00\x80\n" * 3) as path:
         _refusal(case, str(path), case.options, "bytes that are no text")
 

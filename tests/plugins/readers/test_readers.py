@@ -68,8 +68,6 @@ BAD_JSONL = {
     "a key twice": ('{"a": 1}\n{"a": 1, "b": 2, "a": 3}', "'a' occurs twice", (2, 1)),
     "a key twice inside": ('{"a": {"b": 1, "b": 2}}', "'b' occurs twice", (1, 1)),
     "a key twice, once escaped": (r'{"a": 1, "\u0061": 2}', "'a' occurs twice", (1, 1)),
-    "empty": ("", "no rows", (1, 1)),
-    "blank": ("\n \n", "no rows", (1, 1)),
     "latin-1": ('{"a": 1}\n{"ü": "ü'.encode() + b'\xfc"}', "UTF-8", (2, 9)),
 }
 
@@ -125,8 +123,6 @@ BAD_CSV = {
     "too few cells": ("a,b\n1\n", {}, "1 cells", 2),
     "line after a cell of two lines": ('a,b\n"x\ny",2\n1\n', {}, "1 cells", 4),
     "twice in the header": ("a,b,a\n", {}, "'a' occurs twice", 1),
-    "header only": ("a,b\n", {}, "no rows", 1),
-    "empty": ("", {}, "no rows", 1),
     "open quote": ('a,b\n"x,2\n', {}, "not a table", 2),
     "text after a quote": ('a,b\n"x"y,2\n', {}, "not a table", 2),
     "no number": ("a,b\n1,x\n", {"types": {"b": "float"}}, "'x' in the column 'b'", 2),
@@ -188,7 +184,6 @@ def test_parquet(tmp_path, file):
     assert read_parquet(location, {"columns": ["a"]}) == [{"a": 1}, {"a": None}]
     assert refusal(read_parquet, location, {"columns": ["z"]}).hint == "Columns: a, b."
     assert "parquet" in refusal(read_parquet, file("no parquet", "x.parquet")).message
-    assert "no rows" in refusal(read_parquet, parquet_file(tmp_path, {"a": []}, "e.parquet")).message
 
 
 @pytest.mark.parametrize(
@@ -333,7 +328,6 @@ def test_gta_rows_have_the_steps_of_their_dialog_and_what_is_before_each(file):
         ({"3": {**GTA, "dialogs": []}}, "task 3 is not of GTA's form"),
         ({"3": {**GTA, "files": ["a.png"]}}, "task 3 is not of GTA's form"),
         ({"3": 4}, "task 3 is not of GTA's form"),
-        ({}, "has no rows|no rows"),
     ],
 )
 def test_a_file_that_is_not_of_gtas_form_is_refused_by_its_task(file, content, why):
