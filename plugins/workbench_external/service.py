@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
-from workbench.errors import NodeError
+from workbench.errors import FailureKind, NodeError
+from workbench.lm import kind_of_status, may_block, split_page
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import GatewaySession
 from workbench_external.process import MOST_OUTPUT
@@ -68,13 +69,21 @@ async def request(url: str, body: str | None, headers: Mapping[str, str]) -> byt
                 raise NodeError("output", "the service answered with too much")
         if not 200 <= answer.status < 300:
             told = " ".join(read.decode("utf-8", "replace").split())[:200]
-            raise NodeError("exit", f"the service answered with status {answer.status}: {told}")
+            raise NodeError(_kind_of(answer.status, told), f"the service answered with status {answer.status}: {told}")
         return bytes(read)
+
+
+def _kind_of(status: int, text: str) -> FailureKind:
+    """`exit` where the agent itself may have failed on what it was asked; else what kept the row from it."""
+    kind = kind_of_status(status)
+    blocked = bool(split_page(text)[1]) and may_block(status)
+    of_agent = kind in (FailureKind.BAD_REQUEST, FailureKind.TOO_LONG) or status == 500
+    return FailureKind.BLOCKED if blocked else FailureKind.EXIT if of_agent else kind
 
 
 async def in_time(config: ExternalConfig, row: Row, answer: Coroutine[Any, Any, T]) -> T:
     """The answer of a service while the row goes on, and within its own seconds. Raises NodeError."""
-    from aiohttp import ClientError
+    from aiohttp import ClientConnectorError, ClientError
 
     begun, asking, ended = time.monotonic(), asyncio.ensure_future(answer), asyncio.ensure_future(row.over.wait())
     try:
@@ -86,7 +95,12 @@ async def in_time(config: ExternalConfig, row: Row, answer: Coroutine[Any, Any, 
             await asyncio.wait({asking, ended}, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
         return await asking
     except (ClientError, OSError) as error:
-        raise NodeError("start", f"the service cannot be reached: {type(error).__name__}: {error}") from None
+        kind, said = (
+            (FailureKind.CONNECTION, "cannot be reached")
+            if isinstance(error, ClientConnectorError)
+            else (FailureKind.BROKEN, "broke off its answer")
+        )
+        raise NodeError(kind, f"the service {said}: {type(error).__name__}: {error}") from None
     finally:
         for task in (asking, ended):
             task.cancel()

@@ -162,7 +162,7 @@ class Services:
                 keep = True
             except NodeError as error:
                 keep = error.kind == "exit"
-                if error.kind == "start":  # the connection broke, perhaps before its end is known here
+                if error.kind in ("connection", "broken"):  # the connection broke, perhaps before its end is known here
                     with suppress(TimeoutError):
                         await asyncio.wait_for(service.process.wait(), _LAST_WORDS)
                 if (ended := service.describe_end()) is not None:

@@ -104,8 +104,11 @@ def count_missing(failures: Mapping[str, int]) -> dict[str, int]:
     return {kind: n for kind, n in failures.items() if FailureKind(kind).no_result}
 
 
-def describe_missing(missing: Mapping[str, int]) -> str:
-    """Describe rows without a result: `3 rows have no result (server 2, data 1)`; empty if there are none."""
+def describe_missing(missing: Mapping[str, int], noun: str = "row") -> str:
+    """Describe rows without a result: `3 rows have no result (server 2, data 1)`; empty if there are none.
+
+    noun: what is counted, if rows were answered several times.
+    """
     total = sum(missing.values())
     kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(missing.items()))
-    return f"{total} row{'s have' if total != 1 else ' has'} no result ({kinds})" if total else ""
+    return f"{total} {noun}{'s have' if total != 1 else ' has'} no result ({kinds})" if total else ""

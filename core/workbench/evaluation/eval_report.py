@@ -83,7 +83,8 @@ class EvalReport:
         part = "" if self.n == self.of else f" of {self.of}"
         times = f", each {self.repeats} times" if self.repeats > 1 else ""
         rows = "row" if self.n == 1 and not part else "rows"
-        lacking = f"; {describe_missing(self.missing)}" if self.missing else ""
+        noun = "row" if self.repeats == 1 else "answer"
+        lacking = f"; {describe_missing(self.missing, noun)}" if self.missing else ""
         return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
 
     def lines(self) -> list[str]:

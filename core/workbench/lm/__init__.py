@@ -31,6 +31,7 @@ from workbench.lm.http import (
     is_loopback as is_loopback,
     is_reasoning as is_reasoning,
     kind_of_status as kind_of_status,
+    may_block as may_block,
     redact as redact,
     redact_answer as redact_answer,
     redactor as redactor,

@@ -296,7 +296,42 @@ def test_a_service_is_asked_with_its_models_in_headers_and_read_to_the_end(tmp_p
         server.shutdown()
     assert found == "first part, " + "yes" * 100_000
     kind, message = failure(tmp_path, url=f"http://127.0.0.1:{server.server_port}/")
-    assert kind == "start" and "cannot be reached" in message
+    assert kind == "connection" and "cannot be reached" in message
+
+
+def test_what_stands_before_a_service_is_no_failure_of_the_agent(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    class Service(BaseHTTPRequestHandler):
+        given = (0, "")
+
+        def do_POST(self) -> None:
+            if self.given[0]:
+                self.send_response(self.given[0])
+                self.end_headers()
+                self.wfile.write(self.given[1].encode())
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True).start()
+        page = "<!DOCTYPE html><title>Attention Required!</title>"
+        for status, body, kind in [
+            (0, "", "broken"),
+            (302, "", "blocked"),
+            (400, '{"error": "no such tool"}', "exit"),
+            (400, page, "blocked"),
+            (403, page, "blocked"),
+            (404, "", "blocked"),
+            (422, '{"detail": "b is missing"}', "exit"),
+            (429, "slow down", "rate_limit"),
+            (500, "Traceback", "exit"),
+            (502, "", "server"),
+            (503, page, "server"),
+            (504, "", "server"),
+        ]:
+            Service.given = (status, body)
+            with subtests.test(status=status, body=body):
+                assert failure(tmp_path, url=f"http://127.0.0.1:{server.server_port}/")[0] == kind
+        server.shutdown()
 
 
 def test_values_of_inputs_name_no_variables_of_ours_and_the_gateways_are_named_by_the_file(
