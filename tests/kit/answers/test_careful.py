@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from workbench.kit.answers import Scale, find_scale, read_grade
+from workbench.kit.answers import Scale, convert, find_scale, read_grade
 from workbench.lm import kind_of_error, read_usage, refused_setting
+from workbench.workflow import Field
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,11 @@ def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtest
         ('{"score": 8, "correct": 4, "total": 5}', 10, 0.8),
         ('{"overall": 7, "correct": 4, "total": 5}', 10, 0.7),
         ('{"correct": true, "total": 7}', 10, 0.7),
+        ('{"score": 4, "min": 1, "max": 5}', 10, 0.75),
+        ('{"result": {"score": 4}, "max_score": 5}', 10, 0.8),
+        ("On a scale of 1 to 5, score: 4", 10, 0.75),
+        ("score: 9e-1", 10, None),
+        ("score: 8\u200b", 10, 0.8),
         ('{"clarity": 3, "depth": 4, "total": 7}', 10, 0.7),
     ]:
         with subtests.test(text=text, best=best):
@@ -105,6 +111,13 @@ def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.S
         "1. Clarity\nScore: 3\n2. Depth\nScore: 8",
         "| Clarity | 3/10 |\n| Depth | 8/10 |",
         "<clarity><score>3</score></clarity><depth><score>8</score></depth>",
+        "The clarity is 3/10 while depth is 8/10",
+        "I give 3/10 for clarity and 8/10 for depth.",
+        "Clarity (3/10): fine. Depth (8/10): good.",
+        "1. Clarity - 3/10\n2. Depth - 8/10",
+        "3/10 (clarity), 8/10 (depth)",
+        "score: 3 (clarity)\nscore: 8 (depth)",
+        "Score for clarity: 3. Score for depth: 8.",
     ]
     for text in parts:
         with subtests.test(text=text):
@@ -216,3 +229,16 @@ def test_a_cache_that_is_in_the_prompt_is_counted_once(more: dict[str, Any]) -> 
     told = {"input_tokens": 110, "output_tokens": 5, "cache_read_input_tokens": 100}
     assert read_usage({**told, **more}, True, 10**6).prompt == 110
     assert read_usage(told, True, 10**6).prompt == 210
+
+
+def test_what_nobody_sees_changes_no_reading() -> None:
+    for kind, text, wanted in [
+        (Literal["billing", "technical"], "bill\u200bing", "billing"),
+        (Literal["billing", "technical"], "The label is \u2068technical\u2069.", "technical"),
+        (Literal["\u2764\ufe0f", "no"], "\u2764", "\u2764\ufe0f"),
+        (bool, "\ufeffyes", True),
+        (int, "1\u200b234", 1234),
+        (float, "about \u20663.5\u2069 in all", 3.5),
+        (list[Literal["a1", "b1"]], '["a\u00ad1", "b1"]', ["a1", "b1"]),
+    ]:
+        assert convert(Field("label", kind), text)[0] == wanted, text

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from workbench.base.text import without_unseen
 from workbench.kit.answers.conclusions import CORRECTS, SPACELESS, ends_of, find_conclusions
 
 _TRUE = (
@@ -94,13 +95,14 @@ _BEFORE_LETTER = (
 
 
 def plain(text: str) -> str:
-    """A text without case, compatibility forms, quotes and final stops; hyphens between words become spaces."""
+    """A text without case, compatibility forms, what nobody sees, quotes and final stops; hyphens between words become
+    spaces."""
     text = _compatible(text).strip(".,:;!\"'`*()[]\u3002\uff01\uff0c \n\t").casefold()
     return re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", text)
 
 
 def _compatible(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_HYPHENS)
+    return text if text.isascii() else unicodedata.normalize("NFKC", without_unseen(text)).translate(_HYPHENS)
 
 
 @dataclass(frozen=True)

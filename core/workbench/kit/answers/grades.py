@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from workbench.base.text import without_unseen
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
 from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
@@ -51,7 +52,9 @@ _BINARY = re.compile(
 )
 _POINTS = re.compile(r"(?i)\b(\d{1,2})[- ]point\s+(?:likert\s+|rating\s+)?scale\b")
 _OF = r"\s*(?:(?:stars?|points?|marks?)\s+)?(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
-_VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|[.,]\d|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
+_VALUE = (
+    rf"-?\d+(?:[.,]\d+)?(?![\d%]|e[-+]?\d|[.,]\d|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
+)
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])\s*[\"'*_`\[]*\s*({_VALUE})"
 #: `8/10` in a sentence.
 _BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
@@ -68,11 +71,16 @@ _BEFORE = re.compile(
 _WORD = re.compile(
     r"\b(?!(?:a|an|the|my|our|your|this|that|its|is|with|and|so|score|new)\W+\Z)([^\W\d]\w*)[ \t*_`:|\u2013-]+\Z"
 )
-#: The keys of an object that state the scale of its grade; and a scale in brackets, as in `Score (out of 5): 4`.
+#: What a grade is of, behind it: `8/10 for depth`, `score: 3 (clarity)`.
+_BEHIND = re.compile(r"\s*(?:\(([^\W\d][^()\n]{2,40})\)|(?:for|on|in) (?:the |its )?([^\W\d]\w{2,40}))")
+#: The keys of an object that state the scale of its grade; and a scale in brackets, as in `Score (out of 5): 4`, or
+#: before it, as in `On a scale of 1 to 5, score: 4`.
+_LOWEST = ("min_score", "min", "minimum", "lowest")
 _SCALES = ("max_score", "max", "maximum", "max_points", "out_of", "scale", "best", "score_range", "range")
 _STATED = re.compile(
     rf"\(?\s*(?:from |out of |of |/)?\s*(?:{_NUMBER}\s*(?:[-\u2013]|\.\.|to)\s*)?{_NUMBER}\s*(?:\)|\Z)"
 )
+_ON_SCALE = re.compile(rf"(?i)\bscale (?:of|from) ({_NUMBER} ?(?:-|\u2013|to) ?{_NUMBER})\b[^.\n\d]{{0,60}}\Z")
 _OF_ALL = re.compile(
     r"(?i)\b(?:final\w*|overall|total\w*|average|mean|verdict|conclusion|result|summary|evaluation|assessment|answer|"
     r"gesamt\w*|global\w*|complessiv\w*|note|nota|punteggio)\b|总|итог"
@@ -173,7 +181,7 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
         text: the answer.
         best: the best grade, where the worst is 0; or the scale.
     """
-    scale = best if isinstance(best, Scale) else Scale(0.0, float(best))
+    scale, text = best if isinstance(best, Scale) else Scale(0.0, float(best)), without_unseen(text)
     outside, graded = text, list[_Graded]()
     for value, start, end in [*read_values(text)][-MANY:]:
         if grades := [*_grades_in(value, _name_of(value) or _part_before(text, start))]:
@@ -189,6 +197,8 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
             if (last := _find_whole(text, grades, scale, place is _BARE)) is None:
                 return None
             stated = _read_scale(last[0][last[0].find("(") : last.start(last.lastindex or 0) - last.start()])
+            if before := _ON_SCALE.search(text[max(0, last.start() - 90) : last.start()]):
+                stated = stated or _read_scale(before[1])
             return _share(next(filter(None, last.groups())), scale, stated, text[: last.start()].strip(" \n*_#"))
     return None
 
@@ -205,15 +215,20 @@ class _Graded(NamedTuple):
     scale: _Stated | None
 
 
-def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
-    """Yield the grades in JSON. One at the top of an object is of that object; those inside it are not looked at."""
+def _grades_in(value: object, of: str = "", outer: Sequence[object] = ()) -> Iterator[_Graded]:
+    """Yield the grades in JSON. One at the top of an object is of that object; those inside it are not looked at.
+
+    outer: the scales that the objects around it state.
+    """
     if is_list(value):
         for number, item in enumerate(value):
-            yield from _grades_in(item, _name_of(item) or (f"{of} {number}" if len(value) > 1 else of))
+            yield from _grades_in(item, _name_of(item) or (f"{of} {number}" if len(value) > 1 else of), outer)
     elif is_dict(value):
-        found = find_parts(value, [*_KEYS, *_COUNTS, *_SCALES])
+        found = find_parts(value, [*_KEYS, *_COUNTS, *_SCALES, *_LOWEST])
         parts = {name: found[name] for name in _KEYS if name in found and not isinstance(found[name], dict | list)}
-        scales = [found[name] for name in _SCALES if name in found]
+        lowest = next((f"{found[name]}-" for name in _LOWEST if type(found.get(name)) in (int, float)), "")
+        stated = [found[name] for name in _SCALES if name in found]
+        scales = [f"{lowest}{one}" if type(one) in (int, float) else one for one in stated] + [*outer]
         count = next((name for name in _COUNTS if type(found.get(name)) in (int, float)), None)
         if count is not None and "total" in parts:
             total = parts.pop("total")
@@ -222,14 +237,13 @@ def _grades_in(value: object, of: str = "") -> Iterator[_Graded]:
         if parts:
             name = next(iter(parts))
             words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-            stated = map(_read_scale, scales)
-            yield _Graded(of, str(parts[name]), words, next(filter(None, stated), None))
+            yield _Graded(of, str(parts[name]), words, next(filter(None, map(_read_scale, scales)), None))
             return
         for key, part in value.items():
             if str(key).lower() in _KEYS and is_dict(part) and "value" in part:  # {"score": {"value": 8, "max": 10}}
-                yield from _grades_in({"score": part["value"], **part}, of or str(key))
+                yield from _grades_in({"score": part["value"], **part}, of or str(key), scales)
             else:
-                yield from _grades_in(part, str(key))
+                yield from _grades_in(part, str(key), scales)
 
 
 def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:
@@ -253,6 +267,11 @@ def _part_before(text: str, start: int, by_word: bool = False) -> str:
     return ""
 
 
+def _part_behind(text: str, end: int) -> str:
+    found = _BEHIND.match(text, end)
+    return next(filter(None, found.groups())).lower() if found else ""
+
+
 def _read_scale(stated: object) -> _Stated | None:
     """The scale that an object or brackets state: 5, `1-5`, [0, 5], `out of 5`; None for anything else."""
     if is_list(stated):
@@ -265,15 +284,17 @@ def _read_scale(stated: object) -> _Stated | None:
 
 def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: bool) -> re.Match[str] | None:
     """The grade that counts of several in a text: the last one of the whole, else the last one behind a label, or else
-    on the scale asked for; None if each is of another part, as in `Clarity: 3/10, Depth: 8/10`."""
-    parts = [_part_before(text, one.start(), not bare) for one in grades]
+    on the scale asked for; None if each is of another part, as in `Clarity: 3/10, Depth: 8/10`, or if sentences give
+    several."""
+    parts = [_part_before(text, one.start(), not bare) or _part_behind(text, one.end()) for one in grades]
     whole = [one for one, part in zip(grades, parts, strict=True) if _OF_ALL.search(part)]
     given = {next(filter(None, one.groups())) for one in grades}
     if not whole and len(set(parts)) > 1 and all(parts) and len(given) > 1:
         return None
     if parts[-1] or whole or not bare:
         return [*grades, *whole][-1]
-    return [*grades[-1:], *(one for one in grades if one[0].endswith(f"/{scale.high:g}"))][-1]  # `8/10 because of 3/4`
+    asked = [one for one in grades if one[0].endswith(f"/{scale.high:g}")]  # `8/10 because of 3/4`
+    return [*grades[-1:], *asked][-1] if len({one[0].split("/")[0].strip() for one in asked}) < 2 else None
 
 
 def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple[float, str] | None:

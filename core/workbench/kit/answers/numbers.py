@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
+from workbench.base.text import without_unseen
 from workbench.kit.answers.conclusions import CORRECTS, SPACELESS, ends_of, find_conclusions
 
 #: Words for powers of ten, and letters behind an amount of money: $1.5M.
@@ -135,9 +136,9 @@ class Number(NamedTuple):
 
 
 def normalise(text: str) -> str:
-    """A text with numbers in ASCII and fractions of LaTeX as 1/2."""
+    """A text with numbers in ASCII and fractions of LaTeX as 1/2, without characters that nobody sees."""
     if not text.isascii():
-        text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
+        text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), without_unseen(text))
     for pattern, new in _FORMS:
         text = pattern.sub(new, text)
     return _COMPATIBLE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text).translate(_SIGNS)
