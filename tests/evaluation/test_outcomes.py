@@ -114,6 +114,7 @@ def test_eval_leaves_rows_without_a_result_out_and_ends_with_1(failing: str) -> 
     assert (found["score"], found["n"], found["missing"]) == (1.0, 27, {kind: 9})
     compared = last_json(invoke("compare", "last", found["run"], "--json"))
     assert [side["score"] for side in compared["sides"]] == [1.0, 1.0]
+    assert [side["cost"]["tokens"] for side in compared["sides"]] == [found["cost"]["tokens"]] * 2
     assert compared["compared"][0]["excluded"] == 9 and compared["compared"][0]["diff"] == 0.0
     assert "9 of 36 rows have no result, and count in no mean" in invoke("compare", "last", found["run"]).stdout
 

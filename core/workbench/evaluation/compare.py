@@ -177,7 +177,9 @@ def _score_rows(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, Sc
 
 
 def _mean_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    costs = [row["cost"] for row in rows if row["cost"]]
+    """Means over the rows with a result, as in the report of an eval; over all, if none has one."""
+    scored = [row for row in rows if row["score"] is not None] or rows
+    costs = [row["cost"] for row in scored if row["cost"]]
     return {n: math.fsum(float(c.get(n, 0)) for c in costs) / len(costs) for n in COSTS} if costs else {}
 
 

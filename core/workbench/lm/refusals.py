@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from workbench.base.text import spells_nothing
+
 #: Characters; a longer text says more than a refusal.
 _LONGEST = 800
 _HELP = (
@@ -47,9 +49,15 @@ _ELSEWHERE = re.compile(
 _TAG = re.compile(r"</?[A-Za-z]\w*>")
 
 
+#: What stands where a text was taken out.
+_TAKEN_OUT = re.compile(r"(?i)[\[(<{*_]+\s*(?:redacted|removed|omitted|deleted|empty|blank|censored)\s*[\])>}*_]+")
+
+
 def is_blank(text: str) -> bool:
-    """Return True if a text says nothing but tags, such as `<prompt></prompt>`."""
-    return not _TAG.sub("", text).strip()
+    """Return True if a text says nothing: tags, as `<prompt></prompt>`, signs, as `...` and `{}`, or a word for nothing,
+    as `N/A` and `[REDACTED]`."""
+    said = _TAG.sub("", text).strip()
+    return not re.search(r"\w", said) or spells_nothing(said.strip("\"'`.")) or _TAKEN_OUT.fullmatch(said) is not None
 
 
 def is_refusal(text: str) -> bool:

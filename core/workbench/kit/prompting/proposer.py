@@ -141,7 +141,7 @@ def read_prompt(text: str) -> str | None:
     found = _PROMPT.findall(text)
     body = found[-1] if found else _bare_prompt(text)
     body = body.strip().strip('"\u201c\u201d').strip()
-    if is_refusal(body):
+    if is_refusal(body) or is_blank(body):
         return None
     return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
 
