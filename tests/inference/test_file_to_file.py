@@ -179,7 +179,7 @@ def test_rows_without_an_answer_for_want_of_a_server_are_asked_again(tmp_path: P
             asked[text] += 1
             if down and "row 5," in text:
                 raise LMError("connection", "refused")
-            return Response("a", "stop", 1, 1, 0.0)
+            return Response("a", "stop", 1, 1, 0.25)
 
     path, server = write(tmp_path, lm={"model": "openai/x", "attempts": 1}), Server(lambda request: "")
     out = tmp_path / "out.jsonl"
@@ -187,7 +187,8 @@ def test_rows_without_an_answer_for_want_of_a_server_are_asked_again(tmp_path: P
     assert first.unanswered == 1 and [bool(row["failure"]) for row in lines(out)].count(True) == 1
     down = False
     second = predict_file(path, str(rows), out, pool=server)
-    assert (second.earlier, second.unanswered) == (5, 0) and not any(row["failure"] for row in lines(out))
+    assert (first.tokens, first.usd) == (2 * 29, 0.25 * 29) and (second.tokens, second.usd) == (2, 0.25)
+    assert (second.earlier, second.unanswered) == (29, 0) and not any(row["failure"] for row in lines(out))
     assert sorted(asked.values()) == [1] * 29 + [2]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "winner.yaml"]
 
@@ -231,7 +232,8 @@ def test_answers_behind_an_unfinished_row_are_kept(tmp_path: Path, rows: Path) -
     with pytest.raises(LMError):
         predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server)
     server.broken = False
-    assert predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server).earlier == 0
+    found = predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server)
+    assert (found.earlier, found.tokens) == (0, 2 * (30 - (12 - 1)))
     assert sorted(asked.values()) == [1] * 29 + [2], "the first was asked again, and no other"
 
 

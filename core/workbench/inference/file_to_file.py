@@ -27,7 +27,6 @@ from workbench.errors import FailureKind, SpecError, WorkbenchError, count_missi
 from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.inference.rows_file import read_rows_file
-from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import SandboxChoice
 from workbench.spec import Source, Spec, read_source
@@ -43,10 +42,10 @@ _STATUS = "predict"
 class Predicted:
     """The result of `predict_file`.
 
-    rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
+    rows: in all. earlier: those that earlier processes answered. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
-    tokens, usd: of calls that were paid now. reused, reused_usd: calls that earlier runs had paid for, and what they
-    had cost. warnings: on the server's answers.
+    tokens, usd: of answers that this process paid for. reused, reused_usd: calls that earlier runs had paid for, and
+    what they had cost. warnings: on the server's answers.
     """
 
     rows: int
@@ -105,16 +104,18 @@ def predict_file(
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
-        found = Predicted(len(rows), part.done, failures=part.failures, renamed=_renamed(rows, outputs))
-        journal = _open_journal(out, spec, source, job, database)
-        with LoadedWorkflow(spec, workflow, sandbox, None, pool, journal, part.done) as wf:
+        found = Predicted(len(rows), part.earlier, failures=part.failures, renamed=_renamed(rows, outputs))
+        store, run_id = _open_journal(out, spec, source, job, database)
+        before = _sum_paid(store, run_id)
+        with LoadedWorkflow(spec, workflow, sandbox, None, pool, (store, run_id), part.done) as wf:
             answers = wf.batch(asked[part.done :], concurrency=concurrency)
             for row, prediction in zip(rows[part.done :], answers, strict=True):
                 part.add(_cells(row, prediction, outputs))
                 _count(found, prediction)
                 _ = progress and progress(part.done, len(rows))
-            _subtract(found, wf.reused)
-            found.warnings = wf.warnings
+            found.reused, found.reused_usd, found.warnings = wf.reused.calls, wf.reused.usd, wf.warnings
+            tokens, usd = _sum_paid(store, run_id)
+            found.tokens, found.usd = tokens - before[0], usd - before[1]
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
             _remove_records(out)
@@ -148,6 +149,12 @@ def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str
     run_id, _, _ = find_or_add_run(store, (_STATUS,), name=spec.name, spec=source.text, options=job)
     Journal(store, run_id).delete_unanswered_calls()
     return store, run_id
+
+
+def _sum_paid(store: Store, run_id: int) -> tuple[int, float]:
+    """(tokens, dollars) of the answers that all processes of this job paid for."""
+    _, prompt_tokens, completion_tokens, usd = Journal(store, run_id).sum_calls()
+    return prompt_tokens + completion_tokens, usd
 
 
 def _settings(spec: Spec) -> list[Any]:
@@ -185,17 +192,9 @@ def _cells(row: Mapping[str, Any], prediction: Prediction, outputs: Sequence[str
 
 
 def _count(found: Predicted, prediction: Prediction) -> None:
-    found.tokens += prediction.cost.tokens
-    found.usd += prediction.cost.usd
     if prediction.failure:
         found.failures[prediction.failure] += 1
         found.unanswered += FailureKind(prediction.failure).infrastructure
-
-
-def _subtract(found: Predicted, reused: Spend) -> None:
-    """Subtract the costs paid by earlier runs from the bill, and report them separately."""
-    found.reused, found.reused_usd = reused.calls, reused.usd
-    found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
 
 
 def _open_part(out: Path, job: str, overwrite: bool) -> _Part:
@@ -224,11 +223,11 @@ class _Part:
     """`OUT.part`: a first line that names the job, then the finished rows in their order. One process writes it.
 
     What an earlier process finished is kept up to the first row that failed for want of a server: it and those behind
-    it are done again, from the record of calls where they were answered.
+    it are done again, from the record of calls where they were answered. earlier: the number of rows that were.
     """
 
     def __init__(self, out: Path, job: str, overwrite: bool):
-        self.path, self.done, self.failures = out.with_name(f"{out.name}.part"), 0, Counter[str]()
+        self.path, self.done, self.earlier, self.failures = out.with_name(f"{out.name}.part"), 0, 0, Counter[str]()
         if out.exists() and not overwrite and not self.path.exists():
             raise SpecError(f"{out} exists", hint="Name another file, or add --overwrite.")
         make_private(self.path)
@@ -258,17 +257,17 @@ class _Part:
                 f"{self.path} contains unfinished rows of another workflow, other settings or other rows",
                 hint="Remove it, or name another --out.",
             )
-        end = self.file.tell()
+        end, whole = self.file.tell(), True
         for line in self.file:
             if not line.endswith(b"\n"):
                 break
-            if failure := json.loads(line)["failure"]:
-                kind = failure.partition(":")[0]
-                if FailureKind(kind).infrastructure:
-                    break
-                self.failures[kind] += 1
-            end += len(line)
-            self.done += 1
+            kind = (json.loads(line)["failure"] or "").partition(":")[0]
+            unanswered = FailureKind(kind).infrastructure if kind else False
+            self.earlier += not unanswered
+            if whole := whole and not unanswered:
+                self.failures += Counter([kind] if kind else ())
+                end += len(line)
+                self.done += 1
         self.file.truncate(end)
         self.file.seek(end)
 
