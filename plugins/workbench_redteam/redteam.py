@@ -115,7 +115,8 @@ async def _attack(
     if (error := unanswered_error(Evaluation(task.workflow, options.split, tuple(done), True))) is not None:
         ledger.bill.forget_unanswered()
         raise error
-    report = RedTeamReport(name, task, options.split, len(rows), done, ledger.summary(), runtime.warnings())
+    warnings = [*runtime.warnings(), *ledger.warnings()]
+    report = RedTeamReport(name, task, options.split, len(rows), done, ledger.summary(), warnings)
     record, stored = RunRecord(ledger.store, ledger.run_id), {**report.as_dict(), "lines": report.lines()}
     record.end_with_report(DONE, stored, max(ledger.seconds, 0.001))
     return report

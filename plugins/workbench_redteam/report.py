@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from workbench.base.text import align
+from workbench.ledger import describe_usd
 from workbench.proof import cluster_means, interval
 from workbench.study import Result
 from workbench.task import Task
@@ -120,5 +121,6 @@ class RedTeamReport:
         if not self.complete:
             out.append(f"The budget ran out: {self.asked - len(self.results)} rows are left; run it again with more.")
         out += [f"Warning: {line}" for line in self.warnings]
-        out.append("Spent: {calls} calls ({cached} more from the journal), ${usd:.4f}".format_map(self.spent))
+        spent = self.spent
+        out.append(f"Spent: {spent['calls']} calls ({spent['cached']} more from the journal), {describe_usd(spent)}")
         return out

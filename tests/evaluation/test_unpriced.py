@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from tests.helpers.scripted import Script
 
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.evaluation import compare_sides, comparison_lines, evaluate, read_side, write_markdown
+from workbench.evaluation import compare_sides, comparison_lines, evaluate, read_side, run_single, write_markdown
+from workbench.inference import predict_file
+from workbench.lm import Request, Response
+from workbench.run import Options, optimize
 from workbench.store import Store
 
 __all__ = ["write"]  # a fixture
@@ -20,6 +24,9 @@ __all__ = ["write"]  # a fixture
 class Unpriced(Script):
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:  # type: ignore[override]
         return None
+
+    async def complete(self, request: Request) -> Response:
+        return replace(await super().complete(request), usd=None)
 
 
 def test_a_ceiling_that_cannot_be_kept_is_refused_before_there_is_a_run(write: WriteFile, tmp_path: Path) -> None:
@@ -52,3 +59,20 @@ def test_what_has_no_price_is_not_shown_as_free(unknown: type[Script], write: Wr
     ]
     shown = CliRunner().invoke(cli, ["compare", *(report.run for report in reports), "--db", str(tmp_path / "a.db")])
     assert shown.exit_code == 0 and "unpriced" in shown.output
+
+
+def test_every_command_tells_what_has_no_price(write: WriteFile, tmp_path: Path) -> None:
+    file = write(
+        search={"nodes.say.instructions": ["Say it.", "Say it well."]},
+        optimize=[{"random": {"trials": 2}}],
+        budget={"calls": 200},
+    )
+    options = Options(allow_unproved=True, out=str(tmp_path / "o.yaml"))
+    report = optimize(file, options=options, database=tmp_path / "a.db", pool=Unpriced(echo))
+    said = "\n".join(report.lines())
+    assert "unpriced (" in said and said.count("Dollars unknown") == 1 and "$0" not in said
+    (tmp_path / "in.jsonl").write_text('{"word": "w1"}\n')
+    found = predict_file(file, str(tmp_path / "in.jsonl"), tmp_path / "out.jsonl", pool=Unpriced(echo))
+    assert list(found.unpriced.values()) == [1] and "Dollars unknown" in found.warnings[0]
+    outcome = run_single(file, {"word": "w1"}, None, [], str(tmp_path / "b.db"), pool=Unpriced(echo))
+    assert "Dollars unknown" in outcome["warnings"][0]

@@ -130,7 +130,7 @@ def test_a_stated_cost_is_kept_and_replayed(tmp_path: Path) -> None:
 
 
 def gap(report: EvalReport) -> list[str]:
-    return [line for line in report.lines() if line.startswith("Billed:")]
+    return [line for line in report.lines() if line.startswith("Warning: Billed:")]
 
 
 def test_a_run_that_ended_early_states_the_same_bill_when_it_is_resumed(tmp_path: Path) -> None:

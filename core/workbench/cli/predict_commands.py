@@ -94,8 +94,10 @@ def predict_command(
 
 
 def _say_found(found: Predicted, out: Path) -> None:
+    from workbench.ledger import describe_usd
+
     earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
-    say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, ${found.usd:.4f}")
+    say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, {describe_usd(vars(found))}")
     for warning in found.warnings:
         say(f"Warning: {indented(warning)}", fg="yellow", err=True)
     if found.reused:

@@ -139,6 +139,7 @@ def run_command(
     """Run the workflow on one example and show every step."""
     from workbench.cli.trust import require_trust
     from workbench.evaluation import run_single
+    from workbench.ledger import describe_usd
 
     values = dict(split_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     if len(values) < len(inputs):
@@ -155,8 +156,11 @@ def run_command(
         for name, value in outcome["row"].items():
             say(f"  {one_line(name)}: {indented(value)}")
     say_spans(outcome["spans"], prompts=not values)
+    for warning in outcome["warnings"]:
+        say(f"Warning: {indented(warning)}", fg="yellow", err=True)
     cost = outcome["cost"]
-    spent = f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s"
+    usd = describe_usd({**outcome["spent"], "usd": cost["usd"]}, 6)
+    spent = f"{cost['calls']} calls, {cost['tokens']} tokens, {usd}, {cost['seconds']:.2f} s"
     if (paid := outcome["spent"])["calls"] > cost["calls"]:
         spent += f"; {paid['calls']} calls, ${paid['usd']:.6f} with those of the metric"
     if outcome["failure"]:

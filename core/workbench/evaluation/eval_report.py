@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.errors import describe_missing
 from workbench.evaluation.rows import read_rows
-from workbench.ledger import describe_gap, describe_lost, describe_reused
+from workbench.ledger import describe_lost, describe_reused, describe_usd
 from workbench.proof import interval
 from workbench.store import ReadOnlyStore, read_report
 from workbench.study import Evaluation, Result, mean_score
@@ -106,10 +106,9 @@ class EvalReport:
         out.append(f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, {usd}, {cost['latency']:.2f} s")
         spent = self.spent
         out.append(
-            f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), ${spent['usd']:.4f}, "
+            f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), {describe_usd(spent)}, "
             f"{spent['seconds']:.1f} s{describe_reused(spent)}{describe_lost(spent)}"
         )
-        out += describe_gap(spent)
         if not self.complete:
             more = f" --budget-{self.ceiling} N (more than now)" if self.ceiling else ""
             resume = f"workbench resume {self.run} --db {self.database}{more}"

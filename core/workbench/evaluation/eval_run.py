@@ -299,6 +299,7 @@ class EvalRun:
             end_evaluation(self.evaluations, self._evaluation(replica))
         found = self._evaluation()
         message = None if error is None else str(error) if isinstance(error, WorkbenchError) else repr(error)
+        unpriced = self._unpriced()
         report = EvalReport(
             run=self.run,
             name=self.task.spec.name,
@@ -312,9 +313,9 @@ class EvalRun:
                 *self.task.dataset.warnings,
                 *self.warnings,
                 *self._idle_repeats(),
-                *self.ledger.cut_prompts.lines(),
+                *self.ledger.warnings(),
                 *self._fault_lines(),
-                *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),
+                *([no_price_line(unpriced)] if unpriced and not self.ledger.prices.unpriced else []),
             ],
             unpriced=unpriced,
             error=message,

@@ -57,7 +57,7 @@ def run_single(
         with Store(database) as store:
             ledger = Ledger(store, _add_run(store, task), task.spec.budget, reuse=task.spec.cache)
             result = await _run(task, example, ledger, choice, consent, pool)
-            return {**_as_dict(result, scored=inputs is None), "spent": ledger.summary()}
+            return {**_as_dict(result, scored=inputs is None), "spent": ledger.summary(), "warnings": ledger.warnings()}
 
     return run_in_loop(course())
 

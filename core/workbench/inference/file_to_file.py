@@ -45,7 +45,7 @@ class Predicted:
     rows: in all. earlier: those that earlier processes answered. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
     tokens, usd: of answers that this process paid for. reused, reused_usd: calls that earlier runs had paid for, and
-    what they had cost. warnings: on the server's answers.
+    what they had cost. unpriced: answers without a known price, by model. warnings: on the server's answers.
     """
 
     rows: int
@@ -56,6 +56,7 @@ class Predicted:
     usd: float = 0.0
     reused: int = 0
     reused_usd: float = 0.0
+    unpriced: dict[str, int] = field(default_factory=dict[str, int])
     renamed: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list[str])
 
@@ -114,6 +115,7 @@ def predict_file(
                 _count(found, prediction)
                 _ = progress and progress(part.done, len(rows))
             found.reused, found.reused_usd, found.warnings = wf.reused.calls, wf.reused.usd, wf.warnings
+            found.unpriced = wf.unpriced
             tokens, usd = _sum_paid(store, run_id)
             found.tokens, found.usd = tokens - before[0], usd - before[1]
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])

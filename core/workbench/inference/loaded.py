@@ -207,7 +207,13 @@ class LoadedWorkflow:
     def warnings(self) -> list[str]:
         """Warnings of what servers did with the prompts."""
         program = self._open.program
-        return program.runtime.ledger.cut_prompts.lines() if program is not None else []
+        return program.runtime.ledger.warnings() if program is not None else []
+
+    @property
+    def unpriced(self) -> dict[str, int]:
+        """The numbers of answers without a known price, by model."""
+        program = self._open.program
+        return dict(program.runtime.ledger.prices.unpriced) if program is not None else {}
 
     @property
     def reused(self) -> Spend:

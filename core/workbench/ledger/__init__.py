@@ -11,9 +11,8 @@ from workbench.ledger.spend import (
     Settled as Settled,
     Spend as Spend,
     current_row as current_row,
-    describe_gap as describe_gap,
     describe_lost as describe_lost,
     describe_reused as describe_reused,
-    describe_unpriced as describe_unpriced,
+    describe_usd as describe_usd,
     price_of as price_of,
 )

@@ -73,9 +73,9 @@ class Ledger:
     on_slowed: Callable[[str, int, int], None] = lambda identity, before, after: None
 
     def __post_init__(self) -> None:
-        self.started = time.monotonic()
-        self.prices, self.cut_prompts = PriceCheck(), CutPrompts()
-        self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
+        self.started, self.prices, self.cut_prompts = time.monotonic(), PriceCheck(), CutPrompts()
+        # By this run in all its processes, by earlier runs, and all that was ever sent.
+        self.paid, self.reused, self.sent = Spend(), Spend(), Spend()
         self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
         self._recalled = RecalledCalls(self, self.journal, self._earlier)
@@ -83,10 +83,8 @@ class Ledger:
         self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
         self._limiters: dict[tuple[str, str], AdaptiveLimiter] = {}  # by model, and where it is sent from
         self._pauses: dict[str, Pause] = defaultdict(Pause)  # by model
-        self.sent = Spend()
         self.ceilings = Ceilings(self)
-        self._open = False
-        self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
+        self._open = self._resumed = False  # resumed: earlier processes sent something; if not, lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
         self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys that nobody asks for
         self._failures = FailureStreak(self.journal)
@@ -361,8 +359,6 @@ class Ledger:
         self._failures.clear()
         self._refused.clear()
 
-    # Other effects
-
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run an effect other than an LM call (a tool, sandboxed code) once, and journal its JSON result.
 
@@ -377,6 +373,10 @@ class Ledger:
         text = dumps(await run())
         await self.journal.add_effect(key, kind, dumps(content), text, time.monotonic() - begun)
         return json.loads(text)  # what a replay would give, byte for byte
+
+    def warnings(self) -> list[str]:
+        """Warnings of what servers did with the prompts, and of prices."""
+        return [*self.cut_prompts.lines(), *self.prices.lines()]
 
     def summary(self) -> dict[str, Any]:
         """The `spent` of the report and of `--json`."""

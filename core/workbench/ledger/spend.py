@@ -39,6 +39,10 @@ class Spend:
         return {**vars(self), "usd": round(self.usd, 8), "seconds": round(self.seconds, 3)}
 
 
+#: A share of the larger amount: a gap above it is reported.
+_GAP = 0.05
+
+
 @dataclass
 class PriceCheck:
     """Sums of what billers stated and of our prices for the same calls, and counts of answers without a known price.
@@ -60,6 +64,24 @@ class PriceCheck:
         elif response.computed_usd is not None:
             self.stated_usd += usd
             self.computed_usd += response.computed_usd
+
+    def lines(self) -> list[str]:
+        """The lines on answers without a known price, and on a gap between what the biller stated and our prices."""
+        out, stated, computed = list[str](), self.stated_usd, self.computed_usd
+        if self.unpriced:
+            models = ", ".join(f"{model} ({n} answers)" for model, n in sorted(self.unpriced.items()))
+            out.append(
+                f"Dollars unknown: there is no price for calls of {models}; write price: {{input: ..., output: ...}} "
+                "(dollars per million tokens, 0 if it is free) beside its name, with the tiers and lengths that it is "
+                "called with."
+            )
+        if abs(stated - computed) > _GAP * max(stated, computed):
+            out.append(
+                f"Billed: the server states ${stated:.4f} for calls that cost ${computed:.4f} by the prices known "
+                "here. What it states is counted; ceilings reserve by the latter, which price: beside the model's name "
+                "sets."
+            )
+        return out
 
     def as_dict(self) -> dict[str, Any]:
         """Empty where there is nothing to say."""
@@ -144,30 +166,13 @@ def describe_lost(summary: Mapping[str, Any]) -> str:
     return text
 
 
-def describe_unpriced(summary: Mapping[str, Any]) -> list[str]:
-    """The line on answers without a known price in a bill (`Ledger.summary`); none without such answers."""
-    if not (unpriced := summary.get("unpriced")):
-        return []
-    models = ", ".join(f"{model} ({n} answers)" for model, n in unpriced.items())
-    return [
-        f"Dollars unknown: there is no price for calls of {models}; write price: {{input: ..., output: ...}} (dollars "
-        "per million tokens, 0 if it is free) beside its name, with the tiers and lengths that it is called with."
-    ]
-
-
-#: A share of the larger amount: a gap above it is reported.
-_GAP = 0.05
-
-
-def describe_gap(summary: Mapping[str, Any]) -> list[str]:
-    """The line on a gap between what the biller stated and our prices (`Ledger.summary`); none without a gap."""
-    stated, computed = summary.get("stated_usd", 0.0), summary.get("computed_usd", 0.0)
-    if abs(stated - computed) <= _GAP * max(stated, computed):
-        return []
-    return [
-        f"Billed: the server states ${stated:.4f} for calls that cost ${computed:.4f} by the prices known here. What "
-        "it states is counted; ceilings reserve by the latter, which price: beside the model's name sets."
-    ]
+def describe_usd(summary: Mapping[str, Any], digits: int = 4) -> str:
+    """Describe the dollars of a bill (`Ledger.summary`). Those of answers without a known price are not in them."""
+    unpriced = sum((summary.get("unpriced") or {}).values())
+    usd = f"${summary['usd']:.{digits}f}"
+    if not unpriced:
+        return usd
+    return f"unpriced ({unpriced} answers)" if not summary["usd"] else f"{usd} and {unpriced} unpriced answers"
 
 
 def price_of(

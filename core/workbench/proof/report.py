@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from workbench.base.text import align
-from workbench.ledger import describe_lost, describe_reused
+from workbench.ledger import describe_lost, describe_reused, describe_usd
 from workbench.proof.attacks import AttackRise
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
@@ -293,6 +293,8 @@ class Report:
         rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
+            if self.spent.get("unpriced"):  # 0 would pass for free
+                cost = {**cost, "usd": None}
             rows.append(
                 (
                     name,
@@ -312,7 +314,7 @@ class Report:
         spent = self.spent
         ceiling = {"calls": self.budget.get("calls"), "usd": self.budget.get("usd")}
         calls = f"{spent['calls']} calls" + (f" of {ceiling['calls']}" if ceiling["calls"] else "")
-        usd = f"${spent['usd']:.4f}" + (f" of ${ceiling['usd']:g}" if ceiling["usd"] else "")
+        usd = describe_usd(spent) + (f" of ${ceiling['usd']:g}" if ceiling["usd"] else "")
         text = (
             f"Spent: {calls} ({spent['cached']} more answered from the journal), {spent['prompt_tokens']} tokens in, "
             f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"

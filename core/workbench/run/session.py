@@ -350,7 +350,7 @@ class Session:
             *self.runtime.warnings(),
             *self.steering.warnings(),
             *plugins().warnings(),
-            *self.ledger.cut_prompts.lines(),
+            *self.ledger.warnings(),
         ]
         report = build_report(
             run=self.run,
