@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
+from workbench.kit.answers import TRUTH, plain
 from workbench.lm import split_thoughts
 from workbench.task import Example, Score
 
@@ -38,6 +39,8 @@ class FieldMetric:
     def _compare(self, given: Any, wanted: Any) -> Score:
         if wanted is None or (given is None and isinstance(wanted, str) and spells_nothing(wanted)):
             return score_match(given is None, given, wanted)
+        if isinstance(given, bool) and (truth := read_truth(wanted)) is not None:
+            wanted = truth
         return self.compare(given, wanted)
 
     def compare(self, given: Any, wanted: Any) -> Score:
@@ -50,6 +53,13 @@ def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
         said = f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}"
         raise NodeError("data", said) if what == "row" else ValueError(said)
     return values[name]
+
+
+def read_truth(wanted: Any) -> bool | None:
+    """A row's value as the truth value that it stands for, as tables store it: 1, 0.0, "1", "yes"; None for others."""
+    if isinstance(wanted, int | float):
+        return {0: False, 1: True}.get(wanted)
+    return TRUTH.whole.get(plain(wanted).removesuffix(".0")) if isinstance(wanted, str) else None
 
 
 def unreadable(target: str, why: str) -> NodeError:

@@ -67,7 +67,7 @@ def test_exact_match(subtests):
         (1.0, 1, True),
         ("True", True, True),
         (False, "false", True),
-        (True, 1, False),
+        (True, 1, True),
         ([1, 2], [1, 2], True),
         ([2, 1], [1, 2], False),
         (None, None, True),
@@ -202,6 +202,19 @@ def test_numeric_tolerances():
     for wrong in ("five", float("nan")):
         with pytest.raises(NodeError, match="row's 'x' cannot be read: there is no number"):
             value("numeric", "5", wrong)
+
+
+def test_a_label_may_store_a_truth_value_as_a_number_or_a_word(subtests):
+    for metric in ("exact_match", "normalized_match", "json_match"):
+        for label in (1, 1.0, "1", "1.0", "True", "yes", "YES", "y", True):
+            with subtests.test(metric=metric, label=label):
+                assert (value(metric, True, label), value(metric, False, label)) == (1, 0)
+        for label in (0, 0.0, "0", "0.0", "false", "No", "n", False):
+            with subtests.test(metric=metric, label=label):
+                assert (value(metric, False, label), value(metric, True, label)) == (1, 0)
+    for label in (2, -1, "spam", "", "10"):
+        assert value("exact_match", True, label) == value("exact_match", False, label) == 0
+    assert value("exact_match", 1, True) == 0
 
 
 def test_json_match(subtests):

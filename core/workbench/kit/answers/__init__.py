@@ -29,7 +29,7 @@ from workbench.kit.answers.call_parser import (
     correction as correction,
     read_text as read_text,
 )
-from workbench.kit.answers.choices import PARTICLE as PARTICLE, TRUTH as TRUTH
+from workbench.kit.answers.choices import PARTICLE as PARTICLE, TRUTH as TRUTH, plain as plain
 from workbench.kit.answers.code import find_code as find_code
 from workbench.kit.answers.conclusions import (
     SPACELESS as SPACELESS,
