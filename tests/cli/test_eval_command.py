@@ -17,8 +17,9 @@ from tests.evaluation.conftest import WriteFile, echo, script, scripted, write
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli, main
+from workbench.errors import LMError
 from workbench.evaluation import parse_axis
-from workbench.lm import Request
+from workbench.lm import Request, Response
 
 __all__ = ["script", "scripted", "write"]  # fixtures
 
@@ -319,3 +320,32 @@ def test_junit_is_xml_whatever_the_name_of_the_workflow(write: WriteFile, script
     path = write(name="a\x01<b>")
     assert invoke(tmp_path, "eval", str(path), "--junit", str(tmp_path / "out.xml")).exit_code == 0
     assert ElementTree.parse(tmp_path / "out.xml").getroot().get("name") == "a?<b>.val"
+
+
+def test_a_run_that_did_not_finish_is_an_error_in_junit_and_markdown(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the server never answered, of which the run is named, too."""
+    down = {"now": False}
+
+    class Server(Script):
+        async def complete(self, request: Request) -> Response:
+            if down["now"]:
+                raise LMError("connection", "refused")
+            return await super().complete(request)
+
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: Server(echo))
+    junit, table = tmp_path / "junit.xml", tmp_path / "table.md"
+    words = ["--junit", str(junit), "--markdown", str(table), "--overwrite"]
+    for down["now"], more, of, status in [(False, ["--budget-calls", "5"], 5, "budget"), (True, [], 12, "failed")]:
+        done = invoke(tmp_path, "eval", str(write()), *words, *more)
+        assert done.exit_code == 1 and "resume" in done.stdout, done.output
+        suite = ElementTree.parse(junit).getroot()
+        last = suite.findall("testcase")[-1]
+        assert (suite.get("tests"), suite.get("errors")) == (str(of + 1), "1" if status == "budget" else "13")
+        assert last.get("name") == f"run {done.stdout.split()[2].rstrip(':')}"
+        assert [error.get("type") for error in last] == [status]
+        assert "did not finish" in table.read_text()
+    assert (
+        "no score; 12 rows have no result (connection 12)" in done.stdout and "| 0 of 12 | - | - |" in table.read_text()
+    )

@@ -94,6 +94,7 @@ def eval_command(
     from workbench.base.files import begins_with, check_output
     from workbench.cli.progress import listener, print_evaluation
     from workbench.cli.trust import require_trust
+    from workbench.errors import LMError, ServerDead
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
 
     if axes and (junit or bar):
@@ -109,8 +110,13 @@ def eval_command(
             parsed = [parse_axis(text) for text in axes]
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
-            reports = [evaluate(source, options=options, database=db, listener=listen)]
-    compared = _gate(first, reports[0], db, margin) if first else None
+            try:
+                reports = [evaluate(source, options=options, database=db, listener=listen)]
+            except (LMError, ServerDead) as error:  # its run is stored, and goes on when the server does
+                if error.report is None:
+                    raise
+                reports = [error.report]
+    compared = _gate(first, reports[0], db, margin) if first and reports[0].n else None
     if axes:
         _show_matrix(reports, db, as_json)
     else:

@@ -30,7 +30,12 @@ MOST_LISTED = 20
 
 
 class WorkbenchError(Exception):
-    """Base of all errors that workbench raises on purpose. They can be pickled, whatever their arguments."""
+    """Base of all errors that workbench raises on purpose. They can be pickled, whatever their arguments.
+
+    report: of the evaluation that it ended, which is stored and can be resumed.
+    """
+
+    report: Any = None
 
     def __reduce__(self) -> Any:
         return _revive, (type(self), self.args, vars(self))

@@ -79,6 +79,8 @@ class EvalReport:
 
     def headline(self) -> str:
         """The score in one line."""
+        if not self.n:
+            return f"{self.split}: no score; {describe_missing(self.missing)}"
         low, high = self.ci95
         part = "" if self.n == self.of else f" of {self.of}"
         times = f", each {self.repeats} times" if self.repeats > 1 else ""

@@ -244,6 +244,8 @@ class EvalRun:
             report = self._finish(status, raised)
             self.ledger.close()
             if status == "failed" and raised is not None:
+                if isinstance(raised, WorkbenchError):
+                    raised.report = report
                 raise raised
             return report
 

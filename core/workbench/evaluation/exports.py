@@ -23,19 +23,20 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below 1,
-    and is an error if it has no result. Raises StoreError."""
-    suite = ElementTree.Element("testsuite", name=_text(f"{report.name}.{report.split}"), tests=str(len(rows)))
+    and is an error if it has no result. A run that did not come to its end is one more error. Raises StoreError."""
+    name, cases = _text(f"{report.name}.{report.split}"), len(rows) + (not report.complete)
+    suite = ElementTree.Element("testsuite", name=name, tests=str(cases))
     properties = ElementTree.SubElement(suite, "properties")
     without = sum(report.missing.values())
-    for name, value in {"run": report.run, "score": report.score, "no_result": without, **report.scores}.items():
-        ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))
+    for key, value in {"run": report.run, "score": report.score, "no_result": without, **report.scores}.items():
+        ElementTree.SubElement(properties, "property", name=_text(key), value=_text(value))
     failed = errors = 0
     for row in rows:
         cost = row["cost"] or {}
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            classname=_text(f"{report.name}.{report.split}"),
+            classname=name,
             name=_text(row["example"] + (f" #{row['replica'] + 1}" if report.repeats > 1 else "")),
             time=f"{float(cost.get('seconds', 0.0)):.3f}",
         )
@@ -47,6 +48,10 @@ def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Pat
             said = row["feedback"] or row["message"] or ""
             inner = ElementTree.SubElement(case, "failure", type=_text(row["failure"] or "score"), message=_text(said))
             inner.text = _text(f"score {row['score']:.3f}\nprediction: {row['prediction']}")
+    if not report.complete:
+        errors += 1
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name=f"run {report.run}")
+        ElementTree.SubElement(case, "error", type=report.status, message=_text(_why(report)))
     suite.set("failures", str(failed))
     suite.set("errors", str(errors))
     _write(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=False), '<?xml version="1.0"?>\n')
@@ -68,8 +73,8 @@ def write_markdown(
         cells = [
             report.label or report.name,
             f"{report.n}" if report.n == report.of else f"{report.n} of {report.of}",
-            f"{report.score:.3f}",
-            f"{low:.3f} to {high:.3f}",
+            f"{report.score:.3f}" if report.n else "-",
+            f"{low:.3f} to {high:.3f}" if report.n else "-",
             *("-" if mean is None else f"{mean:.3f}" for mean in further),
             f"{report.cost['tokens']:.0f}",
             "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
@@ -77,6 +82,9 @@ def write_markdown(
             str(sum(report.missing.values())),
         ]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    for report in reports:
+        if not report.complete:
+            lines += ["", f"**{_cell(report.label or report.name)} did not finish** ({_cell(_why(report))})."]
     for side, found in differences:
         proof = found.proof
         lines += [
@@ -87,6 +95,11 @@ def write_markdown(
             + (f" {_cell(describe_choice(found))}." if found.chosen else ""),
         ]
     _write(path, "\n".join(lines) + "\n")
+
+
+def _why(report: EvalReport) -> str:
+    """Why a run did not come to its end."""
+    return report.error or f"{report.status}: {report.n} of {report.of} rows have a score"
 
 
 def _cell(text: str) -> str:
