@@ -17,7 +17,7 @@ from tests.helpers.scripted import Script
 
 from workbench.errors import LMError, SpecError, StoreError
 from workbench.evaluation import EvalOptions, evaluate, failed_rows, read_rows, resume_evaluation, row_details
-from workbench.lm import Request
+from workbench.lm import Request, Response
 from workbench.run import resume
 from workbench.store import Store, read_report
 
@@ -146,6 +146,25 @@ def test_an_eval_is_no_run_of_optimize(write: WriteFile, script: Script, tmp_pat
     evaluate(write(), database=tmp_path / "a.db", pool=script)
     with pytest.raises(StoreError, match=r"\(eval\) cannot be resumed: it is not a run of optimize"):
         resume("last", database=tmp_path / "a.db")
+
+
+def test_a_resumed_eval_asks_for_the_rows_again_that_got_no_answer(write: WriteFile, tmp_path: Path) -> None:
+    class Server(Script):
+        down = True
+
+        async def complete(self, request: Request) -> Response:
+            if self.down and "w14" in str(request.messages):
+                raise LMError("server", "no room")
+            return await super().complete(request)
+
+    script = Server(echo)
+    first = evaluate(write(), database=tmp_path / "a.db", pool=script)
+    assert (first.n, first.missing, len(script.requests)) == (11, {"server": 1}, 11)
+    assert f"Ask again for these with: workbench resume {first.run}" in "\n".join(first.lines())
+    script.down = False
+    second = resume_evaluation(first.run, database=tmp_path / "a.db", pool=script)
+    assert (second.n, second.missing, len(script.requests)) == (12, {}, 12)
+    assert "Ask again" not in "\n".join(second.lines())
 
 
 def test_an_eval_that_nobody_answered_raises_and_asks_again_when_resumed(write: WriteFile, tmp_path: Path) -> None:

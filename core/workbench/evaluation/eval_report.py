@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import describe_missing
+from workbench.errors import FailureKind, describe_missing
 from workbench.evaluation.rows import read_rows
 from workbench.ledger import describe_lost, describe_reused, describe_usd
 from workbench.proof import interval
@@ -111,6 +111,10 @@ class EvalReport:
             f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), {describe_usd(spent)}, "
             f"{spent['seconds']:.1f} s{describe_reused(spent)}{describe_lost(spent)}"
         )
+        again = sum(n for kind, n in self.missing.items() if FailureKind(kind).infrastructure)
+        if again and self.complete:
+            resume = f"workbench resume {self.run} --db {self.database}"
+            out.append(f"For {again} of them a server, network or key failed. Ask again for these with: {resume}")
         if not self.complete:
             more = f" --budget-{self.ceiling} N (more than now)" if self.ceiling else ""
             resume = f"workbench resume {self.run} --db {self.database}{more}"

@@ -134,8 +134,9 @@ def resume_evaluation(
     listener: Listener | None = None,
     pool: LMPool | None = None,
 ) -> EvalReport:
-    """Go on with an evaluation that was killed, interrupted or failed, or that its budget ended. Recorded calls are
-    not paid again; the metric scores all rows anew, so it may have been corrected.
+    """Go on with an evaluation that was killed, interrupted or failed, that its budget ended, or that got no answer for
+    some rows: these are asked again. Answers are not paid again; the metric scores all rows anew, so it may have been
+    corrected.
 
     options: only `sets` and `sandbox` count; the sets are added to those of the start. Takes the other arguments of
     `evaluate`, and raises what it raises.
@@ -224,7 +225,9 @@ class EvalRun:
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
-            resumed, split = self.ledger.resumed, str(self.options.split)
+            if resumed := self.ledger.resumed:
+                self.ledger.bill.forget_unanswered()
+            split = str(self.options.split)
             self.announcer.start(self.task.spec.track, self.evaluator, warnings=warnings, resumed=resumed, split=split)
             restore_signals = self.announcer.stop_at_signal(self.ledger)
             status, raised = "finished", None
