@@ -1,7 +1,8 @@
 """Which tier a test belongs to. Without a marker it is in the fast tier, which `pytest` runs.
 
 `slow`: many seeds or many processes, the gallery, every block of the docs, DSPy's optimizers. `training`: torch.
-`wasm`: the sandbox of Deno and Pyodide. `pytest -m "slow or training or wasm"` runs these.
+`wasm`: the sandbox of Deno and Pyodide. `pytest -m "slow or training or wasm"` runs these, but for those of `long`:
+minutes each, mostly many seeds of what has a shorter test beside it. `.ci/long` runs these, the gate does not.
 """
 
 from __future__ import annotations
@@ -86,13 +87,17 @@ def pytest_collection() -> Generator[None]:
         gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(HERE).as_posix()
-        for name in {mark.name for mark in item.iter_markers()} & {"slow", *TIERS.values()}:
+        for name in {mark.name for mark in item.iter_markers()} & {"slow", "long", *TIERS.values()}:
             if f"mark.{name}" not in read(item.path):
                 raise pytest.UsageError(f"{item.nodeid} is `{name}`: write pytest.mark.{name} in its file")
         for start, tier in TIERS.items():
             if place.startswith(start):
                 item.add_marker(tier)
+    expression = config.option.markexpr
+    if expression and "long" not in expression:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONG)

@@ -220,6 +220,7 @@ def bench() -> Any:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_simulated_judges_are_covered_and_save_labels_and_nothing_is_claimed_where_nothing_was_gained() -> None:
     made, runs = bench(), 300

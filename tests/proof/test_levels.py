@@ -17,16 +17,19 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "promis
 import proof as bench
 
 NULLS = [world for world in bench.worlds() if not world.gain]
+#: Half a minute and more each.
+LONG = [pytest.param(world, marks=pytest.mark.long) if "n=200" in world.name else world for world in NULLS]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", NULLS, ids=lambda world: world.name)
+@pytest.mark.parametrize("world", LONG, ids=lambda world: world.name)
 def test_at_most_one_null_run_in_twenty_claims_a_gain(world: bench.World) -> None:
     row = bench.measure(world, 1000 if world.name.startswith("0/1") else 400, seed=7)
     assert row["shown95"][1] <= 0.05, row
     assert row["covered95"][1] >= 0.93, row
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_test_that_grows_by_resumes_keeps_its_level() -> None:
     row = bench.partial(1000, seed=7)

@@ -84,6 +84,7 @@ def memory(trials: int = 3) -> dict[str, Any]:
     return {"memory": {"trials": trials, "kinds": ["examples"], "policies": ["lexical"], "k": 3}}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_remembered_plans_beat_random_search_with_as_many_calls(tmp_path: Path) -> None:
     differences = []
@@ -96,6 +97,7 @@ def test_remembered_plans_beat_random_search_with_as_many_calls(tmp_path: Path) 
     assert entries and all("train" in e["inputs"]["question"] for e in entries), "the memory holds training tasks alone"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_where_plans_have_no_pattern_no_gain_is_claimed(tmp_path: Path) -> None:
     for seed in range(2):
@@ -115,6 +117,7 @@ def test_memories_are_made_of_successes_alone_and_val_decides(tmp_path: Path) ->
     assert report.best["val"] >= report.baseline["val"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_if_it_never_was(tmp_path: Path) -> None:
     whole = run_world(tmp_path / "whole", memory(1), 7)

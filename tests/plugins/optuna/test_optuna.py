@@ -199,6 +199,7 @@ def share_that_meets(folder: Path, seed: int, told: bool) -> float:
     return sum(score >= LEVEL for score in scores) / len(scores)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_levels_of_the_file_are_constraints_of_the_sampler(tmp_path: Path) -> None:
     shares = [

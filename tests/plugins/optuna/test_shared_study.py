@@ -168,6 +168,7 @@ def test_tokens_are_shared_too(tmp_path: Path) -> None:
     assert 30_000 < spent <= 60_000 and sum(report.test_rows > 0 for report, _ in found) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_three_searchers_find_as_much_as_one_and_more_than_random_search(tmp_path: Path) -> None:
     """At one budget for all of them. One searcher finds what it finds without a storage, as tested above."""

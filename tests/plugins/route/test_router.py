@@ -137,6 +137,7 @@ def regret_of(seed: int, rows: list[Row], **more: Any) -> float:
     return SKILLS[0] - score_route(taken, seed)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_from_few_rows_each_kind_goes_to_the_model_that_is_good_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads that are fitted one by one are constants by chance, and send kinds astray: on average, not at each seed."""

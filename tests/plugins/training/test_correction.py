@@ -296,6 +296,7 @@ def test_small_drift_does_no_harm(tmp_path: Path, sampler: str) -> None:
     assert sample_policy(made, sevens) > 0.9
 
 
+@pytest.mark.long
 def test_with_noise_in_the_sampler_only_corrected_training_learns(tmp_path: Path) -> None:
     """Noise of deviation 2 on all logits: with correction both seeds learn, without it not both do."""
     from tests.helpers.drifting_samplers import PerturbedSampler, sample_policy

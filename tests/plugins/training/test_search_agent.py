@@ -71,6 +71,7 @@ def searches(folder: Path) -> list[float]:
     return [after / max(1, first) for first, after in counts.values()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_an_agent_learns_to_search_before_it_answers(seed: int, base: Path, tmp_path: Path) -> None:
     """The things of the sealed rows are in no row that it learned from: what it learned is to look them up."""

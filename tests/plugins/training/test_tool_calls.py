@@ -42,6 +42,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_grpo_alone_shows_a_gain_over_its_cold_start_on_sealed_rows(found: dict[str, Any]) -> None:
     """15 points more at least, p < 0.01, in six minutes: the target of the project."""
     start, grpo = found["start"], found["grpo"]
@@ -51,6 +52,7 @@ def test_grpo_alone_shows_a_gain_over_its_cold_start_on_sealed_rows(found: dict[
     assert grpo["cpu"] <= SECONDS, grpo["cpu"]
 
 
+@pytest.mark.long
 def test_without_a_reward_the_weights_and_the_score_stay(found: dict[str, Any]) -> None:
     start, control = found["start"], found["control"]
     steps = [message for message in control["told"] if message.startswith("step ")]

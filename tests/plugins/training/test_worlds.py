@@ -21,6 +21,7 @@ def last(world: str, algorithm: str, seeds: int) -> list[float]:
     return [statistics.mean(train(world, algorithm, seed, 3e-3)[-5:]) for seed in range(seeds)]
 
 
+@pytest.mark.long
 def test_roles_whose_rewards_differ_in_scale_learn_where_each_is_compared_with_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

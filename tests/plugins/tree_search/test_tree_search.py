@@ -378,6 +378,7 @@ def fitted(folder: Path, seed: int, optimizer: Any, *, told: bool = True, kill_a
     return report
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_learned_value_beats_a_coin_and_random_search_over_orders(tmp_path: Path) -> None:
     differences = []

@@ -30,6 +30,7 @@ def time_yardstick() -> float:
     return min(took)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_any_page_of_a_thousand_runs_and_fifty_thousand_calls_is_quick(tmp_path: Path) -> None:
     """The quickest of five answers, by the clock of this process: others share the machine. A slow machine has longer,
