@@ -58,7 +58,7 @@ def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
 def read_truth(wanted: Any) -> bool | None:
     """A row's value as the truth value that it stands for, as tables store it: 1, 0.0, "1", "yes"; None for others."""
     if isinstance(wanted, int | float):
-        return {0: False, 1: True}.get(wanted)
+        return bool(wanted) if wanted in (0, 1) else None
     return TRUTH.whole.get(plain(wanted).removesuffix(".0")) if isinstance(wanted, str) else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,6 @@ def eval_command(
     from workbench.base.files import begins_with, check_output
     from workbench.cli.progress import listener, print_evaluation
     from workbench.cli.trust import require_trust
-    from workbench.errors import LMError, ServerDead
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
 
     if axes and (junit or bar):
@@ -110,12 +109,7 @@ def eval_command(
             parsed = [parse_axis(text) for text in axes]
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
-            try:
-                reports = [evaluate(source, options=options, database=db, listener=listen)]
-            except (LMError, ServerDead) as error:  # its run is stored, and goes on when the server does
-                if error.report is None:
-                    raise
-                reports = [error.report]
+            reports = [_report_of(partial(evaluate, source, options=options, database=db, listener=listen))]
     compared = _gate(first, reports[0], db, margin) if first and reports[0].n else None
     if axes:
         _show_matrix(reports, db, as_json)
@@ -126,6 +120,18 @@ def eval_command(
     if markdown:
         write_markdown(reports, markdown, [(first, compared[1])] if first and compared else [])
     _exit(reports, min_score, compared)
+
+
+def _report_of(evaluate: Callable[[], EvalReport]) -> EvalReport:
+    """The report of an evaluation, also of one whose server failed: its run is stored, and can be resumed."""
+    from workbench.errors import LMError, ServerDead
+
+    try:
+        return evaluate()
+    except (LMError, ServerDead) as error:
+        if error.report is None:
+            raise
+        return error.report
 
 
 def _read_bar(name: str, db: str) -> Side:

@@ -114,10 +114,7 @@ def predict_file(
                 part.add(_cells(row, prediction, outputs))
                 _count(found, prediction)
                 _ = progress and progress(part.done, len(rows))
-            found.reused, found.reused_usd, found.warnings = wf.reused.calls, wf.reused.usd, wf.warnings
-            found.unpriced = wf.unpriced
-            tokens, usd = _sum_paid(store, run_id)
-            found.tokens, found.usd = tokens - before[0], usd - before[1]
+            _add_bill(found, wf, before, _sum_paid(store, run_id))
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
             _remove_records(out)
@@ -157,6 +154,12 @@ def _sum_paid(store: Store, run_id: int) -> tuple[int, float]:
     """(tokens, dollars) of the answers that all processes of this job paid for."""
     _, prompt_tokens, completion_tokens, usd = Journal(store, run_id).sum_calls()
     return prompt_tokens + completion_tokens, usd
+
+
+def _add_bill(found: Predicted, wf: LoadedWorkflow, before: tuple[int, float], after: tuple[int, float]) -> None:
+    found.tokens, found.usd = after[0] - before[0], after[1] - before[1]
+    found.reused, found.reused_usd, found.unpriced = wf.reused.calls, wf.reused.usd, wf.unpriced
+    found.warnings = wf.warnings
 
 
 def _settings(spec: Spec) -> list[Any]:

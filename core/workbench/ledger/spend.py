@@ -168,7 +168,8 @@ def describe_lost(summary: Mapping[str, Any]) -> str:
 
 def describe_usd(summary: Mapping[str, Any], digits: int = 4) -> str:
     """Describe the dollars of a bill (`Ledger.summary`). Those of answers without a known price are not in them."""
-    unpriced = sum((summary.get("unpriced") or {}).values())
+    by_model: Mapping[str, int] = summary.get("unpriced") or {}
+    unpriced = sum(by_model.values())
     usd = f"${summary['usd']:.{digits}f}"
     if not unpriced:
         return usd

@@ -36,12 +36,7 @@ from workbench.kit.answers.conclusions import (
     find_object as find_object,
     split_fields as split_fields,
 )
-from workbench.kit.answers.grades import (
-    Scale as Scale,
-    find_scale as find_scale,
-    read_grade as read_grade,
-    read_score as read_score,
-)
+from workbench.kit.answers.grades import read_grade as read_grade, read_score as read_score
 from workbench.kit.answers.json_text import (
     find_keyed as find_keyed,
     load_loose as load_loose,
@@ -49,6 +44,7 @@ from workbench.kit.answers.json_text import (
     read_values as read_values,
 )
 from workbench.kit.answers.numbers import read_number as read_number
+from workbench.kit.answers.scales import Scale as Scale, find_scale as find_scale
 from workbench.kit.answers.shapes import object_shape as object_shape
 from workbench.kit.answers.tool_names import (
     known_name as known_name,
