@@ -28,7 +28,12 @@ def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Pat
     suite = ElementTree.Element("testsuite", name=name, tests=str(cases))
     properties = ElementTree.SubElement(suite, "properties")
     without = sum(report.missing.values())
-    for key, value in {"run": report.run, "score": report.score, "no_result": without, **report.scores}.items():
+    for key, value in {
+        "run": report.run,
+        "score": report.score if report.n else "",
+        "no_result": without,
+        **report.scores,
+    }.items():
         ElementTree.SubElement(properties, "property", name=_text(key), value=_text(value))
     failed = errors = 0
     for row in rows:

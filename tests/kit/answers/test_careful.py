@@ -88,6 +88,7 @@ def test_a_grade_counts_on_the_scale_that_was_asked_for(subtests: pytest.Subtest
         ('{"correct": true, "total": 7}', 10, 0.7),
         ('{"score": 4, "min": 1, "max": 5}', 10, 0.75),
         ('{"result": {"score": 4}, "max_score": 5}', 10, 0.8),
+        ('{"max_score": 100, "result": {"correct": 3, "total": 5}}', 10, 0.6),
         ("On a scale of 1 to 5, score: 4", 10, 0.75),
         ("score: 9e-1", 10, None),
         ("score: 8\u200b", 10, 0.8),

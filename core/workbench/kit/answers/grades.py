@@ -131,7 +131,7 @@ def _grades_in(value: object, of: str = "", outer: Sequence[object] = ()) -> Ite
         parts = {name: found[name] for name in _KEYS if name in found and not isinstance(found[name], dict | list)}
         lowest = next((f"{found[name]}-" for name in _LOWEST if type(found.get(name)) in (int, float)), "")
         stated = [found[name] for name in _SCALES if name in found]
-        scales = [f"{lowest}{one}" if type(one) in (int, float) else one for one in stated] + [*outer]
+        scales = [f"{lowest}{one}" if type(one) in (int, float) else one for one in stated]
         count = next((name for name in _COUNTS if type(found.get(name)) in (int, float)), None)
         if count is not None and "total" in parts:
             total = parts.pop("total")
@@ -140,13 +140,13 @@ def _grades_in(value: object, of: str = "", outer: Sequence[object] = ()) -> Ite
         if parts:
             name = next(iter(parts))
             words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-            yield _Graded(of, str(parts[name]), words, next(filter(None, map(_read_scale, scales)), None))
+            yield _Graded(of, str(parts[name]), words, next(filter(None, map(_read_scale, [*scales, *outer])), None))
             return
         for key, part in value.items():
             if str(key).lower() in _KEYS and is_dict(part) and "value" in part:  # {"score": {"value": 8, "max": 10}}
-                yield from _grades_in({"score": part["value"], **part}, of or str(key), scales)
+                yield from _grades_in({"score": part["value"], **part}, of or str(key), [*scales, *outer])
             else:
-                yield from _grades_in(part, str(key), scales)
+                yield from _grades_in(part, str(key), [*scales, *outer])
 
 
 def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:
