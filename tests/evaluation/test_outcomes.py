@@ -110,7 +110,9 @@ def test_eval_leaves_rows_without_a_result_out_and_ends_with_1(failing: str) -> 
     assert {error.get("type") for error in suite.iter("error")} == {kind}
     assert Path("t.md").read_text().splitlines()[2].startswith("| outcomes | 27 of 36 | 1.000 |")
     assert Path("t.md").read_text().splitlines()[2].endswith(" 0 | 9 |")
-    found = last_json(invoke("eval", "w.yaml", "--split", "all", "--json"))
+    barred = invoke("eval", "w.yaml", "--split", "all", "--json", "--not-worse-than", "last")
+    found = last_json(barred)
+    assert barred.exit_code == 1 and "not held against a gate" in barred.stderr and "not_worse" not in found
     assert (found["score"], found["n"], found["missing"]) == (1.0, 27, {kind: 9})
     compared = last_json(invoke("compare", "last", found["run"], "--json"))
     assert [side["score"] for side in compared["sides"]] == [1.0, 1.0]

@@ -92,7 +92,7 @@ def eval_command(
     Rows, answers and prompts are stored. With --matrix, several settings are scored, and compared with the first.
     """
     from workbench.base.files import begins_with, check_output
-    from workbench.cli.progress import listener, print_evaluation
+    from workbench.cli.progress import exit_code, listener, print_evaluation
     from workbench.cli.trust import require_trust
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
 
@@ -110,7 +110,7 @@ def eval_command(
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
             reports = [_report_of(partial(evaluate, source, options=options, database=db, listener=listen))]
-    compared = _gate(first, reports[0], db, margin) if first and reports[0].n else None
+    compared = _gate(first, reports[0], db, margin) if first and not exit_code(reports[0]) else None
     if axes:
         _show_matrix(reports, db, as_json)
     else:
@@ -119,7 +119,7 @@ def eval_command(
         _write_junit(reports[0], db, junit)
     if markdown:
         write_markdown(reports, markdown, [(first, compared[1])] if first and compared else [])
-    _exit(reports, min_score, compared)
+    _exit(reports, min_score, compared, gated=first is not None or min_score is not None)
 
 
 def _report_of(evaluate: Callable[[], EvalReport]) -> EvalReport:
@@ -176,13 +176,16 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
             say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
 
 
-def _exit(reports: Sequence[EvalReport], min_score: float | None, compared: tuple[bool, Difference] | None) -> None:
+def _exit(
+    reports: Sequence[EvalReport], min_score: float | None, compared: tuple[bool, Difference] | None, gated: bool
+) -> None:
     """Exit with the code of an evaluation that was not finished, or that missed its gate."""
     from workbench.cli.progress import exit_code
 
     if code := max(map(exit_code, reports), default=0):
-        if (min_score is not None or compared) and any(report.missing for report in reports):
-            say("Rows have no result, so the score was not held against a gate.", err=True)
+        if gated:
+            why = "Rows have no result" if any(report.missing for report in reports) else "The run did not finish"
+            say(f"{why}, so the score was not held against a gate.", err=True)
         sys.exit(code)
     if (low := min((r.score for r in reports), default=0.0)) < (min_score or 0.0):
         say(f"The score {low:.3f} is below --min-score {min_score:g}.", err=True)
