@@ -148,6 +148,16 @@ def test_an_eval_is_no_run_of_optimize(write: WriteFile, script: Script, tmp_pat
         resume("last", database=tmp_path / "a.db")
 
 
+def test_a_score_whose_interval_is_of_another_mean_says_so(write: WriteFile, script: Script, tmp_path: Path) -> None:
+    file = write(data={"test": "rows.jsonl"})
+    plain = evaluate(file, options=EvalOptions(split="test"), database=tmp_path / "a.db", pool=script)
+    assert plain.grouped is None and "interval is of" not in plain.headline()
+    (tmp_path / "rows.jsonl").write_text('{"word": "w2", "label": "w2"}\n' * 9 + '{"word": "w1", "label": "other"}\n')
+    copies = evaluate(file, options=EvalOptions(split="test"), database=tmp_path / "a.db", pool=script)
+    assert (copies.score, copies.grouped) == (0.9, {"n": 2, "score": 0.5})
+    assert copies.headline().endswith("on 10 rows; the interval is of 0.500, the mean over 2 clusters of rows")
+
+
 def test_a_resumed_eval_asks_for_the_rows_again_that_got_no_answer(write: WriteFile, tmp_path: Path) -> None:
     class Server(Script):
         down = True

@@ -42,6 +42,8 @@ class EvalReport:
         scores: means by further metrics, each over the rows that it could score.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
         unpriced: models whose dollars are not in the costs, since their price is not known.
+        grouped: the number of clusters, and the mean over them, of which `ci95` is the interval; None where that mean
+            is `score`.
         ceiling: what of the budget ended it: calls, tokens, usd or minutes; empty where nothing did.
         variance: with repeats, of the score within a row and between rows; None otherwise.
     """
@@ -68,6 +70,7 @@ class EvalReport:
     ceiling: str = ""
     unpriced: list[str] = field(default_factory=list[str])
     missing: dict[str, int] = field(default_factory=dict[str, int])
+    grouped: dict[str, float] | None = None
 
     @property
     def complete(self) -> bool:
@@ -87,7 +90,9 @@ class EvalReport:
         rows = "row" if self.n == 1 and not part else "rows"
         noun = "row" if self.repeats == 1 else "answer"
         lacking = f"; {describe_missing(self.missing, noun)}" if self.missing else ""
-        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
+        clusters = "; the interval is of {score:.3f}, the mean over {n} clusters of rows" if self.grouped else ""
+        told = f"{times}{clusters.format_map(self.grouped or {})}{lacking}"
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{told}"
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
@@ -184,11 +189,14 @@ def summarise(
         for name, value in result.scores.items():
             further.setdefault(name, [])
             further[name] += [value] if value is not None else []
+    score, grouped = math.fsum(means) / max(1, len(means)), [math.fsum(unit) / len(unit) for unit in units.values()]
+    middle = math.fsum(grouped) / max(1, len(grouped))
     return {
         "n": len(means),
         "of": len(by_row),
-        "score": math.fsum(means) / len(means) if means else 0.0,
-        "ci95": interval([math.fsum(unit) / len(unit) for unit in units.values()]) if means else (0.0, 0.0),
+        "score": score,
+        "ci95": interval(grouped) if means else (0.0, 0.0),
+        "grouped": {"n": len(grouped), "score": middle} if abs(score - middle) >= 0.0005 else None,
         "scores": {name: math.fsum(v) / len(v) if v else None for name, v in further.items()},
         "failures": evaluation.failures,
         "missing": evaluation.missing,
