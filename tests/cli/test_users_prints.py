@@ -13,12 +13,15 @@ from click.testing import CliRunner
 from workbench.cli import cli
 
 CODE = """
-import sys, threading
+import os, subprocess, sys, threading
 print("at import")
 
 def score(example, prediction, trace=None):
     print("debug of a metric")
     sys.stdout.write("written")
+    os.write(1, b"to the descriptor\\n")
+    print("to the first stdout", file=sys.__stdout__, flush=True)
+    subprocess.run(["echo", "of a child"])
     threading.Thread(target=lambda: print("of a thread")).start()
     return 1.0
 
@@ -70,5 +73,6 @@ def test_a_process_of_its_own_keeps_them_apart_too(tmp_path: Path) -> None:
     ]
     found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert json.loads(found.stdout)["kind"] == "eval"
-    for text in ("debug of a metric", "debug of a node", "of a thread", "written"):
+    by_descriptor = ("to the descriptor", "to the first stdout", "of a child")
+    for text in ("debug of a metric", "debug of a node", "of a thread", "written", *by_descriptor):
         assert text in found.stderr

@@ -212,11 +212,36 @@ _KEPT = re.compile("(\x1b\\[[0-9;]{0,20}m|\r)")
 def escaping() -> Generator[None]:
     """Inside, all text that Python writes to stdout and stderr is made visible."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (cast(TextIO, _Escaping(stream)) for stream in before)
+    with _own_descriptor(sys.stdout) as stdout:
+        sys.stdout, sys.stderr = (cast(TextIO, _Escaping(stream)) for stream in (stdout, before[1]))
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def _own_descriptor(stdout: TextIO) -> Generator[TextIO]:
+    """Stdout at a descriptor that nobody else writes to: what libraries and child processes write to descriptor 1 goes
+    to stderr. The stream itself where it is not descriptor 1, as in tests."""
     try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
+        moved = os.dup(1) if stdout.fileno() == 1 else -1
+    except (OSError, ValueError):  # closed, or no file
+        moved = -1
+    if moved < 0:
+        yield stdout
+        return
+    with open(
+        moved, "w", encoding=stdout.encoding, errors=stdout.errors, buffering=1 if stdout.isatty() else -1
+    ) as own:
+        with suppress(OSError):  # stderr is closed
+            os.dup2(2, 1)
+        try:
+            yield own
+        finally:
+            with suppress(BrokenPipeError):
+                own.flush()
+            os.dup2(own.fileno(), 1)
 
 
 def bare_stderr() -> TextIO:
