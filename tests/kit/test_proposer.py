@@ -194,7 +194,8 @@ def test_r13_tags_around_nothing_are_nothing_and_around_a_refusal_a_refusal() ->
         is_blank("<prompt></prompt>") and is_blank("<prompt>\n</prompt>\n") and not is_blank("<prompt>Sort.</prompt>")
     )
     for nothing in ("N/A", "none", "`null`", "{}", "[]", "...", "\u2026", "[REDACTED]", "<prompt>[redacted]</prompt>"):
-        assert is_blank(nothing) and read_prompt(f"<prompt>{nothing}</prompt>") is None, nothing
-    assert not is_blank("Say none if there is none.") and not is_blank("[REDACTED] stands for names.")
+        assert read_prompt(f"<prompt>{nothing}</prompt>") is None, nothing
+    for text in ("Say none if there is none.", "[REDACTED] stands for names."):
+        assert read_prompt(f"<prompt>{text}</prompt>") == text
     assert is_refusal("<prompt>I'm sorry, but I can't help with that.</prompt>")
     assert not is_refusal("<prompt>Say so if you can't help with that.</prompt>")

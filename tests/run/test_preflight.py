@@ -115,7 +115,7 @@ def test_a_missing_key_is_no_call(tmp_path: Path) -> None:
     path = task_file(tmp_path, lm="openai/gpt-4.1")
     database = tmp_path / "run.db"
     found = CliRunner().invoke(cli, ["eval", str(path), "--db", str(database)])
-    assert isinstance(found.exception, LMError)
+    assert found.exit_code == 1 and "OPENAI_API_KEY" in found.output
     assert not list(Store(database).rows("select * from attempts"))
 
 

@@ -71,7 +71,7 @@ class PriceCheck:
         if self.unpriced:
             models = ", ".join(f"{model} ({n} answers)" for model, n in sorted(self.unpriced.items()))
             out.append(
-                f"Dollars unknown: there is no price for calls of {models}; write price: {{input: ..., output: ...}} "
+                f"Dollars unknown: there is no price for {models}; write price: {{input: ..., output: ...}} "
                 "(dollars per million tokens, 0 if it is free) beside its name, with the tiers and lengths that it is "
                 "called with."
             )

@@ -90,7 +90,7 @@ from workbench.lm.rates import (
     Rates as Rates,
     parse_price as parse_price,
 )
-from workbench.lm.refusals import is_blank as is_blank, is_refusal as is_refusal
+from workbench.lm.refusals import is_blank as is_blank, is_placeholder as is_placeholder, is_refusal as is_refusal
 from workbench.lm.thoughts import (
     cut_at_stops as cut_at_stops,
     split_reasoning as split_reasoning,

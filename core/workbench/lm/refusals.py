@@ -54,8 +54,13 @@ _TAKEN_OUT = re.compile(r"(?i)[\[(<{*_]+\s*(?:redacted|removed|omitted|deleted|e
 
 
 def is_blank(text: str) -> bool:
-    """Return True if a text says nothing: tags, as `<prompt></prompt>`, signs, as `...` and `{}`, or a word for
-    nothing, as `N/A` and `[REDACTED]`."""
+    """Return True if a text says nothing but tags, such as `<prompt></prompt>`."""
+    return not _TAG.sub("", text).strip()
+
+
+def is_placeholder(text: str) -> bool:
+    """Return True if a text only stands where a prompt should: signs, as `...` and `{}`, or a word for nothing, as
+    `N/A` and `[REDACTED]`."""
     said = _TAG.sub("", text).strip()
     return not re.search(r"\w", said) or spells_nothing(said.strip("\"'`.")) or _TAKEN_OUT.fullmatch(said) is not None
 

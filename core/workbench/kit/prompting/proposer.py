@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from workbench.base.text import short
 from workbench.errors import BudgetSpent, LMError
 from workbench.kit.answers import find_code, read_objects
-from workbench.lm import Response, is_blank, is_refusal
+from workbench.lm import Response, is_blank, is_placeholder, is_refusal
 from workbench.study import Result, Study, score_of
 from workbench.task import Example
 from workbench.workflow import NodeKind, Workflow
@@ -141,7 +141,7 @@ def read_prompt(text: str) -> str | None:
     found = _PROMPT.findall(text)
     body = found[-1] if found else _bare_prompt(text)
     body = body.strip().strip('"\u201c\u201d').strip()
-    if is_refusal(body) or is_blank(body):
+    if is_refusal(body) or is_placeholder(body):
         return None
     return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
 
