@@ -76,7 +76,7 @@ def test_every_fault_is_one_typed_error(subtests):
         ("503", "server"),
         ("529", "server"),
         ("400", "bad_request"),
-        ("404", "bad_request"),
+        ("404", "blocked"),
         ("422", "bad_request"),
         ("401", "auth"),
         ("403", "auth"),
@@ -96,7 +96,7 @@ def test_every_fault_is_one_typed_error(subtests):
         ("deep", "bad_body"),
         ("huge", "bad_body"),
         ("hugechunked", "bad_body"),
-        ("redirect", "bad_request"),
+        ("redirect", "blocked"),
     ]:
         with subtests.test(fault=fault):
             with ChatServer(fault) as server:
