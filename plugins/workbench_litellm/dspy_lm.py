@@ -192,7 +192,7 @@ class DSPyLM:
         return LMError(kind, self._redacted(f"{self.model}: {error}")[:300], status=status if known else None)
 
     def _unread(self, refused: BodyError) -> LMError:
-        kind = "bad_request" if isinstance(refused, RedirectError) else "bad_body"
+        kind = "blocked" if isinstance(refused, RedirectError) else "bad_body"
         return LMError(kind, self._redacted(f"{self.model}: {refused}"))
 
     @property

@@ -102,6 +102,7 @@ FAULTS = {
     "503": "server",
     "400": "bad_request",
     "404": "blocked",
+    "redirect": "blocked",
     "422": "bad_request",
     "401": "auth",
     "403": "auth",

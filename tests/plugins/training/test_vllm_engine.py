@@ -218,13 +218,13 @@ def test_an_answer_of_another_version_or_with_other_tokens_is_refused(
     with_server(tmp_path, schedule)
 
 
-def test_a_version_that_the_server_has_dropped_is_a_bad_request(tmp_path: Path) -> None:
+def test_a_version_that_the_server_has_dropped_is_told(tmp_path: Path) -> None:
     async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         server.adapters.clear()
         with pytest.raises(LMError, match="does not exist") as error:
             await engine.complete(ASK)
-        assert error.value.kind == "bad_request"
+        assert error.value.kind == "blocked"
 
     with_server(tmp_path, schedule)
 
