@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "promis
 import proof as bench
 
 NULLS = [world for world in bench.worlds() if not world.gain]
-#: Half a minute and more each.
-LONG = [pytest.param(world, marks=pytest.mark.long) if "n=200" in world.name else world for world in NULLS]
+#: Up to a minute and more each.
+LONG = [pytest.param(world, marks=pytest.mark.long) if "n=20," not in f"{world.name}," and "n=" in world.name else world for world in NULLS]
 
 
 @pytest.mark.slow
