@@ -18,7 +18,8 @@ import proof as bench
 
 NULLS = [world for world in bench.worlds() if not world.gain]
 #: Up to a minute and more each.
-LONG = [pytest.param(world, marks=pytest.mark.long) if "n=20," not in f"{world.name}," and "n=" in world.name else world for world in NULLS]
+MANY = [world for world in NULLS if "n=60" in world.name or "n=200" in world.name]
+LONG = [pytest.param(world, marks=pytest.mark.long) if world in MANY else world for world in NULLS]
 
 
 @pytest.mark.slow
