@@ -76,3 +76,11 @@ def test_a_process_of_its_own_keeps_them_apart_too(tmp_path: Path) -> None:
     by_descriptor = ("to the descriptor", "to the first stdout", "of a child")
     for text in ("debug of a metric", "debug of a node", "of a thread", "written", *by_descriptor):
         assert text in found.stderr
+
+
+def test_a_reader_that_is_gone_is_no_traceback() -> None:
+    command = [sys.executable, "-m", "workbench", "plugin", "list", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read() and process.wait(60) in (0, 1)

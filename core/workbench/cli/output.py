@@ -239,9 +239,11 @@ def _own_descriptor(stdout: TextIO) -> Generator[TextIO]:
         try:
             yield own
         finally:
-            with suppress(BrokenPipeError):
+            try:
                 own.flush()
-            os.dup2(own.fileno(), 1)
+                os.dup2(own.fileno(), 1)
+            except BrokenPipeError:  # nobody reads on, so what is left goes nowhere
+                os.dup2(os.open(os.devnull, os.O_WRONLY), own.fileno())
 
 
 def bare_stderr() -> TextIO:
