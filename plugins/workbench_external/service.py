@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from workbench.errors import FailureKind, NodeError
-from workbench.lm import kind_of_status, may_block, split_page
+from workbench.lm import kind_of_answer
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import GatewaySession
 from workbench_external.process import MOST_OUTPUT
@@ -75,10 +75,8 @@ async def request(url: str, body: str | None, headers: Mapping[str, str]) -> byt
 
 def _kind_of(status: int, text: str) -> FailureKind:
     """`exit` where the agent itself may have failed on what it was asked; else what kept the row from it."""
-    kind = kind_of_status(status)
-    blocked = bool(split_page(text)[1]) and may_block(status)
-    of_agent = kind in (FailureKind.BAD_REQUEST, FailureKind.TOO_LONG) or status == 500
-    return FailureKind.BLOCKED if blocked else FailureKind.EXIT if of_agent else kind
+    kind = kind_of_answer(status, text)
+    return FailureKind.EXIT if kind in (FailureKind.BAD_REQUEST, FailureKind.TOO_LONG) or status == 500 else kind
 
 
 async def in_time(config: ExternalConfig, row: Row, answer: Coroutine[Any, Any, T]) -> T:

@@ -25,11 +25,8 @@ from workbench.workflow import ExampleRun, Workflow
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 NAMES = sorted(path.name for path in GALLERY.glob("*.yaml"))
-
-
-def later(name: str) -> Any:
-    """A file for the long tier: the gate runs each third one."""
-    return pytest.param(name, marks=pytest.mark.long)
+#: The gate runs each third one.
+FILES = [pytest.param(name, marks=[pytest.mark.long] if i % 3 else []) for i, name in enumerate(NAMES)]
 
 
 def run(workflow: Workflow, rows: list[dict[str, Any]], script: SeeingScript, database: Path, there: bool) -> list[Any]:
@@ -68,7 +65,7 @@ def journal(database: Path) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [NAMES[i] if i % 3 == 0 else later(NAMES[i]) for i in range(len(NAMES))])
+@pytest.mark.parametrize("name", FILES)
 def test_a_file_of_the_gallery_in_workers(name: str, tmp_path: Path) -> None:
     case, workflow = CASES[name], prepare(GALLERY / name)[2].workflow
     rows = [row for row, _ in case.rows]

@@ -90,9 +90,9 @@ class EvalReport:
         rows = "row" if self.n == 1 and not part else "rows"
         noun = "row" if self.repeats == 1 else "answer"
         lacking = f"; {describe_missing(self.missing, noun)}" if self.missing else ""
-        clusters = "; the interval is of {score:.3f}, the mean over {n} clusters of rows" if self.grouped else ""
-        told = f"{times}{clusters.format_map(self.grouped or {})}{lacking}"
-        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{told}"
+        if grouped := self.grouped:
+            times += f"; the interval is of {grouped['score']:.3f}, the mean over {grouped['n']} clusters of rows"
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
@@ -117,13 +117,12 @@ class EvalReport:
             f"{spent['seconds']:.1f} s{describe_reused(spent)}{describe_lost(spent)}"
         )
         again = sum(n for kind, n in self.missing.items() if FailureKind(kind).infrastructure)
+        resume = f"workbench resume {self.run} --db {self.database}"
         if again and self.complete:
-            resume = f"workbench resume {self.run} --db {self.database}"
             out.append(f"For {again} of them a server, network or key failed. Ask again for these with: {resume}")
         if not self.complete:
             more = f" --budget-{self.ceiling} N (more than now)" if self.ceiling else ""
-            resume = f"workbench resume {self.run} --db {self.database}{more}"
-            out.append(f"Nothing paid for is lost. Resume it with: {resume}")
+            out.append(f"Nothing paid for is lost. Resume it with: {resume}{more}")
         else:
             out.append(f"Rows: workbench show {self.run} --failures    Against another: workbench compare A {self.run}")
         return out

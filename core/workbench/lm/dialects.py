@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm.http import kind_of_status, may_block, split_page
+from workbench.lm.http import kind_of_answer, kind_of_status, split_page
 
 #: By the end that they mean, the words for it, in lower case.
 _FINISHES = {
@@ -329,7 +329,7 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
     codes, message = _error_parts(body)
     message, page = split_page(message)
     found = _kind_of(status, codes, message)
-    return FailureKind.BLOCKED if page and status and found == kind_of_status(status) and may_block(status) else found
+    return kind_of_answer(status, page) if status and found == kind_of_status(status) else found
 
 
 def _kind_of(status: int | None, codes: Sequence[str], message: str) -> FailureKind:

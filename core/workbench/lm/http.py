@@ -82,9 +82,10 @@ def split_page(text: str) -> tuple[str, str]:
     return (text, "") if found is None else (text[: found.start()], text[found.start() :])
 
 
-def may_block(status: int) -> bool:
-    """Return True if a page with this status is the refusal of a firewall or proxy, not of the server."""
-    return status in _OF_REQUEST
+def kind_of_answer(status: int, text: str) -> FailureKind:
+    """Classify an answer by its status. One with a page is of a firewall or proxy where it could be of the server."""
+    blocked = status in _OF_REQUEST and split_page(text)[1]
+    return FailureKind.BLOCKED if blocked else kind_of_status(status)
 
 
 def is_reasoning(model: str) -> bool:
