@@ -48,6 +48,7 @@ def test_bisection_finds_agent_and_step_of_planted_failures(tmp_path: Path) -> N
         assert diagnosis.step.agent == f"agent{fault % 3}_{fault}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_bisection_finds_100_planted_failures(tmp_path: Path) -> None:
     """Issue figure: agent and step in at least 95%, with at most ceil(log2 n) + 2 re-runs."""

@@ -1,16 +1,14 @@
-"""One cell of each table on optimizers, calculated again: a quarter of them each day, all of them with CELLS=all.
+"""One cell of each table on optimizers, calculated again: the cheapest by the gate, the others by `.ci/long`.
 
 A cell that moved means that its table is of older code: run the table's command again.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -108,28 +106,15 @@ CELLS: Mapping[str, tuple[tuple[str, str, str, str], Callable[[], list[float]]]]
 }
 
 
-#: What is calculated on one day. The dear ones are apart, and each comes every fourth day.
-DAYS = (
-    ("routes", "router"),
-    ("structure", "memory"),
-    ("default", "prompts"),
-    ("optimizers, 400 calls", "optimizers, 800 calls"),
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize(
+    "name", [name if name == "memory" else pytest.param(name, marks=pytest.mark.long) for name in CELLS]
+)
 def test_a_cell_of_each_table_comes_out_again(name: str) -> None:
-    if os.environ.get("CELLS") != "all" and name not in DAYS[date.today().toordinal() % len(DAYS)]:
-        pytest.skip("another day's")
     place, calculate = CELLS[name]
     told, found = figures(cell(*place)), [*calculate()]
     both = min(len(told), len(found))
     assert both and told[:both] == pytest.approx(found[:both], abs=6e-4 if name != "structure" else 0.06)
-
-
-def test_each_cell_has_its_day() -> None:
-    assert sorted(name for day in DAYS for name in day) == sorted(CELLS)
 
 
 def test_every_table_of_benchmarks_follows_a_command_with_its_date_and_commit() -> None:

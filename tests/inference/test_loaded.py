@@ -413,6 +413,7 @@ def test_it_answers_as_eval_does(tmp_path: Path) -> None:
     assert scored.score == sum(right) / len(rows) and 0.1 < scored.score < 0.9
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memory_stays_flat_and_a_row_takes_less_than_a_millisecond_of_ours(tmp_path: Path) -> None:
     class Plain(Script):

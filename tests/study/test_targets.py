@@ -146,6 +146,7 @@ def test_targets_make_their_costs_objectives() -> None:
         spec({})
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_standard_error_makes_more_picks_meet_the_targets_in_truth() -> None:
     """Over 150 planted runs each; and what is said to be shown is true."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import sys
@@ -35,12 +36,12 @@ def call_all(
     lm = make_lm(lm_spec({"model": "openai/m", "api_base": base, "concurrency": 8}))
 
     async def course() -> list[Any]:
-        with journal(database, pause=0.01, calls=20_000) as ledger:
-            jobs = (ledger.call(lm, ask(f"call {n}"), "task", spec(**settings)) for n in range(count))
-            found = await asyncio.gather(*jobs, return_exceptions=True)
-            look(ledger)
-        await lm.aclose()
-        return found
+        async with contextlib.aclosing(lm):
+            with journal(database, pause=0.01, calls=20_000) as ledger:
+                jobs = (ledger.call(lm, ask(f"call {n}"), "task", spec(**settings)) for n in range(count))
+                found = await asyncio.gather(*jobs, return_exceptions=True)
+                look(ledger)
+            return found
 
     return asyncio.run(course())
 
@@ -49,19 +50,24 @@ def call_all(
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_all_calls_end_against_a_server_that_fails_in_four_ways(count: int, tmp_path: Path) -> None:
     """10% each of 500, 503, resets and stalls."""
+    bill = []
     with SimulatedServer(dict.fromkeys(("500", "503", "reset", "stall"), 0.1), seed=count) as server:
 
         def look(ledger: Any) -> None:
-            assert ledger.sent.calls == ledger.spent.calls == server.requests, "every attempt is on the bill"
+            bill.extend([ledger.sent.calls, ledger.spent.calls])
 
         found = call_all(tmp_path / "run.db", server.base, count, look, attempts=4, timeout=0.3)
-        assert max(server.bodies.values()) <= 4
     assert all(isinstance(one, Settled) and one.attempts <= 4 for one in found)
+    assert bill == [sum(one.attempts for one in found)] * 2, "every attempt is on the bill"
+    read = {json.loads(body)["messages"][-1]["content"]: requests for body, requests in server.bodies.items()}
+    assert all(read.get(f"call {n}", 0) <= one.attempts for n, one in enumerate(found))
     lost = [one for one in found if one.error is not None]
     assert len(lost) < count * 0.06 and {str(one.error.kind) for one in lost} <= {"server", "broken", "timeout"}
     base = sqlite3.connect(tmp_path / "run.db")
     failed, settled = (base.execute(f"select count(*) from {table}").fetchone()[0] for table in ("attempts", "calls"))
     assert settled == count and failed == sum(one.attempts for one in found) - count + len(lost)
+    late = base.execute("select count(*) from attempts where outcome = 'timeout'").fetchone()[0] - server.stalls
+    assert 0 <= bill[0] - server.requests <= late, "only a request past its deadline may not have been read"
 
 
 @pytest.mark.fault("refused-requests")
@@ -159,8 +165,8 @@ def test_20_calls_that_trickle_or_stall_end_by_their_deadline_and_leave_no_threa
     threads, begun = threading.active_count(), time.monotonic()
     with ChatServer(fault) as server:
         found = call_all(tmp_path / "run.db", server.base, 19, attempts=1, timeout=0.5)
-        assert server.requests == 19
-    assert {str(one.error.kind) for one in found} == {"timeout"}
+        assert 0 < server.requests <= 19, "a busy machine may read none of a request before its deadline"
+    assert {(str(one.error.kind), one.attempts) for one in found} == {("timeout", 1)}
     while threading.active_count() > threads and time.monotonic() - begun < 10:
         time.sleep(0.05)
     assert threading.active_count() <= threads

@@ -43,7 +43,7 @@ class SimulatedServer:
     def __init__(self, faults: Mapping[str, float] | None = None, latency: float = 0.0, seed: int = 0):
         self.faults, self.latency, self.random = dict(faults or {}), latency, random.Random(seed)
         self.lm, self.lock = SimulatedLM(), threading.Lock()
-        self.requests, self.bodies = 0, Counter[str]()
+        self.requests, self.stalls, self.bodies = 0, 0, Counter[str]()
         self.http = _Server(("127.0.0.1", 0), _Handler)
         self.http.owner = self
         self.base = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
@@ -57,8 +57,7 @@ class SimulatedServer:
         self.http.server_close()
 
     def draw(self) -> str | None:
-        with self.lock:
-            share = self.random.random()
+        share = self.random.random()
         for kind, part in self.faults.items():
             if share < part:
                 return kind
@@ -91,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         with owner.lock:
             owner.requests += 1
             owner.bodies[raw.decode()] += 1
-        fault = owner.draw()
+            fault = owner.draw()
+            owner.stalls += fault == "stall"
         time.sleep(owner.latency)
         if fault in ("429", "500", "503"):
             return self.send(int(fault), b'{"error": {"message": "simulated"}}', {"Retry-After": "0.05"})

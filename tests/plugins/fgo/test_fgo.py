@@ -83,6 +83,7 @@ def test_divide_by_a_field_that_is_not_there_names_those_that_are() -> None:
     assert found.error is not None and "Known: label, text, topic." in found.error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_proposers_prompts_stay_small_as_train_grows() -> None:
     """Against all rows at once: at most half the prompt tokens a proposal, and no growth of the largest prompt."""

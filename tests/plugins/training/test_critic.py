@@ -161,7 +161,9 @@ def test_turns_of_steps_that_one_version_drew_stay_apart(tmp_path: Path) -> None
     assert len(recent) == 96 and len(split_trajectories(recent)) == 32
 
 
-@pytest.mark.parametrize(("name", "seed"), [("ppo", 0), ("ppo", 1), ("poad", 0), ("archer", 0)])
+@pytest.mark.parametrize(
+    ("name", "seed"), [("ppo", 0), pytest.param("ppo", 1, marks=pytest.mark.long), ("poad", 0), ("archer", 0)]
+)
 def test_they_learn_to_emit_a_digit(tmp_path: Path, name: str, seed: int) -> None:
     more = {"warmup": 2, "epochs": 20} if name == "archer" else {}
     log = bandit(tmp_path, sevens, seed=seed, steps=60, objective=objective(name, **more)).history

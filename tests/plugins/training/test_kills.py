@@ -44,7 +44,7 @@ def start(folder: Path, again: bool, optimizers: Any) -> Job:
     return start_python(code)
 
 
-@pytest.mark.parametrize("optimizers", [None, ARCHER], ids=["grpo", "archer"])
+@pytest.mark.parametrize("optimizers", [None, pytest.param(ARCHER, marks=pytest.mark.long)], ids=["grpo", "archer"])
 def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: Path, optimizers: Any) -> None:
     """kill -9 while drawing the first, second and last step; the journal and the checkpoints do the rest."""
     needs_torch()

@@ -74,6 +74,7 @@ def test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens() -
     assert kept.most > CARD * (1 - SERVER) and kept.activations > 8 * found.activations
 
 
+@pytest.mark.long
 def test_an_adapter_of_7b_fits_beside_a_server_with_a_row_of_16384_tokens() -> None:
     pytest.importorskip("peft")
     found = count_memory(PolicyShape(qwen_7b(), Lora()), rows=1, tokens=16384)

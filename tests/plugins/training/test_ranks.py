@@ -444,6 +444,7 @@ def test_sft_learns_and_draws_on_both_what_it_does_on_one(tmp_path: Path) -> Non
 # Learning
 
 
+@pytest.mark.long
 def test_the_bandit_is_learned_on_two_of_two_seeds(base: str, tmp_path: Path) -> None:
     facts, seen = facts_of(learned_on_two_seeds, base, tmp_path)
     assert all(late > 0.8 > 0.2 > early for early, late in facts["shares"]), facts

@@ -51,6 +51,7 @@ def test_values_of_states_tell_roles_apart_whose_rewards_differ_in_scale(capsys:
     assert min(found) > 0.9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["poad", "archer"])
 def test_the_door_is_found_with_values_of_states(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
     """By one of three seeds: sums of floats differ by processor, and on some the first seed never sees the door."""

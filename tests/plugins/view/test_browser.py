@@ -286,6 +286,7 @@ def test_a_report_of_two_thousand_rows_opens_at_once(browser: Any, tmp_path: Pat
     assert min(took) < 10, took
 
 
+@pytest.mark.long
 def test_the_pictures_of_the_docs_can_be_taken(tmp_path: Path) -> None:
     """The same command takes those of `docs/pictures/`."""
     done = subprocess.run(
