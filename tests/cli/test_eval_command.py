@@ -179,6 +179,27 @@ def test_friction_25_not_worse_than_compares_row_by_row(
     assert "run 'nothing' is not in" in str(missing.exception) and len(lm.requests) == asked, "before anything is paid"
 
 
+def test_a_gate_names_the_rows_that_the_earlier_run_has_no_result_of(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = {0, 1}
+
+    def say(request: Request) -> str:
+        if int(echo(request)[len("label: w") :]) in down:
+            raise LMError("server", "down")
+        return echo(request)
+
+    lm = Script(say)
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    words = ["eval", str(write()), "--split", "all"]
+    assert "2 rows have no result" in invoke(tmp_path, *words).stdout
+    down.clear()
+    gated = invoke(tmp_path, *words, "--not-worse-than", "last", "--margin", "0.9")
+    assert gated.exit_code == 0 and "which count at their worst: 2." in gated.stdout
+    again = invoke(tmp_path, *words, "--not-worse-than", "last", "--margin", "0.9")
+    assert again.exit_code == 0 and "at their worst" not in again.stdout
+
+
 def test_friction_25_junit_and_markdown_hold_the_rows_and_the_table(
     write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from workbench.base.files import disk_warnings
 from workbench.errors import BudgetSpent, Interrupted, StoreError, WorkbenchError, merge_errors
 from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
-from workbench.ledger import Ledger
+from workbench.ledger import Ledger, no_price_line
 from workbench.lm import LMPool
 from workbench.proof import Report, evaluated_name
 from workbench.run import (
@@ -40,7 +40,7 @@ from workbench.run import (
     started_run,
     wrong_in_file,
 )
-from workbench.runtime import Draw, Runtime, SandboxChoice, known_price, no_price_line
+from workbench.runtime import Draw, Runtime, SandboxChoice, known_price
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,15 @@ class Spend:
         return {**vars(self), "usd": round(self.usd, 8), "seconds": round(self.seconds, 3)}
 
 
+def no_price_line(models: Iterable[str]) -> str:
+    """That dollars are not known, for want of the prices of these models."""
+    return (
+        f"Dollars unknown: there is no price for {', '.join(sorted({*models}))}; write price: "
+        "{input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside its name, with the tiers and "
+        "lengths that it is called with."
+    )
+
+
 #: A share of the larger amount: a gap above it is reported.
 _GAP = 0.05
 
@@ -69,12 +78,7 @@ class PriceCheck:
         """The lines on answers without a known price, and on a gap between what the biller stated and our prices."""
         out, stated, computed = list[str](), self.stated_usd, self.computed_usd
         if self.unpriced:
-            models = ", ".join(f"{model} ({n} answers)" for model, n in sorted(self.unpriced.items()))
-            out.append(
-                f"Dollars unknown: there is no price for {models}; write price: {{input: ..., output: ...}} "
-                "(dollars per million tokens, 0 if it is free) beside its name, with the tiers and lengths that it is "
-                "called with."
-            )
+            out.append(no_price_line(f"{model} ({n} answers)" for model, n in self.unpriced.items()))
         if abs(stated - computed) > _GAP * max(stated, computed):
             out.append(
                 f"Billed: the server states ${stated:.4f} for calls that cost ${computed:.4f} by the prices known "

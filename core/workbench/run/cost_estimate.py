@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, StoreError
+from workbench.ledger import no_price_line
 from workbench.proof import few_rows_for_attacks, few_rows_warning, find_tests_of, level_after, smallest_binary_gain
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
 from workbench.run.workers import describe_workers
@@ -23,7 +24,6 @@ from workbench.runtime import (
     dearest_usd,
     format_usd,
     models_of,
-    no_price_line,
     prompt_tokens,
     row_cost,
 )

@@ -27,7 +27,6 @@ from workbench.runtime.expected_cost import (
     format_usd as format_usd,
     known_price as known_price,
     models_of as models_of,
-    no_price_line as no_price_line,
     prompt_tokens as prompt_tokens,
     row_cost as row_cost,
 )

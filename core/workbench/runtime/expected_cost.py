@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,14 +93,6 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 def format_usd(amount: float) -> str:
     return "$0" if not amount else f"${amount:.4f}" if amount < 1 else f"${amount:.2f}"
-
-
-def no_price_line(models: Iterable[str]) -> str:
-    """That dollars are not known, for want of the prices of these models."""
-    return (
-        f"Dollars unknown: there is no price for {', '.join(sorted({*models}))}; write price: "
-        "{input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside its name."
-    )
 
 
 def known_price(lm: LM, prompt: int, completion: int) -> float | None:
