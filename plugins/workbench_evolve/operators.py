@@ -80,7 +80,7 @@ class Breeder:
             evidence=evidence,
             advice="Mend the failures. Where small changes will not do, take another approach.",
         )
-        made = await self.proposer.prompt(request, replica)
+        made = await self.proposer.prompt(request, parent.workflow, address, replica)
         return None if made is None else ({address: made}, "revised")
 
     async def recombine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
@@ -99,7 +99,7 @@ class Breeder:
             "right what either does right, and mends what neither does. Answer with the instruction alone, between "
             "<prompt> and </prompt>."
         )
-        made = await self.proposer.prompt([{"role": "user", "content": task}], replica)
+        made = await self.proposer.prompt([{"role": "user", "content": task}], parent.workflow, address, replica)
         return None if made is None else ({address: made}, f"recombined with {other.workflow.hash[:8]}")
 
     async def refine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
@@ -116,7 +116,7 @@ class Breeder:
             evidence=show_results(parent.screened.results, CHARS // 2),
             tried=[(text_at(m.workflow, address), m.fitness) for m in others],
         )
-        made = await self.proposer.prompt(request, replica)
+        made = await self.proposer.prompt(request, parent.workflow, address, replica)
         return None if made is None else ({address: made}, "refined")
 
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
@@ -133,7 +133,7 @@ class Breeder:
             advice=particle.advice(address, best),
             evidence=show_results(here.screened.results, CHARS // 2),
         )
-        made = await self.proposer.prompt(request, replica)
+        made = await self.proposer.prompt(request, here.workflow, address, replica)
         if made is None or particle.has_failed(diff_texts(address, text, made)):
             return None
         return {**settings, address: made}, "moved"

@@ -30,7 +30,7 @@ async def merge_workflows(proposer: Proposer, base: Workflow, group: Sequence[Sc
             if changed:
                 changes[address] = changed[0][1]
         elif kind == "text":
-            text = await proposer.prompt(_merge_request(base, address, changed), replica)
+            text = await proposer.prompt(_merge_request(base, address, changed), base, address, replica)
             if text is None:
                 return None
             changes[address] = text

@@ -59,13 +59,13 @@ class Rewrite(Optimizer):
         evidence = show_results(found.results, CHARS)
         prompt = text_at(best, address)
         request = rewrite_request(node_at(best, address), prompt, evidence=evidence)
-        seen = {prompt}
+        seen = list[str]()
         for number in range(self.width):
             proposer = Proposer(study, self.temperature)
-            made = await proposer.prompt(request, replica=turn * self.width + number)
-            if made is None or made in seen:
+            made = await proposer.prompt(request, best, address, turn * self.width + number, seen)
+            if made is None:
                 continue
-            seen.add(made)
+            seen.append(made)
             candidate = best.patched(Patch({address: made}, note=f"rewritten, round {turn + 1}"))
             if not study.affords(candidate):
                 return

@@ -146,7 +146,9 @@ class _Search:
         advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, CHARS), self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
         request = rewrite_request(step, prompt, evidence=show_results(chosen, CHARS), advice=advice or "", tried=tried)
-        text = await self.proposer.prompt(request, self.made)
+        text = await self.proposer.prompt(
+            request, parent.state.workflow, address, self.made, [text for text, _ in tried]
+        )
         if text is None:
             return None
         workflow = parent.state.workflow.patched(Patch({address: text}, note=f"rewritten, depth {parent.depth + 1}"))

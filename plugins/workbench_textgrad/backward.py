@@ -116,9 +116,15 @@ class Backward:
         return self.workflow.graph.out_degree(name) == 0 or any(writers.get(field) == name for field in self.scored)
 
     async def gradients(self, loss: str) -> dict[str, Gradient]:
-        """Gradients by node. An unblamed node gets no gradient and blames no other."""
+        """Gradients by node. An unblamed node gets no gradient and blames no other.
+
+        The only one that learns is at fault without being asked. If each is said to be without fault, the outputs are
+        still wrong, and the last one is taken.
+        """
         import networkx
 
+        learning = [layer for layer in self.layers.values() if layer.learns]
+        asks = len(learning) > 1 or any(layer.optional for layer in learning)
         graph, found = self.workflow.graph, dict[str, Gradient]()
         for name, layer in self.layers.items():
             last = self.last(name)
@@ -131,9 +137,12 @@ class Backward:
             if not blame or not seen:
                 continue
             if layer.learns and name not in self.spared:
-                found[name] = await self.gradient(layer, seen, blame, above)
+                found[name] = await self.gradient(layer, seen, blame, above) if asks else Gradient("\n".join(blame))
             else:  # a tool or a program: pass the blame on to its own inputs
                 found[name] = Gradient("", "\n".join(blame))
+        if not any(gradient.step for gradient in found.values()):
+            last = (n for n in found if n not in self.spared and (self.layers[n].prompts or self.layers[n].functions))
+            found |= {name: Gradient(loss, found[name].inputs) for name in [*last][:1]}
         return found
 
     async def gradient(self, layer: Layer, seen: Sequence[Result], blame: Sequence[str], above: bool) -> Gradient:

@@ -166,8 +166,8 @@ class _Descent:
         tried = {text_at(w, address): score for w, score in self.kept[-4:]}
         tried.pop(prompt, None)
         request = rewrite_request(node, prompt, evidence=evidence, advice=gradient.step, tried=tried.items())
-        text = await self.proposer.prompt(request, backward.replica)
-        return {address: text} if text is not None and text != prompt else {}
+        text = await self.proposer.prompt(request, backward.workflow, address, backward.replica, tried)
+        return {address: text} if text is not None else {}
 
     async def described(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
         found = backward.evidence(address)

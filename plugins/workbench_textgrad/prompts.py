@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.kit.prompting import describe, outline, wrap_in_tags
+from workbench.kit.prompting import describe, fold, outline, wrap_in_tags
 from workbench.workflow import NodeKind, Workflow
 
 _PART = re.compile(r"(?ims)^[^\w\n]*+(step|inputs):(.*?)(?=^[^\w\n]*+(?:step|inputs):|\Z)")
+#: What is asked for, in the form of the answer; and that there is none: at the beginning, or behind a mark at the end.
+_FORM = {"step": "what this step should do differently", "inputs": "what was wrong with what it got"}
+_NONE = re.compile(r"(?i)\A\W*none\b(?:\W*\Z|\s*[.,:;(-])|[:;.(\n]\W*none\W*\Z")
 
 
 def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> list[dict[str, str]]:
@@ -82,21 +85,26 @@ def gradient(
         f"What it got and gave there, with the score of the whole workflow:\n{evidence}",
         "What was wrong with its output, say those who read it:\n" + "\n".join(f"- {b}" for b in blame),
         "Answer in this form. `none` stands for no fault: a step that did its own part well needs no change.\n"
-        "step: what this step should do differently, or none",
+        f"step: {_FORM['step']}, or none",
     ]
     if asks_inputs:
-        parts[-1] += "\ninputs: what was wrong with what it got, or none"
+        parts[-1] += f"\ninputs: {_FORM['inputs']}, or none"
     if optional:
         parts.append("The step may be left out. If all would be better without it, write `step: remove`.")
     return [{"role": "user", "content": "\n\n".join(parts)}]
 
 
 def read_gradient(text: str, *, asks_inputs: bool) -> Gradient:
-    """Small models forget the form: an answer without it is about the step, and about its inputs, too."""
+    """Small models forget the form: an answer without it is about the step, and about its inputs, too. Some give the
+    form back: that says nothing."""
     found = {key.lower(): body for key, body in _PART.findall(text)}
     if not found:
         found = {"step": text, "inputs": text}
-    parts = {key: body.strip() for key, body in found.items() if not re.fullmatch(r"(?is)\W*none\b.{0,3}", body)}
+    parts = {
+        key: body.strip()
+        for key, body in found.items()
+        if not _NONE.search(body) and not fold(body).startswith(fold(_FORM[key]))
+    }
     return Gradient(parts.get("step", ""), parts.get("inputs", "") if asks_inputs else "")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.scripted import Say, Script
-from workbench.lm import LMPool, Request, Response
+from workbench.lm import LMPool, Request, Response, make_lm
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.store import Store
@@ -35,7 +35,7 @@ def draw_for(request: Request) -> random.Random:
 
 
 class PlantedLM(LMPool):
-    """The only member of its own pool; answers correctly with the probability `skill`."""
+    """A pool of itself and of templates, which are no model either; answers correctly with the probability `skill`."""
 
     identity, concurrency = "planted, no model", 8
 
@@ -44,7 +44,7 @@ class PlantedLM(LMPool):
         self.skill, self.requests = skill, 0
 
     def get(self, spec: Any) -> Any:
-        return self
+        return make_lm(spec) if spec.model.startswith("templates/") else self
 
     async def complete(self, request: Request) -> Response:
         self.requests += 1

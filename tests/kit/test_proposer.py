@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 from tests.helpers.planted import PlantedLM, plant
-from tests.helpers.scripted import run_node
+from tests.helpers.scripted import make_workflow, run_node
 
 from workbench import Optimizer, Study, Workflow
 from workbench.kit.answers import read_objects, read_text
-from workbench.kit.prompting import Proposer, prompt_in_use, read_prompt
+from workbench.kit.prompting import (
+    Proposer,
+    prompt_in_use,
+    read_prompt,
+    rewrite_request,
+    show_results,
+    why_unusable,
+)
 from workbench.lm import Request, Response, is_blank, is_refusal
 from workbench.run import Options, optimize
 from workbench.study import Result
@@ -75,7 +82,9 @@ def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(nam
     class Asking(Optimizer):
         async def optimize(self, study: Study) -> Workflow:
             found = [
-                await Proposer(study).prompt([{"role": "user", "content": f"Rewrite, {how}."}])
+                await Proposer(study).prompt(
+                    [{"role": "user", "content": f"Rewrite, {how}."}], study.best, "nodes.sort.instructions"
+                )
                 for how in ("cut", "whole")
             ]
             assert found == [None, "Sort with care."]
@@ -199,3 +208,77 @@ def test_r13_tags_around_nothing_are_nothing_and_around_a_refusal_a_refusal() ->
         assert read_prompt(f"<prompt>{text}</prompt>") == text
     assert is_refusal("<prompt>I'm sorry, but I can't help with that.</prompt>")
     assert not is_refusal("<prompt>Say so if you can't help with that.</prompt>")
+
+
+# Proposals that cannot help, as a model of 0.5B made them, and others of their kinds
+
+CARDS = {"predict": "text -> label: Literal['card_linking', 'card_arrival', 'none']", "instructions": "Classify it."}
+ROWS = (
+    {"text": "What is the process to link the new card?", "label": "card_linking"},
+    {"inputs": {"text": "Has it been sent?"}, "labels": {"label": "card_arrival"}},
+)
+
+
+def judge(text: str) -> str | None:
+    node = make_workflow({"n": CARDS}, Path()).enabled_nodes["n"]
+    request = rewrite_request(node, "Classify it.", tried=[("Sort it by topic.", 0.4)])
+    return why_unusable(text, node, ["Classify it.", "Sort it by topic."], request, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("classify it", "before"),
+        ("- SORT it, by topic!", "before"),
+        ("What is the process to link the new card?", "row"),
+        ("text: what is the process to link the new card\nlabel: card_linking", "row"),
+        ('{"text": "Has it been sent?", "label": "card_arrival"}', "row"),
+        ('answer: {"label": "card_linking"}', "row"),
+        ("Label: card_arrival.", "row"),
+        ("Classify it by topic. </prompt>", "tag"),
+        ("Sort by topic. <PROMPT>", "tag"),
+        ("Answer with the instruction alone, between", "repeats"),
+        ("step: none", "none"),
+    ],
+)
+def test_a_proposal_that_cannot_help_is_refused_for_free(text: str, why: str) -> None:
+    assert why in (judge(text) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Classify it by topic.",
+        "Label the text. card_linking: about a new card.",
+        "Text that asks how to link a card is card_linking.",
+        "Better.",
+        "Answer: one of card_linking and card_arrival.",
+        "If no label fits, say none.",
+    ],
+)
+def test_a_short_proposal_that_may_help_is_not_refused(text: str) -> None:
+    assert judge(text) is None
+
+
+def test_what_was_refused_gives_way_to_what_was_written_before_it() -> None:
+    said = '<prompt>Sort by topic.<\\/prompt>\n<prompt>answer: {"label": "card_linking"}</prompt>'
+    assert read_prompt(said, judge) == "Sort by topic." and read_prompt("<prompt>classify it</prompt>", judge) is None
+
+
+def test_a_text_is_told_once_with_its_last_score_and_the_one_in_force_not_at_all() -> None:
+    node = make_workflow({"n": CARDS}, Path()).enabled_nodes["n"]
+    tried = [("Sort it.", 0.4), ("classify it", 0.7), ("sort it", 0.5)]
+    content = rewrite_request(node, "Classify it.", tried=tried)[0]["content"]
+    assert content.count("- score") == 1 and "- score 0.50: sort it" in content
+    assert "say what each label stands for" in content and "own words" not in content
+
+
+def test_what_is_confused_most_often_is_shown_first() -> None:
+    def result(right: str, said: str) -> Result:
+        return Result(Example("0", {"text": "t", "label": right}), float(right == said), prediction={"label": said})
+
+    found = [result("a", "b"), result("a", "b"), result("c", "a"), *[result("b", "c")] * 3, *[result("a", "a")] * 5]
+    lines = show_results(found, 4000).splitlines()
+    assert lines[:2] == ["- label: 3 times b was taken for c", "- label: 2 times a was taken for b"]
+    assert lines[2].startswith("- score 0.00") and not any("times c" in line for line in lines)
+    assert "times" not in show_results([result("a" * 200, "b")] * 3, 4000), "a text is no label"

@@ -54,7 +54,9 @@ class Told:
 def breeder(told: Told | None = None, domains: dict[str, Any] | None = None, seed: int = 0) -> Breeder:
     told = told or Told()
     no_roles = SimpleNamespace(runtime=SimpleNamespace(roles={}))
-    study: Any = SimpleNamespace(workflow=BASE, rng=random.Random(seed), lm=lambda role: told, evaluator=no_roles)
+    study: Any = SimpleNamespace(
+        workflow=BASE, rng=random.Random(seed), lm=lambda role: told, evaluator=no_roles, train=()
+    )
     space = Space({a: DomainSpec.model_validate(d) for a, d in (domains or {}).items()})
     return Breeder(study, space, Proposer(study))
 

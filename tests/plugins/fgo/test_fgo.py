@@ -111,7 +111,7 @@ class Lossy:
     def __init__(self, text: str):
         self.text, self.asked = text, 0
 
-    async def prompt(self, messages: Any, replica: int = 0) -> str | None:
+    async def prompt(self, messages: Any, workflow: Workflow, address: str, replica: int = 0) -> str | None:
         self.asked += 1
         return self.text
 

@@ -81,6 +81,19 @@ def test_a_node_that_nobody_blames_is_not_asked(tmp_path: Path) -> None:
     assert report.best["test"]["score"] == 1.0
 
 
+def test_where_each_step_declines_the_last_one_is_rewritten(tmp_path: Path) -> None:
+    def decline(request: Request) -> str:
+        text = text_of(request)
+        if GRADIENT in text:
+            return "step: none\ninputs: none"
+        return "Name with care." if "Its final outputs" in text else layered("name")(request)
+
+    (tmp_path / "tools.py").write_text("def large(thing):\n    return thing.upper()\n")
+    report, script = run(tmp_path, NODES, decline)
+    assert asked(script, GRADIENT, "name") and not asked(script, REWRITE, "find")
+    assert report.winner.get("nodes.name.instructions") == "Do it with care."
+
+
 def test_a_node_that_fails_is_blamed_though_nobody_could_read_it(tmp_path: Path) -> None:
     def empty(request: Request) -> str:
         text = text_of(request)
@@ -188,7 +201,8 @@ def test_good_batches_end_it_and_steps_without_effect_do(tmp_path: Path) -> None
     _, script = run(
         tmp_path / "idle", ONE, lambda r: "a" if text_of(r).endswith("label:") else "step: none", patience=2
     )
-    assert len(asked(script, GRADIENT)) == 2 and not asked(script, REWRITE)
+    assert len(asked(script, REWRITE)) == 2 and not asked(script, "", "step: none")
+    assert not asked(script, GRADIENT), "the only step that learns is at fault"
 
 
 def test_the_newest_solution_is_tried_on_val_where_the_budget_ends_the_search(tmp_path: Path) -> None:
@@ -241,6 +255,11 @@ def test_descriptions_of_functions_are_learned(tmp_path: Path) -> None:
         ("**step:** two\nlines\n**inputs:** none", "** two\nlines", ""),
         ("No form at all.", "No form at all.", "No form at all."),
         ("step: none of the rows is read", "none of the rows is read", ""),
+        ("step: none, it did its part well\ninputs: None - all is there.", "", ""),
+        ("step: answer: none", "", ""),
+        ("step: what this step should do differently, or none\ninputs: What was wrong with what it got.", "", ""),
+        ("step: If no topic fits, answer none.", "If no topic fits, answer none.", ""),
+        ("step: choose among a, b and none", "choose among a, b and none", ""),
     ],
 )
 def test_a_gradient_is_read_as_it_is_meant(text: str, step: str, inputs: str) -> None:

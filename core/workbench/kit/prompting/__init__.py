@@ -25,6 +25,12 @@ from workbench.kit.prompting.prompt_defects import (
     tokens_of_answer as tokens_of_answer,
     tokens_of_call as tokens_of_call,
 )
+from workbench.kit.prompting.proposals import (
+    fold as fold,
+    read_prompt as read_prompt,
+    why_unusable as why_unusable,
+    wrap_in_tags as wrap_in_tags,
+)
 from workbench.kit.prompting.proposer import (
     Batches as Batches,
     Proposer as Proposer,
@@ -32,11 +38,9 @@ from workbench.kit.prompting.proposer import (
     finalists as finalists,
     outline as outline,
     prompt_in_use as prompt_in_use,
-    read_prompt as read_prompt,
     rewrite_request as rewrite_request,
     room_for as room_for,
     runs_left as runs_left,
     show_results as show_results,
-    wrap_in_tags as wrap_in_tags,
 )
 from workbench.kit.prompting.said import check_said as check_said

@@ -1,43 +1,20 @@
-"""Helpers for optimizers with a proposer: ask it, show it results, read its answer.
-
-In messages to and from the proposer, a prompt is enclosed in <prompt> and </prompt>.
-"""
+"""Helpers for optimizers with a proposer: ask it, show it results."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.base.text import short
 from workbench.errors import BudgetSpent, LMError
-from workbench.kit.answers import find_code, read_objects
-from workbench.lm import Response, is_blank, is_placeholder, is_refusal
+from workbench.kit.prompting.proposals import BEFORE, fold, read_prompt, why_unusable, wrap_in_tags
+from workbench.lm import Response, is_blank, is_refusal
 from workbench.study import Result, Study, score_of
 from workbench.task import Example
-from workbench.workflow import NodeKind, Workflow
-
-#: Characters; longer texts are not accepted as instructions.
-MAX_PROMPT = 6000
-#: The longest one that stands without tags.
-_BARE = 1200
-
-_PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
-#: Names under which models give a prompt in JSON.
-_NAMES = frozenset(
-    f"{new}{name}"
-    for new in ("", "new_", "improved_", "revised_")
-    for name in ("prompt", "instruction", "instructions")
-)
-_PREAMBLE = re.compile(r"(?i)\W*+(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
-_LABEL = re.compile(
-    r"(?i)\A\W*+(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)(?:\**:\**\s*|\W*\n\s*)"
-)
-#: The same behind other lines, where it is certain.
-_LATER = re.compile(r"(?im)^\W*(?:the )?(?:new|better|improved|revised) (?:instructions?|prompt)\**:\**\s*")
-#: What stands around a prompt: an element, rulers, DSPy's last mark.
-_ELEMENT, _RULERS = re.compile(r"(?s)\A<(\w+)>(.*)</\1>\Z"), re.compile(r"(?s)\A-{3,}\n(.*?)\n-{3,}(?:\n.*)?\Z")
-_COMPLETED = re.compile(r"\s*\[\[ ## completed ## \]\]\s*\Z")
+from workbench.workflow import NodeKind, Workflow, node_at, text_at
 
 
 @dataclass(frozen=True)
@@ -60,8 +37,16 @@ class Proposer:
         response = await self._response(messages, replica)
         return response.text if response is not None else None
 
-    async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
-        """Ask for a prompt and return it (see `read_prompt`), or None. A truncated answer is logged as an event."""
+    async def prompt(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        workflow: Workflow,
+        address: str,
+        replica: int = 0,
+        tried: Iterable[str] = (),
+    ) -> str | None:
+        """Ask for another prompt at an address and return it (see `read_prompt`), or None. A truncated answer, and one
+        that cannot help (see `why_unusable`), is logged as an event."""
         response = await self._response(messages, replica)
         if response is None:
             return None
@@ -70,7 +55,17 @@ class Proposer:
                 f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
             )
             return None
-        return read_prompt(response.text)
+        node, known, rows = node_at(workflow, address), [text_at(workflow, address), *tried], self.study.train
+        reasons = list[str | None]()
+
+        def refuse(text: str) -> str | None:
+            reasons.append(why_unusable(text, node, known, messages, rows))
+            return reasons[-1]
+
+        found = read_prompt(response.text, refuse)
+        if found is None and (why := next(filter(None, reasons), "")) and why != BEFORE:
+            self.study.log(f"a prompt of the {self.role} is not tried: {why}")
+        return found
 
     async def _response(self, messages: Sequence[Mapping[str, str]], replica: int) -> Response | None:
         given = self.study.evaluator.runtime.roles.get(self.role)
@@ -126,45 +121,6 @@ def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
         return True
     size = rows + proposals / max(1.0, seen.objectives["tokens"])
     return all(study.remaining(w) >= 1.5 * size * seen.objectives[w] for w in ("tokens", "usd"))
-
-
-def wrap_in_tags(prompt: str) -> str:
-    return f"<prompt>\n{prompt}\n</prompt>"
-
-
-def read_prompt(text: str) -> str | None:
-    """The text between the last <prompt> and </prompt>; None if it is empty, a refusal, or too long.
-
-    Models forget the tags. A short answer without them is taken without the words around it: what a fence, or a JSON
-    object under a name for a prompt, holds; else the whole. The evaluation shows whether it is any good.
-    """
-    found = _PROMPT.findall(text)
-    body = found[-1] if found else _bare_prompt(text)
-    body = body.strip().strip('"\u201c\u201d').strip()
-    if is_refusal(body) or is_placeholder(body):
-        return None
-    return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
-
-
-def _bare_prompt(text: str) -> str:
-    """The prompt in an answer without tags."""
-    named = [value for one in read_objects(text) for key, value in one.items() if key.lower() in _NAMES]
-    if named:
-        return named[-1] if isinstance(named[-1], str) else ""
-    if fences := find_code(text):
-        return max(fences, key=len)
-    if len(text) > 2 * _BARE:
-        return ""
-    text = _COMPLETED.sub("", re.sub(r"(?i)</?prompt>|```\w*", "", text)).strip()
-    first, line, rest = text.partition("\n")
-    text = rest.strip() if line and _PREAMBLE.match(first) else text
-    if later := [*_LATER.finditer(text)]:
-        text = text[later[-1].end() :]
-    if ruled := _RULERS.match(text):
-        text = ruled[1]
-    if (element := _ELEMENT.match(text)) and element[1].lower() in _NAMES:
-        text = element[2]
-    return _LABEL.sub("", text)
 
 
 def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
@@ -238,23 +194,31 @@ def rewrite_request(
         parts.append(f"How the step did with it:\n{evidence}")
     if advice:
         parts.append(f"Advice:\n{advice}")
-    earlier = "\n".join(f"- score {score:.2f}: {text}" for text, score in tried)
+    earlier = {fold(text): f"- score {score:.2f}: {text}" for text, score in tried}
+    earlier.pop(fold(prompt), None)
     if earlier:
-        parts.append(f"Tried before:\n{earlier}")
+        parts.append("Tried before:\n" + "\n".join(earlier.values()))
+    signature = getattr(node, "signature", None)
+    closed = [field.name for field in signature.outputs if field.values] if signature else []
+    wanted = (
+        f"and say what each {' and '.join(closed)} stands for, above all where one is taken for another"
+        if closed
+        else "and without any of the examples' own words as answers"
+    )
     parts.append(
-        "Write a better instruction: general, clear, and without any of the examples' own words as answers. Keep what "
-        "works. Answer with the instruction alone, between <prompt> and </prompt>."
+        f"Write a better instruction: general, clear, {wanted}. Keep what works. Answer with the instruction alone, "
+        "between <prompt> and </prompt>."
     )
     return [{"role": "user", "content": "\n\n".join(parts)}]
 
 
 def show_results(results: Sequence[Result], limit: int) -> str:
-    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative.
-    Rows without a result are left out: they say nothing about the workflow."""
+    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative;
+    before them what is confused most often. Rows without a result are left out: they say nothing about the workflow."""
     ordered = sorted((r for r in results if r.score is not None), key=score_of)
     share = min(600, max(200, limit // max(1, len(ordered))))
-    lines: list[str] = []
-    size = 0
+    lines = _confusions(ordered, limit // 4)
+    size = sum(len(line) + 1 for line in lines)
     for result in ordered:
         line = _line(result, share)
         if size + len(line) + 1 > limit:
@@ -262,6 +226,25 @@ def show_results(results: Sequence[Result], limit: int) -> str:
         lines.append(line)
         size += len(line) + 1
     return "\n".join(lines)
+
+
+def _confusions(results: Sequence[Result], limit: int) -> list[str]:
+    """The pairs of a right and a wrong value that occur more than once, the most frequent first."""
+    pairs = Counter(
+        (name, str(right), str(said))
+        for r in results
+        if score_of(r) < 1
+        for name, said in r.prediction.items()
+        if _is_label(right := r.example.get(name)) and _is_label(said) and right != said
+    )
+    found = [
+        f"- {name}: {n} times {right} was taken for {said}" for (name, right, said), n in pairs.most_common(8) if n > 1
+    ]
+    return found if sum(len(line) + 1 for line in found) <= limit else []
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | int) and 0 < len(str(value)) <= 60
 
 
 def _line(result: Result, share: int) -> str:
