@@ -18,7 +18,7 @@ from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import canonical
 from workbench.study import score_of
 from workbench.task import draw_demos, labelled_demo
-from workbench.workflow import learnable_addresses, node_at
+from workbench.workflow import NodeKind, learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
 
@@ -37,7 +37,9 @@ class Bootstrap(Optimizer):
     )
     samples: int = Field(6, ge=1, le=64, description="number of random samples of each kind of demos")
     self_generated: bool = Field(
-        True, description="run the workflow on train and use the steps of its successes; costs one pass over train"
+        True,
+        description="run the workflow on train and use the steps of its successes; costs one pass over train, which "
+        "is left out where the labels tell as much",
     )
     threshold: float = Field(1.0, gt=0, le=1, description="least score of a success")
     nearest: bool = Field(True, description="also try showing the demos nearest to each input")
@@ -74,7 +76,8 @@ class Bootstrap(Optimizer):
     async def _successes(self, study: Study, addresses: Sequence[str]) -> dict[str, Pool]:
         """Inputs and outputs of every step of the runs on train that scored well, by the address of their demos."""
         rows = list(study.train)
-        if not self.self_generated or not study.affords(study.workflow, rows):
+        telling = self.self_generated and any(_tells_more(study, address) for address in addresses)
+        if not telling or not study.affords(study.workflow, rows):
             return {}
         evaluation = await study.evaluate(study.workflow, rows, traces=True)
         pools: dict[str, Pool] = {address: [] for address in addresses}
@@ -153,3 +156,14 @@ class Bootstrap(Optimizer):
             searcher.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
             searcher.tell(trial, evaluation.score)
+
+
+def _tells_more(study: Study, address: str) -> bool:
+    """Return True if a success of a node may hold more than a labelled row: reasoning, calls of tools, other words, or
+    an output without a label."""
+    node = node_at(study.workflow, address)
+    signature = getattr(node, "signature", None)
+    short = signature is not None and all(field.closed for field in signature.outputs)
+    if not short or getattr(node.config, "reasoning", True) or type(node).demo is not NodeKind.demo:
+        return True
+    return any(labelled_demo(node, example, study.targets) is None for example in study.train)

@@ -55,17 +55,29 @@ def test_never_more_demos_are_shown_than_allowed(most: int, tmp_path: Path) -> N
     assert max(seen) == most
 
 
-def test_a_pass_over_train_is_made_only_where_it_is_asked_for(tmp_path: Path) -> None:
-    for own in (True, False):
-        rows: list[str] = []
+LABELLED = {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Plain."}
+FREE, THINKING = {**LABELLED, "predict": "text -> label"}, {**LABELLED, "reasoning": True}
+UNLABELLED = {**LABELLED, "predict": "text -> label: Literal['a', 'b', 'c', 'd'], sure: bool"}
 
-        def skill(request: Request, rows: list[str] = rows) -> float:
-            rows.append(str(request.messages[-1]["content"]))
-            return 0.5
 
-        settings = {"self_generated": own, "trials": 3}
-        plant(tmp_path / str(own), skill, {"bootstrap": settings}, calls=700)
-        assert sum(r.startswith("text: train") for r in rows) == (40 if own else 0)
+@pytest.mark.parametrize(
+    ("own", "node", "passes"),
+    [(True, LABELLED, 0), (False, FREE, 0), (True, FREE, 1), (True, THINKING, 1), (True, UNLABELLED, 1)],
+    ids=["labelled", "not wanted", "free text", "reasoning", "unlabelled"],
+)
+def test_a_pass_over_train_is_made_only_where_it_can_tell_something(
+    own: bool, node: dict[str, Any], passes: int, tmp_path: Path
+) -> None:
+    """A success of a step whose outputs all are labelled is the labelled row: the pass would buy what is there."""
+    rows: list[str] = []
+
+    def skill(request: Request) -> float:
+        rows.append(str(request.messages[-1]["content"]))
+        return 0.5
+
+    settings = {"self_generated": own, "trials": 3}
+    plant(tmp_path, skill, {"bootstrap": settings}, calls=700, nodes={"sort": node})
+    assert sum(r.startswith("text: train") for r in rows) == 40 * passes
 
 
 def test_without_train_rows_the_workflow_stays(tmp_path: Path) -> None:
