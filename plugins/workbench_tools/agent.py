@@ -29,7 +29,6 @@ from workbench.kit.acting import (
     load_tools,
     make_node_tools,
     permitted,
-    read_calls,
     run_in_sandbox,
     unreadable_call,
 )
@@ -45,7 +44,9 @@ from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects, find_undescribed_nodes
 from workbench_tools.exchange import (
     check_exchange,
+    lift_calls,
     note_call,
+    read_turn,
     replay_message,
     result_messages,
     see_result,
@@ -177,9 +178,11 @@ class Agent(SignatureNode):
         return self._with_tools(shown) + (RULES if self.config.user else "")
 
     def _with_tools(self, shown: Shown) -> str:
-        if self.config.native or not self.tools:
-            return self.head
         names = [field.name for field in self.told.outputs]
+        if not self.tools:
+            return self.head
+        if self.config.native:
+            return f"{self.head}\n{plain.form_of_answer(names)}"
         text = plain.with_tools(self.head, names, map(describe_tool, shown.whole.values()))
         return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
 
@@ -220,8 +223,8 @@ class Agent(SignatureNode):
         corrected, thought = False, await self._first_thought(inputs, ctx) if self.config.first_thought else ""
         for step in range(self.config.max_steps):
             ctx.span.turn = step
-            response, results = await self._turn(messages, shown, ctx, "" if step else thought)
-            reading = read_calls(response, self.readable, labels)
+            response, results = await self._turn(messages, shown, ctx, "" if step else thought, labels)
+            reading = self._calls(response, labels)
             calls = reading.calls
             if user and not calls and (said := extract_user_message(response.text, self.outputs)):
                 text, over = await user.replies(said, ctx)
@@ -286,7 +289,7 @@ class Agent(SignatureNode):
         return await think_first(self.head, self._question(inputs), ctx, self.lm, **settings)
 
     async def _turn(
-        self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context, begun: str
+        self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context, begun: str, labels: Collection[str]
     ) -> tuple[Response, Sequence[dict[str, Any]]]:
         """(the model's answer, the results of its calls if they were made already). begun: words it begins with."""
         c = self.config
@@ -300,15 +303,21 @@ class Agent(SignatureNode):
         drawn = await ctx.samples(asked, c.actions, lm=self.lm, **settings)
         drawn = [replace(r, text=join_prefill(begun, r.text)) for r in drawn] if begun else drawn
         drawn = [fit_calls(response, self.wire) for response in drawn]
+        if c.native:
+            drawn = [lift_calls(r, self._calls(r, labels).calls, self.wire, ctx.span.turn) for r in drawn]
         best = Attempt(drawn[0], None)
         if c.actions > 1:
             best = choose_attempt([await self._attempt(response, shown, ctx) for response in drawn])
         check_said(best.response)
         return best.response, best.results
 
+    def _calls(self, response: Response, labels: Collection[str]) -> answers.Reading:
+        values = labels if self.config.native else [field.name for field in self.told.outputs if field.closed]
+        return read_turn(response, self.readable, labels, values)
+
     async def _attempt(self, response: Response, shown: Shown, ctx: Context) -> Attempt:
         """An answer with its calls made."""
-        reading = read_calls(response, self.readable, self.outputs)
+        reading = self._calls(response, self.outputs)
         if reading.calls:
             results = await self._results(reading.calls, shown, ctx)
             told = [str(message["content"]) for message in results]

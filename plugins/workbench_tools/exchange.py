@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.acting import RowCalls, cut_result
+from workbench.kit.acting import RowCalls, Tool, cut_result, read_calls
+from workbench.kit.answers import Reading
 from workbench.kit.prompting import image_parts, plain_adapter as plain, split_images
-from workbench.lm import count_images, read_content
+from workbench.lm import Response, count_images, read_content
 from workbench.runtime import Context
 from workbench.spec import LMSpec
 from workbench.workflow import EXCHANGE
 
+#: Where a call begins in a text, for what stands before it.
+_CALL = re.compile(r"```|[<{\[]|^\W*call:", re.MULTILINE)
+#: A label that is left in front of it.
+_LABEL = re.compile(r"^\W*\w+\W*:\W*\Z", re.MULTILINE)
 #: Characters; shorter results of tools are kept whole in a trace.
 _KEPT = 4000
 
@@ -71,6 +78,40 @@ def result_messages(told: Sequence[tuple[Mapping[str, Any], str, Sequence[str]]]
             whole = [{"type": "text", "text": text}, *image_parts(images)]
             found.append({"role": "user", "content": whole if images else text})
     return [*found, {"role": "user", "content": behind}] if behind else found
+
+
+def read_turn(response: Response, tools: Collection[Tool], labels: Collection[str], values: Collection[str]) -> Reading:
+    """The calls in a turn of an agent (`read_calls`).
+
+    labels: of an answer. values: those of them behind which a call is a call: of outputs that hold no object, and all
+    where the model was told of no other form.
+    """
+    reading = read_calls(response, tools, labels)
+    names = "|".join(map(re.escape, values))
+    alone = re.fullmatch(rf"(?is)\W*(?:{names})\W*?:\W*?(\{{.*\}})\W*", response.text) if names else None
+    if reading.calls or reading.fault or alone is None:
+        return reading
+    return found if (found := read_calls(replace(response, text=alone[1]), tools)).calls else reading
+
+
+def lift_calls(response: Response, calls: Sequence[Mapping[str, Any]], names: Mapping[str, str], turn: int) -> Response:
+    """An answer whose calls stand in its text, as if the server had read them: some do not read e.g. bare JSON, and a
+    chat template shows a tool's result only behind a call.
+
+    names: of the tools, for servers, by their own.
+    """
+    if response.tool_calls or not calls:
+        return response
+    lifted = tuple(
+        {
+            "id": f"call{turn % 1000:03}{number % 100:02}",  # Mistral takes nine letters and digits
+            "name": names.get(call["name"], call["name"]),
+            "arguments": json.dumps(call["arguments"], ensure_ascii=False),
+        }
+        for number, call in enumerate(calls)
+    )
+    before = _LABEL.sub("", _CALL.split(response.text, maxsplit=1)[0]).strip()
+    return replace(response, text=before, tool_calls=lifted, message=None)
 
 
 def without_images(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import pytest
 
-from workbench.kit.answers import Scale, convert, find_scale, read_grade
+from workbench.errors import NodeError
+from workbench.kit.answers import Scale, convert, find_scale, parse, read_grade
 from workbench.lm import kind_of_error, read_usage, refused_setting
-from workbench.workflow import Field
+from workbench.workflow import Field, parse_signature
 
 
 @pytest.mark.parametrize(
@@ -243,3 +244,12 @@ def test_what_nobody_sees_changes_no_reading() -> None:
         (list[Literal["a1", "b1"]], '["a\u00ad1", "b1"]', ["a1", "b1"]),
     ]:
         assert convert(Field("label", kind), text)[0] == wanted, text
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "int | None"])
+def test_an_argument_of_a_call_is_no_number_that_was_answered(kind: str) -> None:
+    """As a model of 0.5B gave it with native tools: 24 was scored as its answer to 37 times 24."""
+    signature = parse_signature(f"question -> answer: {kind}")
+    with pytest.raises(NodeError):
+        parse(signature, 'answer: {"name": "multiply", "arguments": {"a": 37, "b": 24}}', False)
+    assert parse(signature, 'answer: {"name": "sum", "value": 888}', False)[0] == {"answer": 888}

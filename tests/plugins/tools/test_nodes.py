@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,51 @@ def test_agent_is_told_of_wrong_calls_and_stops_at_its_limit(folder: Path) -> No
     outcome, lm, _ = run(nodes, {"question": "?"}, folder, lambda r: 'call: {"tool": "sub", "arguments": {}}')
     assert outcome.failure == "steps" and len(lm.requests) == 3
     assert "there is no tool 'sub'" in lm.requests[1].messages[-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'I add them.\n{"name": "add", "arguments": {"a": 4, "b": 5}}',
+        'I add them.\n```json\n{"name": "add", "arguments": {"a": 4, "b": 5}}\n```',
+        'answer: {"name": "add", "arguments": {"a": 4, "b": 5}}',
+    ],
+)
+def test_a_native_call_that_the_server_did_not_read_goes_back_as_one(said: str, folder: Path) -> None:
+    """llama.cpp gives a call in bare JSON as text. As a user's turn, its result is no tool's answer to the model."""
+
+    def say(request: Request) -> Response:
+        if request.messages[-1]["role"] == "tool":
+            return Response("answer: 9", "stop")
+        return Response(said, "stop")
+
+    nodes = {"a": {"agent": "question -> answer: int", "tools": ["python:mytools.add"], "native": True}}
+    outcome, lm, _ = run(nodes, {"question": "4 + 5?"}, folder, say)
+    assert outcome.prediction == {"answer": 9}
+    assert "give it in this form:\nanswer: ..." in lm.requests[0].messages[0]["content"]
+    call, result = lm.requests[1].messages[-2:]
+    assert call["content"] == ("" if said.startswith("answer") else "I add them.")
+    assert re.fullmatch(r"[a-z0-9]{9}", call["tool_calls"][0]["id"])
+    function = call["tool_calls"][0]["function"]
+    assert function["name"] == "add" and json.loads(function["arguments"]) == {"a": 4, "b": 5}
+    assert result == {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "result: 9"}
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("int", 9), ("Literal['8', '9']", "9"), ("str", {"tool": "add"})])
+def test_a_call_behind_the_label_of_an_answer_that_holds_no_object_is_a_call(
+    kind: str, answer: object, folder: Path
+) -> None:
+    """As a model of 0.5B writes it. A text may be a call that somebody else is to make."""
+
+    def say(request: Request) -> Response:
+        last = request.messages[-1]["content"]
+        text = 'answer: {"tool": "add", "arguments": {"a": 4, "b": 5}}'
+        return Response("answer: 9" if last == "result: 9" else text, "stop")
+
+    nodes = {"a": {"agent": f"question -> answer: {kind}", "tools": ["python:mytools.add"]}}
+    outcome, lm, _ = run(nodes, {"question": "4 + 5?"}, folder, say)
+    found = outcome.prediction["answer"]
+    assert found == answer or (kind == "str" and json.loads(found)["tool"] == "add" and len(lm.requests) == 1)
 
 
 def test_agent_uses_native_tool_calls(folder: Path) -> None:

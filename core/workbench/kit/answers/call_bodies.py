@@ -53,6 +53,12 @@ class Reading:
 NOTHING = Reading()
 
 
+def names_call(body: Any) -> bool:
+    """Return True if a JSON value is an object with the name of a tool and its arguments, whatever tools there are."""
+    named = isinstance(body, dict) and any(isinstance(body.get(name), str) for name in _NAMES)
+    return named and any(isinstance(body.get(given), dict) for given in _ARGUMENTS)
+
+
 def read_call(body: Any, tools: Tools, marked: bool = True) -> Call | None:
     """The call in a JSON value, also in the wrappers and with the synonyms that models use; None if it is none.
 

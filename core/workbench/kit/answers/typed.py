@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
+from workbench.kit.answers.call_bodies import names_call
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import (
     DECORATION,
@@ -105,7 +106,7 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         values = get_args(kind)
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
-        found = read_number(text, name)
+        found = read_number(text, name) if not names_call(load(text)) else None  # its arguments are no answer
         kept = found is not None and (kind is float or found[0].value == int(found[0].value))
         return (kind(found[0].value), found[1]) if found and kept else None
     if get_origin(kind) in (Union, types.UnionType):

@@ -19,8 +19,7 @@ _TOOLS = """\
 {system}
 You can use tools. To call one, answer with exactly one line:
 call: {{"tool": NAME, "arguments": {{...}}}}
-You will then be told its result. When you know the answer, give it in this form:
-{form}
+You will then be told its result. {answer}
 Tools:
 {tools}"""
 
@@ -61,8 +60,13 @@ def outputs_text(names: Sequence[str], values: Mapping[str, Any]) -> str:
 
 def with_tools(system: str, outputs: Iterable[str], tools: Iterable[str]) -> str:
     """A system text with the tools that may be called, each described on a line, and the form of a call."""
+    return _TOOLS.format(system=system, answer=form_of_answer(outputs), tools="\n".join(tools))
+
+
+def form_of_answer(outputs: Iterable[str]) -> str:
+    """What is said to a model with tools of the form of its last answer."""
     form = "\n".join(f"{name}: ..." for name in outputs) or "done"
-    return _TOOLS.format(system=system, form=form, tools="\n".join(tools))
+    return f"When you know the answer, give it in this form:\n{form}"
 
 
 def messages(
