@@ -119,7 +119,7 @@ def read_messages(value: Any) -> list[Message]:
     if is_dict(value):
         for name in ("messages", "input_messages", "input", "choices", "generations", "message", "kwargs"):
             if is_list(value.get(name)) or is_dict(value.get(name)):
-                return read_messages(value[name])
+                return _read_generations(value[name]) if name == "generations" else read_messages(value[name])
         value = [value] if _role(value) else []
     if is_list(value) and len(value) == 1 and is_list(value[0]):  # LangChain has lists of chats
         value = value[0]
@@ -130,6 +130,16 @@ def read_messages(value: Any) -> list[Message]:
         if is_dict(message) and (role := _role(message)):
             found.append((role, message_text(message)))
     return found
+
+
+def _read_generations(value: Any) -> list[Message]:
+    """The first of the answers that LangChain notes, in a list for each prompt or not: a message, or a text alone."""
+    first = value
+    while is_list(first):
+        first = first[0] if first else None
+    found = read_messages([first])
+    text = first.get("text") if is_dict(first) else None
+    return found or ([("assistant", text)] if isinstance(text, str) and text else [])
 
 
 _LANGCHAIN = {"human": "user", "ai": "assistant", "HumanMessage": "user", "AIMessage": "assistant"}
