@@ -94,7 +94,9 @@ def read_turn(response: Response, tools: Collection[Tool], labels: Collection[st
     return found if (found := read_calls(replace(response, text=alone[1]), tools)).calls else reading
 
 
-def lift_calls(response: Response, calls: Sequence[Mapping[str, Any]], names: Mapping[str, str], turn: int) -> Response:
+def lift_calls(
+    response: Response, calls: Sequence[Mapping[str, Any]], names: Mapping[str, str], turn: int | None
+) -> Response:
     """An answer whose calls stand in its text, as if the server had read them: some do not read e.g. bare JSON, and a
     chat template shows a tool's result only behind a call.
 
@@ -104,7 +106,7 @@ def lift_calls(response: Response, calls: Sequence[Mapping[str, Any]], names: Ma
         return response
     lifted = tuple(
         {
-            "id": f"call{turn % 1000:03}{number % 100:02}",  # Mistral takes nine letters and digits
+            "id": f"call{(turn or 0) % 1000:03}{number % 100:02}",  # Mistral takes nine letters and digits
             "name": names.get(call["name"], call["name"]),
             "arguments": json.dumps(call["arguments"], ensure_ascii=False),
         }
