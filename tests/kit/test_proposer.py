@@ -233,12 +233,19 @@ def judge(text: str) -> str | None:
         ("What is the process to link the new card?", "row"),
         ("text: what is the process to link the new card\nlabel: card_linking", "row"),
         ('{"text": "Has it been sent?", "label": "card_arrival"}', "row"),
-        ('answer: {"label": "card_linking"}', "row"),
+        ('answer: {"label": "card_linking"}', "examples"),
         ("Label: card_arrival.", "row"),
         ("Classify it by topic. </prompt>", "tag"),
         ("Sort by topic. <PROMPT>", "tag"),
         ("Answer with the instruction alone, between", "repeats"),
         ("step: none", "none"),
+        (
+            'answer: {"label": "card_linking"}; task: {"text": "I want to link it", "label": "card_arrival"}; '
+            "answer: {\"label\": \"none\"}; expected 'card_arrival', got 'none'",
+            "examples",
+        ),
+        ('- score 0.00; task: {"text": "Where is my', "examples"),
+        ("- label: 2 times card_arrival was taken for card_linking", "examples"),
     ],
 )
 def test_a_proposal_that_cannot_help_is_refused_for_free(text: str, why: str) -> None:
@@ -254,6 +261,7 @@ def test_a_proposal_that_cannot_help_is_refused_for_free(text: str, why: str) ->
         "Better.",
         "Answer: one of card_linking and card_arrival.",
         "If no label fits, say none.",
+        'Classify it by topic, e.g. answer: {"label": "card_linking"}',
     ],
 )
 def test_a_short_proposal_that_may_help_is_not_refused(text: str) -> None:

@@ -37,6 +37,11 @@ _COMPLETED = re.compile(r"\s*\[\[ ## completed ## \]\]\s*\Z")
 
 #: Ends with an escaped stroke, as in JSON, and what is left of tags.
 _ESCAPED, _TAG = re.compile(r"(?i)<\\/prompt>"), re.compile(r"(?i)</?prompt>")
+#: What stands in a line of `show_results`, also with other values.
+_SHOWN = re.compile(
+    r"(?i)\b(?:answer|task|called)\W{0,3}:\s*\{[^{}]*(?:\}|\Z)|\bexpected\b[^,;\n]*,?\s*got\b[^;\n]*|"
+    r"\bscore\W{1,3}[\d.]+|\b\w+: \d+ times [^\n]* was taken for [^\n]*"
+)
 #: Why the most frequent kind of proposal is not tried.
 BEFORE = "it was there before"
 #: Names that models give to what a step reads and gives.
@@ -112,6 +117,8 @@ def why_unusable(
     form = fold(str(request[-1]["content"]).rpartition("\n\n")[2])
     if len(folded.split()) > 2 and f" {folded} " in f" {form} ":
         return "it repeats the request"
+    if _SHOWN.search(text) and len(fold(_SHOWN.sub(" ", text)).split()) < 3:
+        return "it repeats the examples"
     names = "|".join(map(re.escape, (*node.inputs, *node.outputs, *_SAID)))
     said = fold(re.sub(rf"(?i)\b(?:{names})\b\W{{0,3}}:", " ", text))
     longest = 4 * len(text) + 40  # a longer value is not in it, also without its signs
