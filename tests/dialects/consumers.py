@@ -152,9 +152,10 @@ async def propose(dialect: Dialect, lab: Lab, folder: Path) -> None:
             random.Random(0),
         )
         node = workflow.enabled_nodes["sort"]
-        found = await study.lm("proposer")(rewrite_request(node, "Sort the ticket."), max_tokens=500, temperature=0.8)
+        request = rewrite_request(node, "Sort the ticket.")
+        found = await study.lm("proposer")(request, max_tokens=500, temperature=0.8)
         assert found.text.strip() == f"<prompt>\n{INSTRUCTION}\n</prompt>"
-        assert await Proposer(study).prompt(rewrite_request(node, "Sort the ticket.")) == INSTRUCTION
+        assert await Proposer(study).prompt(request, workflow, "nodes.sort.instructions") == INSTRUCTION
 
 
 def has_right_label(example: Example, prediction: Mapping[str, Any], trace: Any) -> float:

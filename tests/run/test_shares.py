@@ -116,11 +116,15 @@ def test_the_end_of_a_share_ends_a_rollout_too(tmp_path: Path) -> None:
     assert report.candidates > 1 and log[0][0] <= 24 + 150
 
 
+#: Of a proposer that answers with labels nothing is tried.
+TEMPLATES = {"proposer": "templates/instructions"}
+
+
 @pytest.mark.parametrize(
     "names", [["random", "random"], ["bootstrap", "random"], ["optuna", "evolve"], ["random", "fgo"]]
 )
 def test_the_second_of_a_chain_finds_calls(names: list[str], tmp_path: Path) -> None:
-    report, _ = plant(tmp_path, lambda r: 0.3, names[0], calls=500, optimize=names)
+    report, _ = plant(tmp_path, lambda r: 0.3, names[0], calls=500, optimize=names, roles=TEMPLATES)
     store = Store(tmp_path / "run.db")
     made = {row["optimizer"].split("/")[0] for row in store.rows("select optimizer from candidates")}
     store.close()

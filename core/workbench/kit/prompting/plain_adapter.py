@@ -64,7 +64,7 @@ def with_tools(system: str, outputs: Iterable[str], tools: Iterable[str]) -> str
 
 
 def form_of_answer(outputs: Iterable[str]) -> str:
-    """What is said to a model with tools of the form of its last answer."""
+    """Say to a model with tools in which form its last answer is wanted."""
     form = "\n".join(f"{name}: ..." for name in outputs) or "done"
     return f"When you know the answer, give it in this form:\n{form}"
 

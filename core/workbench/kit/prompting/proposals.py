@@ -149,7 +149,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _without(folded: str, values: Iterable[str]) -> str:
-    """What is left of the words of a text without these."""
+    """Return what is left of the words of a text without these."""
     left = f" {folded} "
     for value in values:
         left = left.replace(f" {value} ", " ") if value else left
