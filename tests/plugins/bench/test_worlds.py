@@ -116,7 +116,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
         "--optimizers",
         "bootstrap",
         "--budget-calls",
-        "225,400",
+        "185,400",
         "--seeds",
         "2",
         "--json",
@@ -128,7 +128,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["plugin", "bench", *flags])
     assert done.exit_code == 0, done.output
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 225, 400, 2)
+    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 185, 400, 2)
     assert list(second["results"]) == ["random", "bootstrap"] and "vs_random" not in second["results"]["random"]
     found = second["results"]["bootstrap"]
     assert first["results"]["bootstrap"]["measured"] == 0  # its first candidate does not fit
