@@ -18,9 +18,9 @@ from workbench.spec import LMSpec
 from workbench.workflow import EXCHANGE
 
 #: Where a call begins in a text, for what stands before it.
-_CALL = re.compile(r"```|[<{\[]|^\W*call:", re.MULTILINE)
+_CALL = re.compile(r"```|[<{\[]|^\W{0,9}call:", re.MULTILINE)
 #: A label that is left in front of it.
-_LABEL = re.compile(r"^\W*\w+\W*:\W*\Z", re.MULTILINE)
+_LABEL = re.compile(r"^\W{0,9}\w{1,60}\W{0,9}:\W{0,9}\Z", re.MULTILINE)
 #: Characters; shorter results of tools are kept whole in a trace.
 _KEPT = 4000
 
@@ -86,9 +86,9 @@ def read_turn(response: Response, tools: Collection[Tool], labels: Collection[st
     labels: of an answer. values: those of them behind which a call is a call: of outputs that hold no object, and all
     where the model was told of no other form.
     """
-    reading = read_calls(response, tools, labels)
+    reading, text = read_calls(response, tools, labels), response.text.strip()
     names = "|".join(map(re.escape, values))
-    alone = re.fullmatch(rf"(?is)\W*(?:{names})\W*?:\W*?(\{{.*\}})\W*", response.text) if names else None
+    alone = re.fullmatch(rf"(?is)\W{{0,9}}(?:{names})\W{{0,9}}:\s*+(\{{.*\}})\W{{0,9}}", text) if names else None
     if reading.calls or reading.fault or alone is None:
         return reading
     return found if (found := read_calls(replace(response, text=alone[1]), tools)).calls else reading
