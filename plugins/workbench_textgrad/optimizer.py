@@ -164,7 +164,6 @@ class _Descent:
             return {}
         node, evidence = found
         tried = {text_at(w, address): score for w, score in self.kept[-4:]}
-        tried.pop(prompt, None)
         request = rewrite_request(node, prompt, evidence=evidence, advice=gradient.step, tried=tried.items())
         text = await self.proposer.prompt(request, backward.workflow, address, backward.replica, tried)
         return {address: text} if text is not None else {}

@@ -44,7 +44,7 @@ from workbench.workflow.trace import (
     Span as Span,
     Trace as Trace,
 )
-from workbench.workflow.tree import Tree as Tree
+from workbench.workflow.tree import Tree as Tree, leaves_of as leaves_of
 from workbench.workflow.workflow import (
     Patch as Patch,
     Workflow as Workflow,

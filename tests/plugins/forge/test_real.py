@@ -38,7 +38,7 @@ DATA = next((p for p in (ROOT / "shared/data", ROOT.parent / "shared/data") if p
 real = pytest.mark.skipif(DATA is None, reason="the shared data are not here")
 
 CANARY = "CANARY" + "-7c1e09d2b5"
-CUT = 0.6  # seconds that a program may take
+CUT = 1.5  # seconds that a program may take: on a busy machine those that fail otherwise took more than 0.6
 
 
 @pytest.fixture
@@ -149,8 +149,7 @@ def check_programs(
     assert right.strip().splitlines()[-1].strip() in (folder / "out.yaml").read_text()
     recorded = outcomes(folder)
     for source, enemy in enemies.items():
-        # On a busy machine any of them may be cut first; what each is by itself, the tests of the sandbox ask.
-        assert recorded[source.strip()] <= {*enemy.kinds, "timeout"}, (source, recorded[source.strip()])
+        assert recorded[source.strip()] <= set(enemy.kinds), (source, recorded[source.strip()])
     slow = sum("timeout" in h.kinds for h in trap.values()) * len(splits["train"]) * CUT
     assert seconds < 20 + 2 * slow, f"{seconds:.1f} s: the slow ones were not cut"
     assert leaked(folder, report) == []

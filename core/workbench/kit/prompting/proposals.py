@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.kit.answers import find_code, read_objects
 from workbench.lm import is_placeholder, is_refusal
-from workbench.workflow import NodeKind
+from workbench.workflow import NodeKind, leaves_of
 
 #: Characters; longer texts are not accepted as instructions.
 MAX_PROMPT = 6000
@@ -137,15 +137,8 @@ def _answers(node: NodeKind, rows: Iterable[Mapping[str, Any]], longest: int) ->
     signature = getattr(node, "signature", None)
     allowed = [{"": value} for field in signature.outputs for value in field.allowed] if signature else []
     for row in (*allowed, *rows):
-        yield sorted({fold(text) for text in _leaves(row) if len(text) <= longest}, key=len, reverse=True)
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for one in value.values():
-            yield from _leaves(one)
-    else:
-        yield str(value)
+        texts = (str(value) for _, value in leaves_of({**row}))
+        yield sorted({fold(text) for text in texts if len(text) <= longest}, key=len, reverse=True)
 
 
 def _without(folded: str, values: Iterable[str]) -> str:
