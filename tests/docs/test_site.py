@@ -99,6 +99,7 @@ BROKEN = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_broken_links_and_anchors_fail_the_build(tmp_path: Path) -> None:
     copy = tmp_path / "copy"

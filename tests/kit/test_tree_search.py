@@ -57,10 +57,10 @@ def check_path(graph: networkx.DiGraph, found: Search[Any], start: Any) -> None:
 
 
 @pytest.mark.slow
-def test_astar_finds_what_dijkstra_finds_and_expands_no_more_on_a_thousand_graphs() -> None:
+def test_astar_finds_what_dijkstra_finds_and_expands_no_more_on_many_graphs() -> None:
     """Reference: networkx. Any Dijkstra search must expand all vertices nearer than the goal, so those are counted."""
     reached = 0
-    for seed in range(1000):
+    for seed in range(300):
         graph = random_graph(seed)
         start, goal = 0, graph.number_of_nodes() - 1
         distance = networkx.single_source_dijkstra_path_length(graph, start)
@@ -79,13 +79,13 @@ def test_astar_finds_what_dijkstra_finds_and_expands_no_more_on_a_thousand_graph
         nearer = sum(d < distance[goal] - 1e-9 for d in distance.values())
         assert nearer <= len(plain.expanded) and len(led.expanded) <= nearer, seed
         assert len({n.key for n in led.expanded}) == len(led.expanded), "no state twice"
-    assert reached > 500
+    assert reached > 150
 
 
 @pytest.mark.slow
 def test_astar_stays_optimal_with_a_heuristic_that_is_admissible_and_not_consistent() -> None:
     again = 0
-    for seed in range(1000):
+    for seed in range(300):
         graph = random_graph(seed)
         start, goal = 0, graph.number_of_nodes() - 1
         left = networkx.single_source_dijkstra_path_length(graph.reverse(), goal)

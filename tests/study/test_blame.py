@@ -87,7 +87,7 @@ def test_guided_search_takes_fewer_calls(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["evolve", "rewrite"])
+@pytest.mark.parametrize("name", [pytest.param("evolve", marks=pytest.mark.long), "rewrite"])
 def test_guidance_saves_a_quarter_of_the_calls(name: str) -> None:
     sides = [[guided.calls_to_best((name, g, seed)) for seed in range(6)] for g in (True, False)]
     assert sum(sides[0]) <= 0.75 * sum(sides[1])

@@ -20,12 +20,12 @@ from null_runs import WITHOUT_GAIN, claims  # type: ignore[import-not-found]
         "cache, latency",
         "copies, a word",
         "copies, unseen",
-        "conversations",
-        "val reused",
+        pytest.param("conversations", marks=pytest.mark.long),
+        pytest.param("val reused", marks=pytest.mark.long),
         "branches",
         "rare dear rows",
         "winner silent",
-        "graded, skewed",
+        pytest.param("graded, skewed", marks=pytest.mark.long),
     ],
 )
 def test_a_world_without_a_gain_shows_none_and_one_with_it_does(world: str) -> None:

@@ -105,6 +105,7 @@ def test_where_plans_have_no_pattern_no_gain_is_claimed(tmp_path: Path) -> None:
         assert not report.gain_shown, (report.baseline, report.best)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memories_are_made_of_successes_alone_and_val_decides(tmp_path: Path) -> None:
     report = run_world(tmp_path / "world", memory(1), 7)

@@ -81,7 +81,7 @@ def against_random(world: str, calls: int) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", ["rules", "conflict"])
+@pytest.mark.parametrize("world", ["rules", pytest.param("conflict", marks=pytest.mark.long)])
 def test_beats_random_search_where_evidence_pays(world: str) -> None:
     assert lower_bound(against_random(world, 1000)) > 0
 

@@ -64,7 +64,7 @@ def test_an_unknown_inner_optimizer_is_refused_with_a_suggestion() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", ["rules", "conflict"])
+@pytest.mark.parametrize("world", ["rules", pytest.param("conflict", marks=pytest.mark.long)])
 def test_beats_random_search_at_equal_calls(world: str) -> None:
     seeds = range(8)
     found = [run_world(WORLDS[world], "fgo", calls=1000, seed=s) for s in seeds]

@@ -234,6 +234,7 @@ def test_killed_anywhere_and_resumed_it_ends_with_the_same_functions(tmp_path: P
 # Simulated worlds: the proposer and the agent are formulas, the functions are real Python
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_in_a_world_of_functions_it_beats_random_search() -> None:
     """With patience enough to use the calls up. Its defaults end sooner: figures of them in docs/benchmarks.md."""

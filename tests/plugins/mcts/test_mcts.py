@@ -201,6 +201,7 @@ def test_every_policy_and_surrogate_gets_better_than_the_start(change: dict[str,
     assert found.error is None and found.accuracy > topology.score_structure(start, 1) + 0.05
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_fewer_evaluations_than_random_search() -> None:
     """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: the plugin's README."""

@@ -37,7 +37,7 @@ from workbench.testing import Killed
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("skill", "make", "calls"),
-    [(on_topic, plain_rows, 132), (attacked, poisoned_rows, 700)],
+    [(on_topic, plain_rows, 132), pytest.param(attacked, poisoned_rows, 700, marks=pytest.mark.long)],
     ids=["room for one candidate", "poisoned rows"],
 )
 def test_it_beats_random_search_at_the_same_number_of_calls(skill: Any, make: Any, calls: int, tmp_path: Path) -> None:
@@ -62,6 +62,7 @@ def test_where_memories_hurt_the_baseline_stays(nodes: dict[str, Any], tmp_path:
     assert not report.changes and not report.gain_shown
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_learned_retrieval_beats_words_where_words_mislead(tmp_path: Path) -> None:
     differences = []

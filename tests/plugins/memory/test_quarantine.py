@@ -28,7 +28,7 @@ from workbench_memory.leave_one_out import Answer, Group, find_suspect, fisher_l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [PREDICT, RECALL], ids=["demos", "recall"])
+@pytest.mark.parametrize("nodes", [PREDICT, pytest.param(RECALL, marks=pytest.mark.long)], ids=["demos", "recall"])
 def test_poison_is_set_aside_and_triggered_inputs_are_right_again(
     nodes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def skill(request: Request) -> float:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
     differences = []

@@ -188,6 +188,7 @@ def test_three_searchers_find_as_much_as_one_and_more_than_random_search(tmp_pat
     assert lower_bound(less) <= 0 and statistics.mean(less) < 0.08, found  # 24 seeds: -0.018 [-0.057, 0.020]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_three_searchers_claim_nothing_where_nothing_helps(tmp_path: Path) -> None:
     def level(request: Request) -> float:

@@ -176,7 +176,7 @@ SEEDS = range(6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rules", pytest.param("conflict", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["rules", pytest.param("conflict", marks=pytest.mark.long)])
 def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     world = WORLDS[name]
     ours, drawn = ([run_world(world, o, calls=700, seed=s) for s in SEEDS] for o in ("prompt_mcts", "random"))

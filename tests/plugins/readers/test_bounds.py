@@ -105,6 +105,7 @@ print(next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_bomb_of_gigabytes_takes_megabytes_security_6(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for name, make in BOMBS.items():

@@ -83,7 +83,7 @@ def test_the_rules_by_hand() -> None:
 
 
 @pytest.mark.slow
-@RULES
+@pytest.mark.parametrize("rule", [pytest.param("value", marks=pytest.mark.long), "match"])
 def test_it_is_above_the_mix_line_and_above_a_constant_and_shuffled_labels(rule: Any) -> None:
     """It fails if the predictor is replaced by a constant: what is gained over that is tested as well."""
     over = {"mix": [], "constant": [], "shuffled": []}
@@ -104,6 +104,7 @@ def test_it_is_above_the_mix_line_in_one_world(tables: dict[str, Table]) -> None
         assert areas(table)[0] > mix_area(table) + 0.04
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_controls_are_not_above_the_mix_line() -> None:
     """Texts that do not show how hard a row is, and labels of other rows."""
@@ -265,6 +266,7 @@ def test_predictions_of_a_cross_table_have_not_seen_the_row() -> None:
     assert len(blind.scores) == len(rows) and blind.found == seen.found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_a_row_came_to_has_no_part_in_its_own_prediction() -> None:
     """Another outcome of one row changes predictions of others in a cross table, and not its own."""

@@ -278,7 +278,7 @@ def test_marks_are_read() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rules", "conflict"])
+@pytest.mark.parametrize("name", ["rules", pytest.param("conflict", marks=pytest.mark.long)])
 def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     world = WORLDS[name]
     ours, drawn = ([run_world(world, o, calls=400, seed=s) for s in range(6)] for o in ("textgrad", "random"))

@@ -284,7 +284,7 @@ def test_a_token_apart_is_no_alarm_and_all_tokens_are(tmp_path: Path) -> None:
 # What it saves
 
 
-@pytest.mark.parametrize("sampler", ["bfloat16", "one version behind"])
+@pytest.mark.parametrize("sampler", [pytest.param("bfloat16", marks=pytest.mark.long), "one version behind"])
 def test_small_drift_does_no_harm(tmp_path: Path, sampler: str) -> None:
     """The world is learned with correction; without it is, too, so that this claims nothing about its use."""
     from tests.helpers.drifting_samplers import Bfloat16Sampler, LaggingSampler, sample_policy

@@ -162,7 +162,13 @@ def test_turns_of_steps_that_one_version_drew_stay_apart(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "seed"), [("ppo", 0), pytest.param("ppo", 1, marks=pytest.mark.long), ("poad", 0), ("archer", 0)]
+    ("name", "seed"),
+    [
+        ("ppo", 0),
+        pytest.param("ppo", 1, marks=pytest.mark.long),
+        pytest.param("poad", 0, marks=pytest.mark.long),
+        pytest.param("archer", 0, marks=pytest.mark.long),
+    ],
 )
 def test_they_learn_to_emit_a_digit(tmp_path: Path, name: str, seed: int) -> None:
     more = {"warmup": 2, "epochs": 20} if name == "archer" else {}
@@ -282,7 +288,7 @@ def test_constants_of_an_algorithms_critic(name: str) -> None:
     assert found is not None and {key: getattr(found, key) for key in CONSTANTS[name]} == CONSTANTS[name]
 
 
-@pytest.mark.parametrize("name", ["poad", "archer"])
+@pytest.mark.parametrize("name", ["poad", pytest.param("archer", marks=pytest.mark.long)])
 def test_a_whole_run_trains_with_a_critic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     seen, heard = learned_rows(monkeypatch), list[Any]()
     critic = {"rate": 3e-3, **({"warmup": 1} if name == "archer" else {})}

@@ -309,7 +309,7 @@ def test_a_conversation_goes_on_from_the_very_tokens_that_were_drawn() -> None:
 # Training
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_it_learns_to_emit_a_digit(tmp_path: Path, seed: int) -> None:
     """Share of 7 in eight characters: chance at first, at least 0.9 over the last four of 40 steps."""
     log = bandit(tmp_path, sevens, seed=seed).history

@@ -62,6 +62,7 @@ def tiny(**shape: Any) -> Any:
 # What fits
 
 
+@pytest.mark.long
 def test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens() -> None:
     """The step's rows pass in micro-batches of 16,384 tokens, which is the default."""
     pytest.importorskip("peft")
@@ -163,6 +164,7 @@ def test_policies_that_take_turns_share_what_only_a_pass_needs() -> None:
 # Refusals
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit() -> None:
     pytest.importorskip("peft")
     config = qwen(1024, 8, 2, 4096, 8192, tied=True, layers=2)
@@ -234,7 +236,7 @@ def test_the_size_of_a_pass_that_fits_is_found() -> None:
     assert plan.fitting_tokens(sizes[1024] + RESERVE - 1) == 0
 
 
-@pytest.mark.parametrize("optimizer", ["grpo", "sft", "dpo"])
+@pytest.mark.parametrize("optimizer", ["grpo", "sft", pytest.param("dpo", marks=pytest.mark.long)])
 def test_it_is_refused_before_the_first_call_or_told_in_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
 ) -> None:

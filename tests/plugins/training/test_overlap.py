@@ -219,6 +219,7 @@ def test_killed_while_a_step_is_drawn_ahead_and_resumed_it_ends_with_the_same_we
     assert report.as_dict()["spent"]["calls"] == whole.as_dict()["spent"]["calls"]
 
 
+@pytest.mark.long
 def test_it_learns_as_well_as_with_fresh_rollouts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two seeds: the mean reward of the last ten steps. Random answers earn 0.02."""
     ends = {

@@ -84,6 +84,7 @@ def test_wrong_policies_are_refused() -> None:
         GRPO.model_validate({"address": "nodes.x.lm", "policies": {"a": {"address": "lm"}}})
 
 
+@pytest.mark.long
 def test_two_policies_learn_their_parts_of_a_relay_each_from_its_own_reward() -> None:
     """The first learns to pass a digit on, the second to repeat it. With what the other earned (the control), neither
     learns its part. Few steps: the success of both together is on its way, not at its end."""

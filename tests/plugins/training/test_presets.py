@@ -177,7 +177,7 @@ class Scored(TextSource):
         return self.last
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_score_of_prorl_rises_over_two_resets(tmp_path: Path, seed: int) -> None:
     """The preset as it is, but for the least steps between two resets (4, not 200). The divergence brings both."""
     preset = PRESETS["prorl"]

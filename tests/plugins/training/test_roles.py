@@ -163,6 +163,7 @@ def test_roles_that_cannot_be_are_refused(tmp_path: Path) -> None:
     assert "field" in caught.value.path
 
 
+@pytest.mark.long
 def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
     """Both are to name the row's digit, and earn together. With rewards of no weight (the control) nothing is learned.
 

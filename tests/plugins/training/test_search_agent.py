@@ -83,6 +83,7 @@ def test_an_agent_learns_to_search_before_it_answers(seed: int, base: Path, tmp_
     assert proof is not None and proof.shown and proof.baseline_mean < 0.5 and proof.winner_mean >= 0.8
 
 
+@pytest.mark.long
 def test_where_searching_tells_nothing_it_is_given_up(base: Path, tmp_path: Path) -> None:
     report, rewards, shares = train(base, tmp_path, 2, facts=False)
     print(rewards, shares, report.proof)

@@ -49,7 +49,7 @@ def learn(folder: Path, seed: int, *, facts: bool) -> list[float]:
     return [figures["reward"] for message, figures in heard if message.startswith("step ")]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
 def test_a_policy_learns_the_query_that_finds_the_answer(seed: int, tmp_path: Path) -> None:
     needs_torch()
     rewards = learn(tmp_path, seed, facts=True)

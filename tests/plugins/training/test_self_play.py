@@ -264,6 +264,7 @@ def models(folder: Path) -> set[tuple[str, str]]:
     return {tuple(name.removeprefix("policy:").rsplit("@", 1)) for name in found}  # type: ignore[misc]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tiny_proposals")
 def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
     needs_torch()

@@ -123,7 +123,7 @@ def test_what_was_cut_is_paid_and_told_and_not_learned(tmp_path: Path, monkeypat
     assert len(rows) == sum(32 - n for n in counts)
 
 
-@pytest.mark.parametrize("crash", [2, 3])
+@pytest.mark.parametrize("crash", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_resumed_training_cuts_what_the_first_one_did(tmp_path: Path, crash: int) -> None:
     whole = trained(tmp_path, checkpoints="whole")
     with pytest.raises(KeyboardInterrupt):

@@ -23,7 +23,9 @@ def run(*command: str) -> str:
 
 
 @pytest.mark.skipif(DATA is None, reason="the shared data are not here")
-@pytest.mark.parametrize(("task", "flags"), [("bfcl", ["--resets"]), ("gsm8k", ["--minutes", "0.05"])])
+@pytest.mark.parametrize(
+    ("task", "flags"), [pytest.param("bfcl", ["--resets"], marks=pytest.mark.long), ("gsm8k", ["--minutes", "0.05"])]
+)
 def test_both_sides_train_and_are_scored(task: str, flags: list[str], tmp_path: Path) -> None:
     run(
         "contrib/bench/training/train_real.py",
@@ -70,6 +72,7 @@ def test_trl_runs_as_it_ships_with_its_own_engine(tmp_path: Path) -> None:
     assert not train_real.trl_config(tmp_path, train_real.TOY, options, 0, cuda=False).use_vllm
 
 
+@pytest.mark.long
 def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
     """With a GPU's number of rollouts, short answers and no GPU: so no memory, and next to nothing of its peak."""
     pytest.importorskip("trl")
@@ -94,6 +97,7 @@ def test_memory_is_counted_and_an_update_is_made_to_measure_it() -> None:
     assert found["measured"] == {"learned": True} and found["counted"]["most"] > found["counted"]["resting"] > 0
 
 
+@pytest.mark.long
 def test_what_a_gpu_computes_is_compared_with_the_cpu() -> None:
     """Here the CPU with itself: nothing is captured, and bfloat16 is off."""
     told = run("contrib/bench/training/gpu_check.py", "--device", "cpu").splitlines()

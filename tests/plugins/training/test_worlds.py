@@ -42,6 +42,7 @@ def test_the_door_is_found_with_credit_for_steps_and_without(capsys: pytest.Capt
     assert min(by_step) > 0.9 and min(by_walk) > 0.9
 
 
+@pytest.mark.long
 def test_values_of_states_tell_roles_apart_whose_rewards_differ_in_scale(capsys: pytest.CaptureFixture[str]) -> None:
     """Rollouts of one group do not (above)."""
     needs_torch()

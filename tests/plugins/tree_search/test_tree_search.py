@@ -398,7 +398,7 @@ def test_where_the_pages_say_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill_at", [pytest.param(400, marks=pytest.mark.slow), 1200])
+@pytest.mark.parametrize("kill_at", [pytest.param(400, marks=pytest.mark.long), 1200])
 def test_a_run_that_was_killed_ends_as_if_it_never_was(kill_at: int, tmp_path: Path) -> None:
     """In the midst of looking around on train, and while the learned value is tried on val."""
     whole = fitted(tmp_path / "whole", 0, {"fit_value": {}})

@@ -314,7 +314,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         return found.read().decode()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 1200), ("light", 390)])
+@pytest.mark.parametrize(
+    ("scheme", "width"), [pytest.param("light", 1200, marks=pytest.mark.long), ("dark", 1200), ("light", 390)]
+)
 def test_every_page_is_without_barriers_and_fits(
     browser: Any, address: str, axe: str, folder: Path, optimizing: Any, scheme: str, width: int
 ) -> None:
