@@ -7,6 +7,7 @@ samples are weighted by truncated ratios.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class Sample:
     old: list[float] = field(default_factory=list)
     ref: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)  # of a critic, before each drawn token
+    gains: list[float] = field(default_factory=list)  # of a critic of turns: the advantage of each drawn token
 
     @property
     def n(self) -> int:
@@ -170,6 +172,7 @@ class Algorithm:
     largest: int = 256
     lam: float = 0.0  # of a critic of tokens
     gamma: float = 1.0
+    turns: bool = False  # with a critic of turns, whose advantages the samples carry
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -195,6 +198,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "constrained": Algorithm(constrained),
     "ppo": Algorithm(divide="token", lam=0.95),
     "poad": Algorithm(divide="token", lam=0.95, gamma=0.95),
+    "archer": Algorithm(divide="token", turns=True),
 }
 
 
@@ -207,6 +211,8 @@ def whole_batch(samples: Sequence[Sample]) -> list[float | None]:
 
 def token_advantages(samples: Sequence[Sample], algorithm: Algorithm) -> list[list[float]]:
     """The advantage of each drawn token."""
+    if algorithm.turns:
+        return [s.gains for s in samples]
     if algorithm.lam:
         return estimated(samples, algorithm)
     rows = algorithm.advantages(samples)
@@ -245,6 +251,75 @@ def estimated(samples: Sequence[Sample], algorithm: Algorithm) -> list[list[floa
     mean = sum(flat) / len(flat)
     spread = math.sqrt(sum((x - mean) ** 2 for x in flat) / len(flat)) + 1e-8
     return [[(x - mean) / spread for x in found[i]] if i in found else [0.0] * s.n for i, s in enumerate(samples)]
+
+
+def gains_of_turns(model: Any, heads: Mapping[str, Any], samples: Sequence[Sample], passes: int) -> list[list[float]]:
+    """ArCHer: min(q) - min(v) of the turn of each drawn token, after passes over the step's turns in which the worth q
+    of a turn follows its reward and 0.95 of the next state's value, and the value v of a state the worth of the turn
+    that was drawn there, both as a copy says that takes over 0.1 after each pass. heads: v1, v2, q1 and q2, as they
+    begin; they are trained."""
+    turns = _turns_of(samples)
+    states = {i: _states_of(model, samples[i]) for i in {turn[0] for turn in turns}}
+    before_ = torch.stack([states[i][first - 1] for i, first, *_ in turns])
+    after = torch.stack([states[i][last] for i, _, last, *_ in turns])
+    copied = {name: copy.deepcopy(head) for name, head in heads.items()}
+    optimizer = torch.optim.Adam([p for head in heads.values() for p in head.parameters()], lr=1e-3)
+
+    def learn(names: Sequence[str], given: torch.Tensor, wanted: Sequence[torch.Tensor]) -> None:
+        optimizer.zero_grad()
+        errors = [((heads[name](given) - goal) ** 2).sum() for name, goal in zip(names, wanted, strict=True)]
+        (sum(errors, torch.zeros(())) / len(given)).backward()
+        moved = [p for name in names for p in heads[name].parameters()]
+        torch.nn.utils.clip_grad_norm_(moved, 1.0)
+        optimizer.step()
+
+    for _ in range(passes):
+        with torch.no_grad():
+            goals = []
+            for name in ("v1", "v2"):
+                value = copied[name](before_)
+                later = [0.0 if end else 0.95 * float(value[k + 1]) for k, (*_, end) in enumerate(turns)]
+                goals.append(torch.tensor([turn[3] + more for turn, more in zip(turns, later, strict=True)]))
+            worths = [copied[name](after) for name in ("q1", "q2")]
+        learn(("q1", "q2"), after, goals)
+        learn(("v1", "v2"), before_, worths)
+        with torch.no_grad():
+            for name, head in heads.items():
+                for mine, theirs in zip(copied[name].parameters(), head.parameters(), strict=True):
+                    mine.mul_(0.9).add_(0.1 * theirs)
+    with torch.no_grad():
+        value = torch.minimum(heads["v1"](before_), heads["v2"](before_))
+        gain = torch.minimum(heads["q1"](after), heads["q2"](after)) - value
+    found = [[0.0] * s.n for s in samples]
+    for (i, first, last, *_), own in zip(turns, gain.tolist(), strict=True):
+        s = samples[i]
+        places = [len(s.prompt) + p for p, drawn in enumerate(s.drawn) if drawn]
+        found[i] = [own if first <= place <= last else x for place, x in zip(places, found[i], strict=True)]
+    return found
+
+
+def _turns_of(samples: Sequence[Sample]) -> list[tuple[int, int, int, float, bool]]:
+    """(sample, place of its first token, of its last, reward, whether it is the last of its agent in its rollout) of
+    each run of drawn tokens, an agent's in a row."""
+    found = []
+    for key in dict.fromkeys((s.task, s.rollout, s.agent) for s in samples if s.reward is not None):
+        mine = [i for i, s in enumerate(samples) if (s.task, s.rollout, s.agent) == key]
+        runs = []
+        for i in sorted(mine, key=lambda i: samples[i].turn):
+            s = samples[i]
+            flags = [False, *s.drawn, False]
+            firsts = [p for p in range(len(s.drawn)) if flags[p + 1] and not flags[p]]
+            lasts = [p for p in range(len(s.drawn)) if flags[p + 1] and not flags[p + 2]]
+            runs += [(i, len(s.prompt) + a, len(s.prompt) + b) for a, b in zip(firsts, lasts, strict=True)]
+        reward = _reward(samples[mine[-1]])
+        found += [(*run, reward if run == runs[-1] else 0.0, run == runs[-1]) for run in runs]
+    return found
+
+
+def _states_of(model: Any, s: Sample) -> torch.Tensor:
+    """What the decoder says after each token: (tokens, width)."""
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[*s.prompt, *s.tokens]]), output_hidden_states=True).hidden_states[-1][0]
 
 
 def compute_loss(model: Any, samples: Sequence[Sample], algorithm: Algorithm) -> torch.Tensor:
