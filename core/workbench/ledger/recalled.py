@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from workbench.errors import LMError
@@ -56,14 +57,14 @@ class RecalledCalls:
             return None
         if (row := self._journal.find_call(key)) is None:
             return None
-        reused = row["reused"] is not None
+        reused, found = row["reused"] is not None, _stored_outcome(row)
         if first := self.touch(key):
-            self._count_stored(row, row["role"], reused=reused)
+            self._count_stored(row, row["role"], found, reused=reused)
         else:
             account.spent.cached += 1
             account.by_role[role].cached += 1
         self._tell(row, row["role"], reused=reused)
-        return _stored_outcome(row, cached=not first)
+        return found if first else replace(found, cached=True)
 
     async def take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
         """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
@@ -94,21 +95,21 @@ class RecalledCalls:
     async def _adopt(self, row: Any, key: str, role: str) -> Settled:
         done = self._journal.add_reused_call(row, role)
         self.touch(key)
-        self._count_stored(row, role, reused=True)
+        self._count_stored(row, role, found := _stored_outcome(row), reused=True)
         await asyncio.shield(done)
         self._tell(row, role, reused=True)
-        return _stored_outcome(row, cached=False)
+        return found
 
     def _tell(self, row: Any, role: str, *, reused: bool) -> None:
         if self._account.on_call is not None:
             self._account.on_call(CallInfo.of(row, role, reused=reused))
 
-    def _count_stored(self, row: Any, role: str, *, reused: bool) -> None:
+    def _count_stored(self, row: Any, role: str, found: Settled, *, reused: bool) -> None:
         account = self._account
         account.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
         if not reused:
-            if row["response"] is not None:
-                account.prices.add(row["lm"], row["usd"], _stored_response(row))
+            if found.response is not None:
+                account.prices.add(row["lm"], row["usd"], found.response)
             return account.count(role, _stored_spend(row))
         for spend in (account.reused, account.spent) if account.searching else (account.reused,):
             spend.add(_stored_spend(row))
@@ -125,13 +126,13 @@ def _short(key: str) -> bytes:
     return bytes.fromhex(key[:16])
 
 
-def _stored_outcome(row: Any, cached: bool) -> Settled:
+def _stored_outcome(row: Any) -> Settled:
     """The outcome in a row of `calls`, at what it cost when it was paid."""
     failed = row["outcome"] not in _ANSWERED
     return Settled(
         None if row["response"] is None else _stored_response(row),
         LMError(row["outcome"], row["message"] or "") if failed else None,
-        cached,
+        False,
         row["attempts"],
         row["usd"] or 0.0,
         row["seconds"],

@@ -60,6 +60,7 @@ class ModelPrice:
         stated = parse_price(price)
         self.assumed_free = free and stated is None
         self.extra, self._rates, self._find = extra, stated, None if stated is not None or free else find
+        self._plain: Billed | None = None
 
     @property
     def rates(self) -> Rates | None:
@@ -75,8 +76,10 @@ class ModelPrice:
 
     def usual(self, prompt: int, completion: int) -> float | None:
         """US dollars of a call that asks for nothing but what the settings do; None if unknown."""
-        call = asked_call(Request((), max_tokens=completion), prompt, self.extra)
-        return self.of(call._replace(cache_write_1h=0, cache_write_12h=0))
+        if self._plain is None:  # once: each call of a trace asks for this
+            asked = asked_call(Request(()), 0, self.extra)
+            self._plain = asked._replace(cache_write_1h=0, cache_write_12h=0)
+        return self.of(self._plain._replace(prompt=prompt, completion=completion))
 
     def most(self, request: Request, prompt: int) -> float | None:
         """US dollars of a request at worst; None if unknown."""
