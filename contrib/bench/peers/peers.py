@@ -1,0 +1,172 @@
+"""Workbench beside its peers on a real model: same server, rows, seeds, start and calls, in one table.
+
+    python contrib/bench/peers/rows.py DATA rows
+    python contrib/bench/peers/peers.py --server http://127.0.0.1:8190 --rows rows --out results --venvs venvs
+    python contrib/bench/peers/peers.py --out results --table
+
+--server: an OpenAI-compatible server with the model, e.g. `llama_server.py` beside this file. --venvs: a folder with a
+venv for each peer, `dspy`, `gepa` and `textgrad`, made from the requirements beside this file. Arms of a peer without a
+venv are left out, and named.
+
+Every call passes a proxy, which counts it and ends a search at its ceiling; calls on sealed rows are counted apart.
+Each finished (task, arm, seed) is a file and is not run again; one that was killed begins again, and gets what it asked
+before from the proxy's log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.kit.prompting.nearest_demos import Nearest
+from workbench.proof import interval, paired_proof
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from proxy import Counts, Proxy  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A side of the comparison. script: what runs it. venv: of the peer; "" for ours. arguments: after the others."""
+
+    script: str
+    name: str
+    venv: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def _ours(*names: str) -> dict[str, Arm]:
+    return {f"wb_{name}": Arm("workbench_arm.py", name) for name in names}
+
+
+def _dspy(*names: str) -> dict[str, Arm]:
+    """Each with DSPy's own prompts, and with workbench's."""
+    own = {f"dspy_{name}": Arm("dspy_arm.py", name, "dspy") for name in names}
+    return own | {f"dspy_{name}_plain": Arm("dspy_arm.py", name, "", ("--plain",)) for name in names}
+
+
+ARMS: dict[str, Arm] = {
+    **_ours("unchanged", "default", "chain", "bootstrap"),
+    **_dspy("unchanged", "bfrs", "knn", "mipro", "gepa"),
+    "gepa": Arm("gepa_arm.py", "gepa", "gepa"),
+    "textgrad": Arm("textgrad_arm.py", "textgrad", "textgrad"),
+    **_ours("default_proposer", "chain_proposer", "textgrad", "evolve"),
+}
+#: Peers of the table: what is not ours, and is searched for or chosen.
+HEAD = "| arm | score | seeds | less the best peer | calls of the search | tokens read / written | |"
+PEERS = [name for name in ARMS if not name.startswith("wb_") and "unchanged" not in name]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="http://127.0.0.1:8190")
+    parser.add_argument("--rows", type=Path, default=Path("rows"))
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--venvs", type=Path, default=Path("venvs"))
+    parser.add_argument("--tasks", nargs="+")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=[*ARMS])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--calls", type=int, default=400, help="of each search; test rows are apart")
+    parser.add_argument("--timeout", type=float, default=4 * 3600, help="seconds of one arm")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
+    args = parser.parse_args()
+    if not args.table:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for task in args.tasks or sorted(folder.name for folder in args.rows.iterdir()):
+            vote(args.rows / task, args.out / f"{task}.nearest_vote.0.json")
+            with Proxy(args.server, args.out / "calls") as proxy:
+                for seed in args.seeds:
+                    for name in args.arms:
+                        run(task, name, seed, proxy, args)
+    print(table(args.out))
+
+
+def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace) -> None:
+    """Run one arm, unless its file is there."""
+    arm, of = ARMS[name], f"{task}.{name}.{seed}"
+    file, rows = args.out.resolve() / f"{of}.json", args.rows.resolve() / task
+    python = args.venvs.absolute() / arm.venv / "bin/python" if arm.venv else Path(sys.executable)
+    if file.exists():
+        return
+    if not python.exists():
+        print(f"{of}: left out, as {python} is not there", flush=True)
+        return
+    counts = proxy.begin(of, args.calls, [json.loads(line)["text"] for line in (rows / "test.jsonl").open()])
+    made, begun = file.with_suffix(".part"), time.monotonic()
+    given = [arm.name, rows, f"{proxy.url}/{of}", seed, args.calls, made, *arm.arguments]
+    with file.with_suffix(".txt").open("w") as said:
+        command = [python, HERE / arm.script, *given]
+        done = subprocess.run([*map(str, command)], stdout=said, stderr=said, timeout=args.timeout)
+    if done.returncode:
+        print(f"{of}: exit {done.returncode}, see {file.with_suffix('.txt')}", flush=True)
+        return
+    found = json.loads(made.read_text()) | {"task": task, "arm": name, "seed": seed, "counts": asdict(counts)}
+    file.write_text(json.dumps({**found, "seconds": round(time.monotonic() - begun)}))
+    made.unlink()
+    print(f"{of}: {sum(found['scores']) / len(found['scores']):.3f}", flush=True)
+
+
+def vote(rows: Path, file: Path) -> None:
+    """Score what the labels of the nearest rows say without any model: the floor of a task. Val chooses how many."""
+    train, val, test = (
+        [json.loads(line) for line in (rows / f"{name}.jsonl").open()] for name in ("train", "val", "test")
+    )
+    near = Nearest(train, ["text"])
+
+    def score(part: Sequence[dict[str, str]], k: int) -> list[float]:
+        votes = [Counter(train[i]["label"] for i in near.shown(row, k)) for row in part]
+        return [float(max(own, key=lambda x: own[x]) == row["label"]) for own, row in zip(votes, part, strict=True)]
+
+    k = max((1, 3, 5, 8), key=lambda k: sum(score(val, k)))
+    found = {"task": rows.name, "arm": "nearest_vote", "seed": 0, "scores": score(test, k), "version": "no model"}
+    file.write_text(json.dumps({**found, "note": f"{k} rows, no model", "counts": asdict(Counts())}))
+
+
+def table(out: Path) -> str:
+    """The results as Markdown: of each task all arms, the best mean first, each beside the best peer."""
+    found: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for file in sorted(out.glob("*.json")):
+        line = json.loads(file.read_text())
+        found[line["task"]][line["arm"]].append(line)
+    text = list[str]()
+    for task, arms in found.items():
+        scores = {name: _means([line["scores"] for line in lines]) for name, lines in arms.items()}
+        best = max((name for name in scores if name in PEERS), key=lambda name: sum(scores[name]), default=None)
+        text += [f"**{task}**, {len(next(iter(scores.values())))} sealed rows", "", HEAD, "|" + " --- |" * 7]
+        for name in sorted(scores, key=lambda name: -sum(scores[name])):
+            lines, own = arms[name], scores[name]
+            low, high = interval(own)
+            less = "" if best in (None, name) else _difference(scores[best], own)
+            calls, read, written = (
+                f"{sum(line['counts'][kind] for line in lines) / len(lines):,.0f}"
+                for kind in ("calls", "prompt", "completion")
+            )
+            notes = "; ".join(sorted({line["note"] for line in lines if line["note"]})).replace("\n", " ")
+            cells = (f"{sum(own) / len(own):.3f} [{low:.3f}, {high:.3f}]", str(len(lines)), less, calls)
+            text.append("| " + " | ".join([name, *cells, f"{read} / {written}", notes[:120]]) + " |")
+        text.append("")
+    return "\n".join(text)
+
+
+def _means(scores: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each row over the seeds."""
+    return [sum(row) / len(row) for row in zip(*scores, strict=True)]
+
+
+def _difference(peer: Sequence[float], own: Sequence[float]) -> str:
+    proof = paired_proof(peer, own)
+    return f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}]"
+
+
+if __name__ == "__main__":
+    main()

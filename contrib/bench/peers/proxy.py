@@ -1,0 +1,152 @@
+"""A proxy before a model server: counts each arm's calls and tokens, ends a search at its ceiling, and resumes it.
+
+`/ARM/v1/...` is sent on as `/v1/...`. Each answer is a line of FOLDER/ARM.jsonl. An arm that was killed and begins
+again gets from there what it asked before, request by request, as long as it asks the same; only what is new is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import threading
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+#: Seconds for one answer: a small model on two cores takes a minute for a long one.
+TIMEOUT = 900
+
+
+@dataclass
+class Counts:
+    """Calls and tokens of an arm's search, and its calls on sealed rows. refused: calls above the ceiling, which were
+    not sent. recalled: calls, of both kinds, that were answered from the log."""
+
+    calls: int = 0
+    prompt: int = 0
+    completion: int = 0
+    sealed: int = 0
+    refused: int = 0
+    recalled: int = 0
+
+
+@dataclass
+class _Arm:
+    """limit: calls of its search at most. sealed: texts of rows that only its last test asks about. known: answers of
+    the log, by request."""
+
+    limit: int
+    sealed: tuple[str, ...]
+    known: dict[str, deque[dict[str, Any]]]
+    counts: Counts = field(default_factory=Counts)
+
+
+class Proxy:
+    """A server in a thread, for as long as the `with` block runs."""
+
+    def __init__(self, upstream: str, folder: Path):
+        self.upstream, self.folder = urlsplit(upstream), folder
+        self._arms: dict[str, _Arm] = {}
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Proxy:
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def begin(self, arm: str, limit: int, sealed: Iterable[str]) -> Counts:
+        """Let an arm begin, or begin again, and return what is counted of it."""
+        found = self._arms[arm] = _Arm(limit, tuple(sealed), _read(self.folder / f"{arm}.jsonl"))
+        return found.counts
+
+    def ask(self, arm: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """(status, body) of the answer to an arm's request."""
+        own, key = self._arms[arm], hashlib.sha256(path.encode() + b"\n" + body).hexdigest()
+        sealed = _asks_about(body, own.sealed)
+        with self._lock:
+            if not sealed and own.counts.calls >= own.limit:
+                own.counts.refused += 1
+                return 400, json.dumps({"error": {"message": f"the ceiling of {own.limit} calls"}}).encode()
+            own.counts.sealed += sealed
+            own.counts.calls += not sealed
+            known = own.known.get(key)
+            line = known.popleft() if known else None
+            own.counts.recalled += line is not None
+        if line is None:
+            status, data = self._send(path, body)
+            if status != 200:
+                return status, data
+            line = {"key": key, "asked": json.loads(body), "answer": json.loads(data)}
+            with self._lock, (self.folder / f"{arm}.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        usage = line["answer"].get("usage") or {}
+        with self._lock:
+            own.counts.prompt += 0 if sealed else usage.get("prompt_tokens", 0)
+            own.counts.completion += 0 if sealed else usage.get("completion_tokens", 0)
+        return 200, json.dumps(line["answer"]).encode()
+
+    def _send(self, path: str, body: bytes) -> tuple[int, bytes]:
+        link = http.client.HTTPConnection(self.upstream.hostname or "", self.upstream.port, timeout=TIMEOUT)
+        try:
+            link.request("POST", path, body, {"Content-Type": "application/json"})
+            answer = link.getresponse()
+            return answer.status, answer.read()
+        finally:
+            link.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        arm, _, rest = self.path.lstrip("/").partition("/")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            status, data = self.proxy.ask(arm, f"/{rest}", body)
+        except OSError as error:
+            status, data = 502, json.dumps({"error": {"message": f"the model server: {error}"}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 256
+
+
+def _read(file: Path) -> dict[str, deque[dict[str, Any]]]:
+    """The answers of a log by request, without a last line that a kill cut short."""
+    known: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        known[line["key"]].append(line)
+    return known
+
+
+def _asks_about(body: bytes, texts: Iterable[str]) -> bool:
+    """Return whether a request's last message has one of these texts."""
+    last = str(json.loads(body)["messages"][-1]["content"])
+    return any(text in last for text in texts)

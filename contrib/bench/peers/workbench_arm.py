@@ -1,0 +1,80 @@
+"""One arm of workbench: a file and the commands that a user types.   workbench_arm.py ARM ROWS URL SEED CALLS OUT
+
+Its budget is CALLS and what the proof of one winner takes. The scores are those of `workbench predict` with the winner.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+#: By arm: what the file has besides the task. ITSELF: the model is its own proposer.
+ITSELF = {"roles": {"proposer": "itself"}}
+CHAIN = [{"bootstrap": {"trials": 4}}, {"rewrite": {"rounds": 6}}]
+ARMS: dict[str, dict[str, Any]] = {
+    "unchanged": {},
+    "default": {},
+    "default_proposer": ITSELF,
+    "chain": {"roles": {"proposer": "templates/instructions"}, "optimize": CHAIN},
+    "chain_proposer": {**ITSELF, "optimize": CHAIN},
+    "bootstrap": {"optimize": ["bootstrap"]},
+    "textgrad": {**ITSELF, "optimize": ["textgrad"]},
+    "evolve": {**ITSELF, "optimize": ["evolve"]},
+}
+
+
+def write(arm: str, rows: Path, url: str, seed: int, calls: int, folder: Path) -> Path:
+    """Write the workflow file of an arm, with its rows beside it."""
+    task = json.loads((rows / "task.json").read_text())
+    lm = {"model": "local/model", "api_base": f"{url}/v1", "timeout": 900, "concurrency": 4}
+    for name in ("train", "val", "test"):
+        shutil.copy(rows / f"{name}.jsonl", folder)
+    proof = 2 * sum(1 for _ in (rows / "test.jsonl").open())
+    answer = {"predict": f"text -> label: Literal{task['labels']}", "instructions": task["instructions"]}
+    spec: dict[str, Any] = {"name": arm, "lm": lm, "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")}}
+    spec |= {
+        "metric": "exact_match(label)",
+        "seed": seed,
+        "budget": {"calls": calls + proof},
+        "nodes": {"answer": answer},
+    }
+    spec |= ARMS[arm]
+    if spec.get("roles", {}).get("proposer") == "itself":
+        spec["roles"] = {"proposer": {**lm, "temperature": 0.7}}
+    file = folder / "workflow.yaml"
+    file.write_text(json.dumps(spec, indent=1))
+    return file
+
+
+def main(arm: str, rows: Path, url: str, seed: int, calls: int, out: Path) -> None:
+    folder = out.with_suffix("")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    file, best, answers = write(arm, rows, url, seed, calls, folder), folder / "best.yaml", folder / "answers.jsonl"
+    said, note = "", ""
+
+    def run(*arguments: Any) -> str:
+        command = [sys.executable, "-m", "workbench", *map(str, arguments), "--db", str(folder / "runs.db")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode not in (0, 1, 101):
+            raise RuntimeError(f"{command}: exit {done.returncode}: {done.stderr[-2000:]}")
+        return done.stdout + done.stderr
+
+    if arm != "unchanged":
+        said = run("optimize", file, "--out", best)
+        note = "" if best.exists() else "no winner: the file as it is"
+    run("predict", best if best.exists() else file, rows / "test.jsonl", "--out", answers, "--cache")
+    found = [json.loads(line) for line in answers.open()]
+    wanted = [json.loads(line)["label"] for line in (rows / "test.jsonl").open()]
+    scores = [float(row["label"] == label) for row, label in zip(found, wanted, strict=True)]
+    made = {"scores": scores, "note": note, "version": f"workbench {version('agent-optimization-workbench')}"}
+    out.write_text(json.dumps({**made, "said": said[-4000:]}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]).resolve(), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), Path(sys.argv[6]))

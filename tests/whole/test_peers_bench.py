@@ -1,0 +1,111 @@
+"""contrib/bench/peers: the proxy counts, ends and resumes an arm; the table names losses; our arms run as printed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.said import Asked, Reply, billed, saying
+
+HERE = Path(__file__).parents[2] / "contrib/bench/peers"
+LABELS = ["billing", "technical"]
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"peers_{name}", HERE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def ask(url: str, text: str) -> tuple[int, str]:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+    request = urllib.request.Request(f"{url}/v1/chat/completions", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, json.loads(answer.read())["choices"][0]["message"]["content"]
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())["error"]["message"]
+
+
+def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: Path) -> None:
+    proxies = load("proxy")
+    numbers = iter(range(100))
+
+    def reply(asked: Asked) -> object:
+        if "broken" in str(asked.body):
+            return Reply({"error": {"message": "no"}}, 503)
+        return billed(f"{next(numbers)}: {asked.path}", tokens=50)
+
+    with saying(reply) as server, proxies.Proxy(server.base.removesuffix("/v1"), tmp_path) as proxy:
+        counts = proxy.begin("arm", 3, ["a sealed row"])
+        url = f"{proxy.url}/arm"
+        assert ask(url, "one") == (200, "0: /v1/chat/completions") and ask(url, "one")[1].startswith("1:")
+        assert ask(url, "broken") == (503, "no")
+        assert ask(url, "two") == (400, "the ceiling of 3 calls")
+        assert ask(url, "text: a sealed row")[1].startswith("2:"), "the last test is apart"
+        assert (counts.calls, counts.sealed, counts.refused, counts.prompt) == (3, 1, 1, 100)
+
+        with (tmp_path / "arm.jsonl").open("a") as file:
+            file.write('{"key": "cut sh')
+        again = proxy.begin("arm", 9, ["a sealed row"])
+        assert [ask(url, text)[1][:2] for text in ("one", "one", "one", "two")] == ["0:", "1:", "3:", "4:"]
+        assert again.calls == 4 and again.recalled == 2, "what is new is sent, each answer is given once"
+        assert len(server.asked) == 6
+
+
+def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: Path) -> None:
+    peers = load("peers")
+    counts = {"calls": 400, "prompt": 1000, "completion": 20, "sealed": 4}
+
+    def write(arm: str, seed: int, scores: list[float], note: str = "") -> None:
+        line = {"task": "t", "arm": arm, "seed": seed, "scores": scores, "counts": counts, "note": note}
+        (tmp_path / f"t.{arm}.{seed}.json").write_text(json.dumps(line))
+
+    write("gepa", 0, [1.0] * 30 + [0.0] * 10)
+    write("textgrad", 0, [1.0] * 10 + [0.0] * 30, "raised")
+    write("wb_default", 0, [0.0] * 40)
+    write("wb_default", 1, [1.0] * 30 + [0.0] * 10)
+    lines = [line for line in peers.table(tmp_path).splitlines() if line.startswith("| ")][2:]
+    assert [line.split(" | ")[0] for line in lines] == ["| gepa", "| wb_default", "| textgrad"]
+    assert "0.750 [" in lines[0] and "-0.375 [" in lines[1] and "0.375 [" in lines[1] and "raised" in lines[2]
+
+
+@pytest.mark.slow
+def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: Path) -> None:
+    rows = tmp_path / "rows" / "tickets"
+    rows.mkdir(parents=True)
+    for name, count in (("train", 12), ("val", 12), ("test", 16)):
+        lines = [{"text": f"{name} {n} {LABELS[n % 2]}", "label": LABELS[n % 2]} for n in range(count)]
+        (rows / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (rows / "task.json").write_text(json.dumps({"instructions": "Sort.", "labels": LABELS}))
+
+    def reply(asked: Asked) -> object:
+        """Right where an example is shown; without one always the first label."""
+        messages = asked.body["messages"]
+        last = str(messages[-1]["content"])
+        return billed(next(label for label in LABELS if label in last) if len(messages) > 2 else LABELS[0])
+
+    def run(server: str) -> str:
+        command = [sys.executable, str(HERE / "peers.py"), "--server", server, "--rows", str(tmp_path / "rows")]
+        command += ["--out", str(tmp_path / "out"), "--venvs", str(tmp_path), "--seeds", "0", "--calls", "100"]
+        command += ["--arms", "wb_unchanged", "wb_bootstrap", "gepa"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    with saying(reply) as server:
+        said = run(server.base.removesuffix("/v1"))
+        sent = len(server.asked)
+    assert "tickets.gepa.0: left out" in said and "tickets.wb_unchanged.0: 0.500" in said
+    assert "tickets.wb_bootstrap.0: 1.000" in said and "nearest_vote" in said
+    found = json.loads((tmp_path / "out" / "tickets.wb_bootstrap.0.json").read_text())["counts"]
+    assert found["calls"] <= 100 and found["sealed"] == 2 * 16 and found["calls"] + found["sealed"] + 16 == sent
+    assert "tickets.wb_bootstrap.0: 1.000" not in run("http://127.0.0.1:9"), "nothing is asked again"
