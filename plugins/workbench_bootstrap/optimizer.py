@@ -21,6 +21,8 @@ from workbench.task import draw_demos, labelled_demo
 from workbench.workflow import NodeKind, learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
+#: Demos at most, until the best candidate shows so many.
+START = 8
 
 
 class Bootstrap(Optimizer):
@@ -31,7 +33,13 @@ class Bootstrap(Optimizer):
 
     powers = {}
 
-    max_demos: int = Field(8, ge=1, le=64, description="maximum number of demos")
+    max_demos: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description=f"maximum number of demos; by default {START}, and twice as many each time that the best candidate "
+        "shows all of them",
+    )
     trials: int = Field(
         30, ge=1, le=1000, description="maximum number of candidates; the budget may end the search earlier"
     )
@@ -54,12 +62,13 @@ class Bootstrap(Optimizer):
             return study.best
         own = await self._successes(study, addresses)
         pools = {a: self._pools(study, a, own.get(a, [])) for a in addresses}
-        searcher = self._searcher(study, pools)
-        tried: set[str] = set()
+        most = self.max_demos or START
+        searcher, starts = self._searcher(study, pools, most)
+        tried, shown = set[str](), dict[str, dict[str, Any]]()
         misses = 0
         for _ in range(self.trials * 4):
             trial = searcher.ask()
-            candidate = self._candidate(study, trial, pools)
+            candidate = self._candidate(study, trial, pools, most)
             if candidate.hash in tried:
                 known = study.known(candidate)
                 self._tell(searcher, trial, known)
@@ -71,6 +80,11 @@ class Bootstrap(Optimizer):
                 break
             tried.add(candidate.hash)
             self._tell(searcher, trial, await study.evaluate(candidate, race=self.race))
+            shown[candidate.hash] = trial.params
+            edge = self.max_demos is None and len(tried) >= starts
+            if edge and (more := _more(shown.get(study.best.hash, {}), pools, most)):
+                most *= 2
+                searcher.enqueue_trial(more)
         return study.best
 
     async def _successes(self, study: Study, addresses: Sequence[str]) -> dict[str, Pool]:
@@ -99,24 +113,27 @@ class Bootstrap(Optimizer):
             pools["nearest"] = labelled or own
         return {name: pool for name, pool in pools.items() if pool}
 
-    def _searcher(self, study: Study, pools: dict[str, dict[str, Pool]]) -> Any:
-        """TPE that first tries as many demos as allowed from each source: more is most often better."""
+    def _searcher(self, study: Study, pools: dict[str, dict[str, Pool]], most: int) -> tuple[Any, int]:
+        """(TPE, its first trials): those show as many demos as allowed from each source, as more is most often
+        better."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=study.rng.randrange(2**31), n_startup_trials=6)
         searcher = optuna.create_study(direction="maximize", sampler=sampler)
+        starts = 0
         for source in ("nearest", "labelled", "own"):
             start: dict[str, Any] = {}
             for address, by_source in pools.items():
                 if source in by_source:
-                    most = min(self.max_demos, len(by_source[source]))
-                    start |= {f"{address} source": source, f"{address} {source} count": most}
+                    count = min(most, len(by_source[source]))
+                    start |= {f"{address} source": source, f"{address} {source} count": count}
             if start:
                 searcher.enqueue_trial(start)
-        return searcher
+                starts += 1
+        return searcher, starts
 
-    def _candidate(self, study: Study, trial: Any, pools: dict[str, dict[str, Pool]]) -> Workflow:
+    def _candidate(self, study: Study, trial: Any, pools: dict[str, dict[str, Pool]], allowed: int) -> Workflow:
         values: dict[str, Any] = {}
         notes = []
         for address, by_source in pools.items():
@@ -124,7 +141,7 @@ class Bootstrap(Optimizer):
                 continue
             source = trial.suggest_categorical(f"{address} source", list(by_source))
             pool = by_source[source]
-            most = min(self.max_demos, len(pool))
+            most = min(allowed, len(pool))
             count = trial.suggest_int(f"{address} {source} count", min(1 if source != "nearest" else 2, most), most)
             retrieve = address.removesuffix("demos") + "retrieve"
             if source == "nearest":
@@ -156,6 +173,17 @@ class Bootstrap(Optimizer):
             searcher.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
             searcher.tell(trial, evaluation.score)
+
+
+def _more(best: dict[str, Any], pools: dict[str, dict[str, Pool]], most: int) -> dict[str, Any]:
+    """Return the best trial's choices with twice as many demos, where it shows all that are allowed and there are more;
+    {} if nowhere."""
+    more = dict[str, Any]()
+    for address, by_source in pools.items():
+        source = best.get(f"{address} source")
+        if best.get(name := f"{address} {source} count") == most < len(by_source.get(source, [])):
+            more[name] = min(2 * most, len(by_source[source]))
+    return {**best, **more} if more else {}
 
 
 def _tells_more(study: Study, address: str) -> bool:

@@ -55,6 +55,25 @@ def test_never_more_demos_are_shown_than_allowed(most: int, tmp_path: Path) -> N
     assert max(seen) == most
 
 
+@pytest.mark.parametrize(
+    ("settings", "helpful", "most", "reached"),
+    [({}, 16, 32, 0.85), ({}, 5, 16, 0.75), ({"max_demos": 8}, 16, 8, 0.5)],
+    ids=["more", "fewer", "bound"],
+)
+def test_a_winner_at_the_edge_moves_the_edge(
+    settings: dict[str, Any], helpful: int, most: int, reached: float, tmp_path: Path
+) -> None:
+    """Where 16 demos are better than 8, they are found. Where 5 are the best, one look is taken beyond 8."""
+    seen: list[int] = []
+
+    def skill(request: Request) -> float:
+        seen.append(len(demos_of(request)))
+        return 0.2 + 0.7 * min(seen[-1], helpful) / helpful - 0.03 * max(0, seen[-1] - helpful)
+
+    report, _ = plant(tmp_path, skill, {"bootstrap": {"trials": 12, **settings}}, calls=1500)
+    assert max(seen) == most and true_skill(report, skill, 0) >= reached
+
+
 LABELLED = {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Plain."}
 FREE, THINKING = {**LABELLED, "predict": "text -> label"}, {**LABELLED, "reasoning": True}
 UNLABELLED = {**LABELLED, "predict": "text -> label: Literal['a', 'b', 'c', 'd'], sure: bool"}
