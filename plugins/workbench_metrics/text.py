@@ -6,13 +6,15 @@ import re
 import string
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 from workbench.base.text import without_unseen
 from workbench.kit.answers import PARTICLE, SPACELESS, load_loose
-from workbench.task import Score
+from workbench.task import Example, Score
 from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
+from workbench_metrics.floor import vote_of_nearest
 
 #: A number as JSON writes it. `007` and `1_000` are texts, such as ids.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -26,14 +28,26 @@ _TELLING = re.compile(
 _SIGNS = str.maketrans({"\u2212": "-", "\u2018": "'", "\u2019": "'"})
 
 
-class ExactMatch(FieldMetric):
+class _Match(FieldMetric):
+    """A metric that is 1 or 0."""
+
+    def floor(self, train: Sequence[Example], rows: Sequence[Example], inputs: Sequence[str]) -> Any:
+        """(score, how) on rows by a vote of the nearest rows of train; None where labels are no closed set."""
+
+        def score(row: Any, label: Any) -> float:
+            return self(row, {self.field: label}).value
+
+        return vote_of_nearest(train, rows, inputs, self.target, score)
+
+
+class ExactMatch(_Match):
     """1 if both values are equal, else 0. Spaces around texts are ignored, and JSON in a row's text is its value."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
         return score_match(_same(given, wanted), given, wanted)
 
 
-class NormalizedMatch(FieldMetric):
+class NormalizedMatch(_Match):
     """1 if both texts are equal up to case, punctuation, articles and extra spaces (the SQuAD recipe).
 
     Unlike there, signs and separators of numbers and of names such as C++ count, and so does a text of nothing else.

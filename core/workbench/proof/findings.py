@@ -13,6 +13,7 @@ from typing import Any
 from workbench.errors import describe_missing
 from workbench.ledger import Ledger
 from workbench.proof.attacks import AttackRise, measure_rise
+from workbench.proof.floor import find_floor
 from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.learning_curves import read_learning_curves
@@ -81,6 +82,7 @@ def build_report(
         earlier_tests=earlier,
         leaks=leaks,
         sealed_rows=len(task.dataset.test),
+        floor=find_floor(task, [a.example for a, b in pairs if a.score is not None and b.score is not None]),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
 

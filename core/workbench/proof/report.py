@@ -14,6 +14,7 @@ from typing import Any, cast
 from workbench.base.text import align
 from workbench.ledger import describe_lost, describe_reused, describe_usd
 from workbench.proof.attacks import AttackRise
+from workbench.proof.floor import Floor
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.learning_curves import LearningCurve
@@ -65,6 +66,7 @@ class Report:
     searchers: dict[str, Any] | None = None  # of a shared study (`workbench.study.Searchers.summary`)
     elsewhere: str | None = None  # why another of them makes the proof
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
+    floor: Floor | None = None  # what the sealed rows reach without a model, if the metric knows
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -153,6 +155,7 @@ class Report:
             "unproved": self.unproved,
             "searchers": None if self.searchers is None else {**self.searchers, "elsewhere": self.elsewhere},
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
+            **({"floor": self.floor._asdict()} if self.floor is not None else {}),
             **({"curves": [asdict(curve) for curve in self.curves]} if self.curves else {}),
         }
 
@@ -218,6 +221,7 @@ class Report:
             out.append(f"Error: {self.error}")
         if self.baseline["cost"] or self.test_rows:
             out += ["", *self._score_table(), ""]
+            out += [self.floor.describe(self.best["test"]["score"])] if self.floor is not None else []
         if self.changes:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]

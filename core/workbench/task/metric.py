@@ -36,6 +36,9 @@ class Metric(Protocol):
     One whose scores never exceed a number below 1 says so by `highest = 0.8`: the smaller the largest loss, the smaller
     the gain that the proof can show. The lowest is always 0, the score of a failure.
 
+    One that knows what is reached without a model says so by `floor(train, rows, inputs)`: (mean score on these rows,
+    what answers them in words), or None. It is told beside the sealed scores, and chooses nothing.
+
     Args:
         example: the whole row, labels included.
         prediction: every field that the workflow's nodes wrote.

@@ -1,0 +1,29 @@
+"""What the sealed rows reach without any model: a gain below it is bought for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from workbench.task import Example, Task
+
+
+class Floor(NamedTuple):
+    """score: the mean on the rows that were tested. how: what answers them, in words."""
+
+    score: float
+    how: str
+
+    def describe(self, winner: float | None) -> str:
+        """Return a line for the report. winner: its mean on the same rows."""
+        above = winner is not None and winner > self.score
+        return f"Without a model: {self.how} has {self.score:.3f} on the same rows" + (
+            "." if above else ", which the winner is not above."
+        )
+
+
+def find_floor(task: Task, rows: Sequence[Example]) -> Floor | None:
+    """Return what the metric knows to be reached without a model (`workbench.task.Metric`, `floor`); None: nothing."""
+    floor: Any = getattr(task.metric, "floor", None)
+    found = None if floor is None or not rows else floor(list(task.dataset.train), rows, task.inputs)
+    return None if found is None else Floor(*found)

@@ -1,0 +1,93 @@
+"""The floor: what a vote of the nearest rows reaches without a model, beside the sealed scores."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.planted import plant
+
+from workbench.lm import Request
+from workbench_metrics.text import Contains, ExactMatch, NormalizedMatch
+
+WORDS = {"a": "red warm fire", "b": "blue cold water", "c": "green soft grass"}
+
+
+def rows(seed: int, count: int, noise: float = 0.0) -> list[dict[str, Any]]:
+    """Two of a label's words and one of another; some rows have another label."""
+    draw = random.Random(seed)
+    made = []
+    for n in range(count):
+        label = "abc"[n % 3]
+        other = draw.choice([x for x in "abc" if x != label])
+        words = [*draw.sample(WORDS[label].split(), 2), draw.choice(WORDS[other].split()), f"n{seed}{n}"]
+        made.append({"text": " ".join(words), "label": other if draw.random() < noise else label})
+    return made
+
+
+def floor(train: Any, test: Any, metric: Any = None) -> Any:
+    return (metric or ExactMatch("label")).floor(train, test, ["text"])
+
+
+def test_a_vote_of_the_nearest_rows_is_scored_by_the_metric() -> None:
+    score, how = floor(rows(0, 60), rows(1, 30))
+    assert score == 1.0 and how.startswith(("a vote of the ", "the label of the "))
+    shuffled = [
+        {**row, "label": label["label"]} for row, label in zip(rows(0, 60), rows(7, 60)[1:] + rows(7, 1), strict=True)
+    ]
+    assert floor(shuffled, rows(1, 30))[0] < 0.4, "the labels of train decide, and not those of the rows"
+    capitals = [{**row, "label": row["label"].upper()} for row in rows(1, 30)]
+    assert floor(rows(0, 60), capitals)[0] == 0.0
+    assert floor(rows(0, 60), capitals, NormalizedMatch("label"))[0] == 1.0
+
+
+def test_train_chooses_how_many_vote() -> None:
+    """Where a quarter of the labels is wrong, one neighbor repeats the faults. The tested rows have no part in it."""
+    noisy = rows(0, 120, noise=0.25)
+    score, how = floor(noisy, rows(1, 30))
+    assert "9 nearest" in how or "5 nearest" in how
+    assert score > 0.9 and floor(noisy, rows(2, 3))[1] == how
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        [],
+        [{"text": "x", "label": "a"}] * 6,  # one label
+        [{"text": f"x{n}", "label": f"answer {n}"} for n in range(30)],  # an open set
+        [{"text": f"x{n}", "label": ["a", "b"][: n % 2 + 1]} for n in range(30)],  # lists
+    ],
+    ids=["no rows", "one label", "open", "lists"],
+)
+def test_there_is_none_where_labels_are_no_closed_set(train: Any) -> None:
+    assert floor(train, rows(1, 9)) is None
+
+
+def test_metrics_of_other_kinds_have_none() -> None:
+    assert not hasattr(Contains("label"), "floor")
+
+
+def run(folder: Path, skill: float) -> Any:
+    """Rows of the planted problem have their label in their text, so that the nearest rows know it well."""
+
+    def answer(request: Request) -> float:
+        return skill if "Good" in str(request.messages[0]["content"]) else 0.3
+
+    space = {"nodes.sort.instructions": ["Plain.", "Good."]}
+    return plant(folder, answer, {"random": {"trials": 4}}, calls=700, search=space)[0]
+
+
+def test_the_report_tells_it_beside_the_sealed_scores(tmp_path: Path) -> None:
+    report = run(tmp_path, 0.9)
+    assert report.floor == (1.0, "a vote of the 9 nearest train rows"), "the planted texts name their labels"
+    (line,) = [line for line in report.lines() if line.startswith("Without a model: ")]
+    assert line.endswith("has 1.000 on the same rows, which the winner is not above.")
+    assert report.floor._replace(score=0.5).describe(0.9).endswith("has 0.500 on the same rows.")
+    assert report.as_dict()["floor"]["score"] == 1.0
+
+
+def test_without_a_sealed_test_there_is_none(tmp_path: Path) -> None:
+    report = run(tmp_path, 0.3)
+    assert report.floor is None and "floor" not in report.as_dict()
