@@ -5,6 +5,7 @@ This room reads, and decides nothing that a search sees.
 
 from workbench.proof.attacks import few_rows_for_attacks as few_rows_for_attacks
 from workbench.proof.findings import build_report as build_report
+from workbench.proof.floor import find_floor as find_floor
 from workbench.proof.judged import (
     LEAST_LABELS as LEAST_LABELS,
     NOTHING as NOTHING,

@@ -1,4 +1,4 @@
-"""What the sealed rows reach without any model: a gain below it is bought for nothing."""
+"""What rows reach without any model: a winner that is not above it is paid for nothing."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from workbench.task import Example, Task
 
 
 class Floor(NamedTuple):
-    """score: the mean on the rows that were tested. how: what answers them, in words."""
+    """score: the mean on the rows. how: what answers them, in words."""
 
     score: float
     how: str
 
-    def describe(self, winner: float | None) -> str:
+    def describe(self, on: str) -> str:
+        """Return the start of a line on it. on: which rows."""
+        return f"Without a model: {self.how} has {self.score:.3f} on {on}"
+
+    def beside(self, winner: float | None) -> str:
         """Return a line for the report. winner: its mean on the same rows."""
         above = winner is not None and winner > self.score
-        return f"Without a model: {self.how} has {self.score:.3f} on the same rows" + (
-            "." if above else ", which the winner is not above."
-        )
+        return f"{self.describe('the same rows')}{'.' if above else ', which the winner is not above.'}"
 
 
 def find_floor(task: Task, rows: Sequence[Example]) -> Floor | None:

@@ -221,7 +221,7 @@ class Report:
             out.append(f"Error: {self.error}")
         if self.baseline["cost"] or self.test_rows:
             out += ["", *self._score_table(), ""]
-            out += [self.floor.describe(self.best["test"]["score"])] if self.floor is not None else []
+            out += [self.floor.beside(self.best["test"]["score"])] if self.floor is not None else []
         if self.changes:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]

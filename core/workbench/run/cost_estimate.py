@@ -14,7 +14,14 @@ from typing import Any
 
 from workbench.errors import SpecError, StoreError
 from workbench.ledger import no_price_line
-from workbench.proof import few_rows_for_attacks, few_rows_warning, find_tests_of, level_after, smallest_binary_gain
+from workbench.proof import (
+    few_rows_for_attacks,
+    few_rows_warning,
+    find_floor,
+    find_tests_of,
+    level_after,
+    smallest_binary_gain,
+)
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
 from workbench.run.workers import describe_workers
 from workbench.runtime import (
@@ -77,6 +84,7 @@ def estimate(
         *_unknown_lines(task, row, models, database),
         *describe_workers(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
+        *([f"{floor.describe('val')}."] if (floor := find_floor(task, data.val)) is not None else []),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]

@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.planted import plant
 
 from workbench.lm import Request
+from workbench.run import estimate, prepare
 from workbench_metrics.text import Contains, ExactMatch, NormalizedMatch
 
 WORDS = {"a": "red warm fire", "b": "blue cold water", "c": "green soft grass"}
@@ -84,10 +85,16 @@ def test_the_report_tells_it_beside_the_sealed_scores(tmp_path: Path) -> None:
     assert report.floor == (1.0, "a vote of the 9 nearest train rows"), "the planted texts name their labels"
     (line,) = [line for line in report.lines() if line.startswith("Without a model: ")]
     assert line.endswith("has 1.000 on the same rows, which the winner is not above.")
-    assert report.floor._replace(score=0.5).describe(0.9).endswith("has 0.500 on the same rows.")
+    assert report.floor._replace(score=0.5).beside(0.9).endswith("has 0.500 on the same rows.")
     assert report.as_dict()["floor"]["score"] == 1.0
 
 
 def test_without_a_sealed_test_there_is_none(tmp_path: Path) -> None:
     report = run(tmp_path, 0.3)
     assert report.floor is None and "floor" not in report.as_dict()
+
+
+def test_estimate_tells_it_before_any_call(tmp_path: Path) -> None:
+    run(tmp_path, 0.3)
+    lines = estimate(prepare(tmp_path / "workflow.yaml")[2])["lines"]
+    assert [line for line in lines if line.startswith("Without a model: ") and line.endswith(" on val.")]
