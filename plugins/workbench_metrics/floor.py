@@ -1,4 +1,4 @@
-"""What a vote of the nearest labelled rows reaches: k-nearest neighbors by words (TF-IDF), without any model."""
+"""A vote of the nearest labelled rows: k-nearest neighbors by words (TF-IDF), without any model."""
 
 from __future__ import annotations
 

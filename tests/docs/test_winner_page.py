@@ -56,7 +56,7 @@ def test_what_the_page_serves_is_asked_as_it_says(tmp_path: Path) -> None:
             asked = shlex.split(curl)
             name, _, value = asked[asked.index("-H") + 1].partition(": ")
             url = asked[1].replace("http://127.0.0.1:8000", address)
-            found = httpx.post(url, headers={name: value}, content=asked[asked.index("-d") + 1])
+            found = httpx.post(url, headers={name: value}, content=asked[asked.index("-d") + 1], timeout=60)
             assert found.status_code == 200 and json.loads(found.text)["outputs"]["label"] == "technical"
         finally:
             process.terminate()

@@ -355,7 +355,7 @@ def test_a_bundle_is_served_in_another_place(tmp_path: Path) -> None:
         assert process.stderr is not None
         try:
             address = process.stderr.readline().split()[-1]
-            found = httpx.post(f"{address}/predict", json={"text": "ab"}).json()
+            found = httpx.post(f"{address}/predict", json={"text": "ab"}, timeout=60).json()
             assert found["outputs"]["ended"].startswith("ABAB!CORPUS")
         finally:
             process.terminate()

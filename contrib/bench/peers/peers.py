@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.prompting.nearest_demos import Nearest
+from workbench.kit.prompting import Nearest
 from workbench.proof import interval, paired_proof
 
 HERE = Path(__file__).parent

@@ -82,7 +82,6 @@ def build_report(
         earlier_tests=earlier,
         leaks=leaks,
         sealed_rows=len(task.dataset.test),
-        floor=find_floor(task, [a.example for a, b in pairs if a.score is not None and b.score is not None]),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
 
@@ -120,8 +119,10 @@ def _claims(
         objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
     if saving is not None and saving.ci95[1] >= explained_by_order(effects, saving.objective, pairs):
         saving = replace(saving, shown=False, bound=f"{saving.bound}; the order of the sides may explain it")
+    scored = [a.example for a, b in pairs if a.score is not None and b.score is not None]
     claims = {
         "proof": proof,
+        "floor": find_floor(task, scored),
         "judge": judge,
         "saving": saving,
         "attacks": attacks,

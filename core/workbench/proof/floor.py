@@ -1,4 +1,4 @@
-"""What rows reach without any model: a winner that is not above it is paid for nothing."""
+"""The floor of a task: what its rows reach without any model. A winner that is not above it is paid for nothing."""
 
 from __future__ import annotations
 

@@ -72,14 +72,13 @@ def estimate(
     candidates = _candidates(task, baseline, proof, 0 if bounded else known)
     searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
     smallest, shown = _smallest_gain(task)
-    of_search = list(_search_lines(task, search, known, total, baseline, proof))
     parts = _parts(budget, baseline, *_at_the_dearest(task, searching, proof))
     lines = [
         *([] if task.spec.optimize or not optimizers else [explain_choice(task, [name for name, _ in optimizers])]),
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {parts['baseline']}.",
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
-        *of_search,
+        *_search_lines(task, search, known, total, baseline, proof),
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
         *describe_workers(task, parts["total"]),

@@ -138,8 +138,9 @@ def test_a_token_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.M
     path = write(tmp_path)
     monkeypatch.setenv("TOKEN_OF_TEST", "s3cret")
     with serving(tmp_path, path, "--token", "s3cret", "--host", "127.0.0.1") as (address, _):
-        assert httpx.post(f"{address}/predict", json={"text": "x"}).status_code == 401
-        headers = {"Authorization": "Bearer s3cret"}
-        found = httpx.post(f"{address}/predict", json={"text": "x"}, headers=headers)
-        assert found.status_code == 200 and isinstance(json.loads(found.text)["outputs"]["answer"], str)
-        assert "s3cret" not in httpx.get(f"{address}/openapi.json", headers=headers).text
+        with httpx.Client(base_url=address, timeout=60) as client:
+            assert client.post("/predict", json={"text": "x"}).status_code == 401
+            headers = {"Authorization": "Bearer s3cret"}
+            found = client.post("/predict", json={"text": "x"}, headers=headers)
+            assert found.status_code == 200 and isinstance(json.loads(found.text)["outputs"]["answer"], str)
+            assert "s3cret" not in client.get("/openapi.json", headers=headers).text
