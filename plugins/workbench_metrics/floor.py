@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from workbench.kit.prompting import Nearest
 
-#: How many rows may vote; and the rows that are looked at at most, as some data are large.
-COUNTS, MOST_ROWS, MOST_TRIED = (1, 3, 5, 9), 2_000, 200
+#: How many rows may vote.
+COUNTS = (1, 3, 5, 9)
+#: Bounds on the work, a few seconds: rows of train that are drawn to vote, those that choose how many vote, and rows to
+#: answer, above which there is no floor.
+MOST_ROWS, MOST_TRIED, MOST_ANSWERED = 1_000, 200, 2_000
 #: Labels are a closed set where each has so many rows of train on average.
 ROWS_A_LABEL = 3
 
@@ -22,7 +26,8 @@ def vote_of_nearest(
     target: str,
     score: Callable[[Mapping[str, Any], Any], float],
 ) -> tuple[float, str] | None:
-    """(the mean score on rows, what votes in words); None where the labels are no closed set of texts or numbers.
+    """(the mean score on labelled rows, what votes in words); None where the labels are no closed set of texts or
+    numbers, and for more than `MOST_ANSWERED` rows.
 
     How many rows vote is chosen on train, each row by the others.
 
@@ -32,18 +37,23 @@ def vote_of_nearest(
         score: of a row, for a label as the answer.
     """
     known = [row for row in train if isinstance(row.get(target), str | int | float)]
+    rows = [row for row in rows if row.get(target) is not None]
     if len(known) > MOST_ROWS:
         known = random.Random("floor").sample(known, MOST_ROWS)
     labels = {row[target] for row in known}
-    if len(labels) < 2 or len(known) < ROWS_A_LABEL * len(labels):
+    if not 0 < len(rows) <= MOST_ANSWERED or len(labels) < 2 or len(known) < ROWS_A_LABEL * len(labels):
         return None
     near = Nearest(known, inputs)
 
-    def vote(row: Mapping[str, Any], k: int) -> Any:
-        shown = near.shown(row, k)[::-1]  # the nearest first: of equal counts its label wins
-        return Counter(known[i][target] for i in shown).most_common(1)[0][0] if shown else known[0][target]
+    def nearest(row: Mapping[str, Any], but: int | None = None) -> list[Any]:
+        """Labels, that of the nearest row first. but: the row itself."""
+        found = (known[i][target] for i in near.order(row) if i != but)
+        return [*islice(found, max(COUNTS))]
 
-    tried = known[:MOST_TRIED]
-    k = max(COUNTS, key=lambda k: sum(vote(row, k) == row[target] for row in tried))
-    found = sum(score(row, vote(row, k)) for row in rows) / len(rows)
+    def vote(near: Sequence[Any], k: int) -> Any:
+        return Counter(near[:k]).most_common(1)[0][0]  # of equal counts that of the nearest
+
+    tried = [(nearest(row, i), row[target]) for i, row in enumerate(known[:MOST_TRIED])]
+    k = max(COUNTS, key=lambda k: sum(vote(near, k) == label for near, label in tried))
+    found = sum(score(row, vote(nearest(row), k)) for row in rows) / len(rows)
     return found, "the label of the nearest train row" if k == 1 else f"a vote of the {k} nearest train rows"

@@ -66,6 +66,17 @@ def test_there_is_none_where_labels_are_no_closed_set(train: Any) -> None:
     assert floor(train, rows(1, 9)) is None
 
 
+def test_rows_of_any_types_and_without_a_label_are_read() -> None:
+    same = [{"text": str(n % 2), "label": bool(n % 2)} for n in range(20)]
+    assert floor(same, [{"text": "1", "label": "yes"}, {"text": "0"}, {"text": "2", "label": None}]) == (
+        1.0,
+        "the label of the nearest train row",
+    ), "a row of train with the same input votes, too"
+    nested = [{"text": {"x": n % 2}, "label": n % 2 / 2} for n in range(20)]
+    assert floor(nested, [{"text": {"x": 1}, "label": [0.5, 0.7]}])[0] == 1.0
+    assert floor(same, [{"text": "1"}]) is None and floor(same, same * 101) is None, "none, or too many"
+
+
 def test_metrics_of_other_kinds_have_none() -> None:
     assert not hasattr(Contains("label"), "floor")
 
