@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from workbench.errors import NodeError
-from workbench.kit.answers import choose_scale, read_grade
+from workbench.kit.answers import Scale, find_scale, read_grade
 from workbench.task import Example, Score
 from workbench.workflow import describe_course
 from workbench_metrics.base import get_field
@@ -33,8 +33,7 @@ class Judge:
         see: answer, or trace: the course, too: calls of tools with their results, and what each node wrote. A judge
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
-        scale: the best grade where the rubric states no scale, as `from 1 to 5` does; the worst is 0. Default: 10,
-            unless the rubric names grades by number.
+        scale: the best grade where the rubric states no scale, as `from 1 to 5` does; the worst is 0. Default: 10.
         max_tokens: of the judge's answer.
     """
 
@@ -54,7 +53,9 @@ class Judge:
     ):
         if scale is not None and scale < 1:
             raise ValueError("scale must be at least 1")
-        choose_scale(rubric, scale)
+        stated = find_scale(rubric)
+        if scale is not None and stated is not None and stated.high != scale:
+            raise ValueError(f"the rubric asks for {stated}, and scale is {scale}: take one of them out")
         if see not in ("answer", "trace"):
             raise ValueError(f"see is answer or trace, not {see}")
         self.see, self.rubric_field, self.reads = see, rubric_field, (rubric_field,) if rubric_field else ()
@@ -76,10 +77,7 @@ class Judge:
             own = _text(get_field(example, self.rubric_field, "row"))
             rubric = own if rubric == _RUBRIC else f"{rubric}\n{own}"
         what = "an answer" if self.see == "answer" else "the course of a run"
-        try:
-            scale = choose_scale(rubric, self.scale)
-        except ValueError as error:
-            raise NodeError("judge", f"no grade can be asked for: {error}") from None
+        scale = find_scale(rubric) or Scale(0, self.scale or 10)
         asked = {"number": "whole number" if scale.whole or self.scale else "number"}
         asked |= {"low": f"{scale.low:g}", "high": f"{scale.high:g}"}
         messages = [

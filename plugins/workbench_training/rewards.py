@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import FailureKind, SpecError, suggest
-from workbench.kit.answers import as_text, choose_scale, read_grade
+from workbench.kit.answers import Scale, as_text, find_scale, read_grade
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord
@@ -62,12 +62,6 @@ class RewardTerm(BaseModel):
         "The answer must be correct.",
         description="judge: what counts, and maybe the scale, as in `from 1 to 5`; default: 0 to 10",
     )
-
-    @model_validator(mode="after")
-    def _check_scale(self) -> Self:
-        if self.kind == "judge":
-            choose_scale(self.rubric)
-        return self
 
 
 #: An answer without text earns 0, as one that is cut at max_tokens (or it is not learned from), one of whose runs of
@@ -351,7 +345,7 @@ async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: Judg
     shown = [f"{name}: {as_text(value)}" for name, value in judge.show(example).items()]
     if part.target in example:
         shown.append(f"Reference: {as_text(example[part.target])}")
-    scale = choose_scale(part.rubric)
+    scale = find_scale(part.rubric) or Scale(0, 10)
     number = "whole number" if scale.whole else "number"
     messages = [
         {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any, Literal
 
 import pytest
 
 from workbench.errors import NodeError
-from workbench.kit.answers import Scale, choose_scale, convert, find_scale, parse, read_grade
+from workbench.kit.answers import Scale, convert, find_scale, parse, read_grade
 from workbench.lm import kind_of_error, read_usage, refused_setting
 from workbench.workflow import Field, parse_signature
 
@@ -177,36 +176,9 @@ def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
         ("Score 1 if it is right, 0 if it is wrong.", (0, 1)),
         ("Answer 1 if it holds and 0 otherwise.", (0, 1)),
         ("Use a 5-point Likert scale.", (1, 5)),
-        ("5 = excellent, 3 = acceptable, 1 = poor", (1, 5)),
-        ("3: nobody was harmed; 0: money was lost.", (0, 3)),
-        ("Give 5 if it is perfect, 3 if it is usable, 0 otherwise.", (0, 5)),
-        ("100 means perfect, 0 means useless", (0, 100)),
-        ("The train leaves at 10:30 or 11:45.", None),
     ]:
         with subtests.test(rubric=rubric):
             assert find_scale(rubric) == scale
-
-
-def test_a_rubric_whose_grades_are_of_no_readable_scale_is_refused(subtests: pytest.Subtests) -> None:
-    for rubric, why in [
-        ("Give 2 points for tone and 3 points for facts.", "'2 points'"),
-        ("Award 1 for each fact.", "'Award 1'"),
-        ("A score of 3 is the best, a score of 0 the worst.", "'score of 3'"),
-        ("7: as good as a person, 4: usable.", "'7:'"),
-        ("Rate tone 1-5, and then rate style 0-10.", "'Rate tone 1-5'"),
-        ("Score tone from 1 to 5. Score style from 0 to 10.", "0 to 10 and 1 to 5"),
-    ]:
-        with subtests.test(rubric=rubric):
-            with pytest.raises(ValueError, match=re.escape(why)):
-                choose_scale(rubric)
-            assert choose_scale(rubric, 5) == (0, 5)
-    for rubric in (
-        "Deduct 1 point for each error.",
-        "It names 3 of 5 cities.",
-        "Rate it by whether 2 reasons are given.",
-    ):
-        with subtests.test(rubric=rubric):
-            assert choose_scale(rubric) == (0, 10)
 
 
 def test_a_grade_that_is_said_twice_is_one() -> None:

@@ -36,17 +36,6 @@ _BINARY = re.compile(
     r"\bbinary\b[^.\n\d]{0,40}\b(?:0 ?(?:or|/|and) ?1|1 ?(?:or|/|and) ?0)\b"
 )
 _POINTS = re.compile(r"(?i)\b(\d{1,2})[- ]point\s+(?:likert\s+|rating\s+)?scale\b")
-#: Some grades of a scale: `5: perfect; 3: usable; 0: wrong`, `5 if it is perfect, 0 otherwise`.
-_LABELLED = re.compile(
-    r"(?i)(?<![\d.,%/\-])\b(\d{1,3})(?:\s+(?:points?|stars?))?\s*(?:[:=](?!\d)|\s(?:if|when|otherwise|means|else)\b)"
-)
-#: Words that give a grade: `award 2 points`, `3 stars for the facts`, `a score of 4`, `rate style 0-10`. What is taken
-#: off is none.
-_GRADES = re.compile(
-    r"(?i)(?<!deduct )(?<!subtract )(?<!minus )(?<!lose )(?<!loses )(?<![\d.,])\d{1,3} ?(?:points?|stars?|marks?)\b|"
-    r"\b(?:score|grade|rate)\b[^.\n\d]{1,20}\b\d{1,3} ?(?:[-\u2013/]|to) ?\d{1,3}(?![\d%]|\.\d)\b|"
-    r"\b(?:scores?|grades?|ratings?|rate|award|assign)\s+(?:(?:it|of|is|a|an|the|answer|as)\s+){0,2}\d{1,3}(?![\d%]|\.\d)\b"
-)
 #: A grade `of` its highest: `4/5`, `4 out of 5`.
 OF = r"\s*(?:(?:stars?|points?|marks?)\s+)?(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 
@@ -89,36 +78,6 @@ class Scale(NamedTuple):
 def find_scale(rubric: str) -> Scale | None:
     """Return the scale that a rubric states, as `from 0.0 to 1.0`, `1-5`, `out of 5`; None if it states none, or
     several."""
-    found = _find_scales(rubric)
-    return found.pop() if len(found) == 1 else None
-
-
-def choose_scale(rubric: str, best: int | None = None) -> Scale:
-    """Return the scale that a rubric states, or else 0 to the best grade, by default 10.
-
-    Raises:
-        ValueError: it states another one than `best`, or several; or it names grades, of a scale that cannot be read.
-    """
-    found = _find_scales(rubric)
-    only = next(iter(found)) if len(found) == 1 else None
-    if best is not None:
-        if only is not None and only.high != best:
-            raise ValueError(f"the rubric asks for {only}, and scale is {best}: take one of them out")
-        return only or Scale(0.0, float(best))
-    if len(found) > 1:
-        several = " and ".join(map(str, sorted(found)))
-        raise ValueError(f"the rubric asks for {several}: ask for one grade, or write a metric for each")
-    labels = [*_LABELLED.finditer(rubric)]
-    if only is None and (
-        named := _GRADES.search(rubric) or (labels[0] if len({one[1] for one in labels}) > 1 else None)
-    ):
-        raise ValueError(
-            f"the rubric names grades ({named[0].strip()!r}) and no scale that can be read: write it as `from 0 to 5`"
-        )
-    return only or Scale(0.0, 10.0)
-
-
-def _find_scales(rubric: str) -> set[Scale]:
     listed = [*_listed_scales(rubric)]
     for _, start, end in listed:
         rubric = f"{rubric[:start]}{'.' * (end - start)}{rubric[end:]}"
@@ -127,18 +86,9 @@ def _find_scales(rubric: str) -> set[Scale]:
     found |= {Scale(0.0, 1.0)} if not found and _BINARY.search(rubric) else set()
     found |= {Scale(1.0, float(one[1])) for one in _POINTS.finditer(rubric)} if not found else set()
     found |= {Scale(0.0, float(one[1] or one[2])) for one in _OUT_OF.finditer(rubric)} if not found else set()
-    return {*filter(_is_usual, found)} or {*filter(_is_usual, _labelled_scale(rubric))}
-
-
-def _is_usual(scale: Scale) -> bool:
-    return scale.high <= 100 and ((scale.low == 0 and scale.high >= 1) or (scale.low == 1 and scale.high >= 3))
-
-
-def _labelled_scale(rubric: str) -> Iterator[Scale]:
-    """Yield the scale whose ends are among the grades that are named. Those of 1, 2, 3 in turn may number criteria."""
-    named = [int(number) for number in _LABELLED.findall(rubric)]
-    if len({*named}) > 1 and named != [*range(1, len(named) + 1)]:
-        yield Scale(float(min(named)), float(max(named)))
+    found = {one for one in found if (one.low == 0 and one.high >= 1) or (one.low == 1 and one.high >= 3)}
+    found = {one for one in found if one.high <= 100}
+    return found.pop() if len(found) == 1 else None
 
 
 def _listed_scales(rubric: str) -> Iterator[tuple[Scale, int, int]]:
