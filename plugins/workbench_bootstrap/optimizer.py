@@ -21,8 +21,8 @@ from workbench.task import draw_demos, labelled_demo
 from workbench.workflow import NodeKind, learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
-#: Demos at most, until the best candidate shows so many.
-START = 8
+#: Demos at most, until the best candidate shows so many; and ever.
+START, MOST = 8, 64
 
 
 class Bootstrap(Optimizer):
@@ -36,7 +36,7 @@ class Bootstrap(Optimizer):
     max_demos: int | None = Field(
         None,
         ge=1,
-        le=64,
+        le=MOST,
         description=f"maximum number of demos; by default {START}, and twice as many each time that the best candidate "
         "shows all of them",
     )
@@ -81,7 +81,7 @@ class Bootstrap(Optimizer):
             tried.add(candidate.hash)
             self._tell(searcher, trial, await study.evaluate(candidate, race=self.race))
             shown[candidate.hash] = trial.params
-            edge = self.max_demos is None and len(tried) >= starts
+            edge = self.max_demos is None and most < MOST and len(tried) >= starts
             if edge and (more := _more(shown.get(study.best.hash, {}), pools, most)):
                 most *= 2
                 searcher.enqueue_trial(more)

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from workbench.errors import LMError
-from workbench.lm import Request, Response, prompt_text
+from workbench.lm import Request, Response, estimate_tokens, prompt_text
 
 #: Hardly any tokenizer makes one token of more than two words, or of more than four letters of a script without blanks.
 _WORDS, _LETTERS = 0.5, 0.25
@@ -35,10 +35,9 @@ class CutPrompts:
     def __init__(self) -> None:
         self._models: dict[str, _OfModel] = {}
 
-    def check(self, lm: str, request: Request, response: Response, about: int) -> LMError | None:
-        """The error where a server gave one count for prompts of different length that it cannot have read whole.
-        about: the estimate of the prompt's tokens."""
-        count = response.prompt_tokens
+    def check(self, lm: str, request: Request, response: Response) -> LMError | None:
+        """The error where a server gave one count for prompts of different length that it cannot have read whole."""
+        count, about = response.prompt_tokens, estimate_tokens(request.messages)
         if about < _LEAST_PROMPT:
             return None
         seen = self._models.setdefault(lm, _OfModel())

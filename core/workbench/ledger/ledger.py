@@ -200,7 +200,7 @@ class Ledger:
                 if error is None or not (again or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     if response is not None and error is None:
-                        error = self.cut_prompts.check(lm.identity, request, response, estimate)
+                        error = self.cut_prompts.check(lm.identity, request, response)
                     queued = max(0.0, time.monotonic() - begun - requested)
                     return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
             self._failed[key] += 1

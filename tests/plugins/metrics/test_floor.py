@@ -109,3 +109,10 @@ def test_estimate_tells_it_before_any_call(tmp_path: Path) -> None:
     run(tmp_path, 0.3)
     lines = estimate(prepare(tmp_path / "workflow.yaml")[2])["lines"]
     assert [line for line in lines if line.startswith("Without a model: ") and line.endswith(" on val.")]
+
+
+@pytest.mark.parametrize("broken", [0.5, lambda *given: 1 / 0], ids=["no function", "raises"])
+def test_a_floor_that_fails_loses_no_report(broken: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExactMatch, "floor", broken)
+    report = run(tmp_path, 0.9)
+    assert report.status == "finished" and report.test_rows and report.floor is None
