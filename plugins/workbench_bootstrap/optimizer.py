@@ -180,7 +180,7 @@ def _more(best: dict[str, Any], pools: dict[str, dict[str, Pool]], most: int) ->
     {} if nowhere."""
     more = dict[str, Any]()
     for address, by_source in pools.items():
-        source = best.get(f"{address} source")
+        source = best.get(f"{address} source", "")
         if best.get(name := f"{address} {source} count") == most < len(by_source.get(source, [])):
             more[name] = min(2 * most, len(by_source[source]))
     return {**best, **more} if more else {}
