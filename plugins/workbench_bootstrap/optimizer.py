@@ -63,8 +63,9 @@ class Bootstrap(Optimizer):
         own = await self._successes(study, addresses)
         pools = {a: self._pools(study, a, own.get(a, [])) for a in addresses}
         most = self.max_demos or START
-        searcher, starts = self._searcher(study, pools, most)
-        tried, shown = set[str](), dict[str, dict[str, Any]]()
+        searcher = self._searcher(study, pools, most)
+        starts = len({source for by_source in pools.values() for source in by_source})
+        tried = dict[str, dict[str, Any]]()
         misses = 0
         for _ in range(self.trials * 4):
             trial = searcher.ask()
@@ -78,11 +79,10 @@ class Bootstrap(Optimizer):
                 continue
             if len(tried) >= self.trials or not study.affords(candidate):
                 break
-            tried.add(candidate.hash)
+            tried[candidate.hash] = trial.params
             self._tell(searcher, trial, await study.evaluate(candidate, race=self.race))
-            shown[candidate.hash] = trial.params
             edge = self.max_demos is None and most < MOST and len(tried) >= starts
-            if edge and (more := _more(shown.get(study.best.hash, {}), pools, most)):
+            if edge and (more := _more(tried.get(study.best.hash, {}), pools, most)):
                 most *= 2
                 searcher.enqueue_trial(more)
         return study.best
@@ -113,15 +113,13 @@ class Bootstrap(Optimizer):
             pools["nearest"] = labelled or own
         return {name: pool for name, pool in pools.items() if pool}
 
-    def _searcher(self, study: Study, pools: dict[str, dict[str, Pool]], most: int) -> tuple[Any, int]:
-        """(TPE, its first trials): those show as many demos as allowed from each source, as more is most often
-        better."""
+    def _searcher(self, study: Study, pools: dict[str, dict[str, Pool]], most: int) -> Any:
+        """TPE that first tries as many demos as allowed from each source: more is most often better."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=study.rng.randrange(2**31), n_startup_trials=6)
         searcher = optuna.create_study(direction="maximize", sampler=sampler)
-        starts = 0
         for source in ("nearest", "labelled", "own"):
             start: dict[str, Any] = {}
             for address, by_source in pools.items():
@@ -130,8 +128,7 @@ class Bootstrap(Optimizer):
                     start |= {f"{address} source": source, f"{address} {source} count": count}
             if start:
                 searcher.enqueue_trial(start)
-                starts += 1
-        return searcher, starts
+        return searcher
 
     def _candidate(self, study: Study, trial: Any, pools: dict[str, dict[str, Pool]], allowed: int) -> Workflow:
         values: dict[str, Any] = {}

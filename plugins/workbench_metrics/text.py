@@ -31,7 +31,9 @@ _SIGNS = str.maketrans({"\u2212": "-", "\u2018": "'", "\u2019": "'"})
 class _Match(FieldMetric):
     """A metric that is 1 or 0."""
 
-    def floor(self, train: Sequence[Example], rows: Sequence[Example], inputs: Sequence[str]) -> Any:
+    def floor(
+        self, train: Sequence[Example], rows: Sequence[Example], inputs: Sequence[str]
+    ) -> tuple[float, str] | None:
         """(score, how) on rows by a vote of the nearest rows of train; None where labels are no closed set."""
 
         def score(row: Any, label: Any) -> float:

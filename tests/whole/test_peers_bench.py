@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.helpers.said import Asked, Reply, billed, saying
 
 HERE = Path(__file__).parents[2] / "contrib/bench/peers"
+sys.path.insert(0, str(HERE))
+
+from peers import table  # type: ignore[import-not-found]  # noqa: E402
+from proxy import Proxy  # type: ignore[import-not-found]  # noqa: E402
+
 LABELS = ["billing", "technical"]
-
-
-def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"peers_{name}", HERE / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def ask(url: str, text: str) -> tuple[int, str]:
@@ -38,7 +32,6 @@ def ask(url: str, text: str) -> tuple[int, str]:
 
 
 def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: Path) -> None:
-    proxies = load("proxy")
     numbers = iter(range(100))
 
     def reply(asked: Asked) -> object:
@@ -46,7 +39,7 @@ def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: 
             return Reply({"error": {"message": "no"}}, 503)
         return billed(f"{next(numbers)}: {asked.path}", tokens=50)
 
-    with saying(reply) as server, proxies.Proxy(server.base.removesuffix("/v1"), tmp_path) as proxy:
+    with saying(reply) as server, Proxy(server.base.removesuffix("/v1"), tmp_path) as proxy:
         counts = proxy.begin("arm", 3, ["a sealed row"])
         url = f"{proxy.url}/arm"
         assert ask(url, "one") == (200, "0: /v1/chat/completions") and ask(url, "one")[1].startswith("1:")
@@ -64,7 +57,6 @@ def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: 
 
 
 def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: Path) -> None:
-    peers = load("peers")
     counts = {"calls": 400, "prompt": 1000, "completion": 20, "sealed": 4}
 
     def write(arm: str, seed: int, scores: list[float], note: str = "") -> None:
@@ -75,7 +67,7 @@ def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: P
     write("textgrad", 0, [1.0] * 10 + [0.0] * 30, "raised")
     write("wb_default", 0, [0.0] * 40)
     write("wb_default", 1, [1.0] * 30 + [0.0] * 10)
-    lines = [line for line in peers.table(tmp_path).splitlines() if line.startswith("| ")][2:]
+    lines = [line for line in table(tmp_path).splitlines() if line.startswith("| ")][2:]
     assert [line.split(" | ")[0] for line in lines] == ["| gepa", "| wb_default", "| textgrad"]
     assert "0.750 [" in lines[0] and "-0.375 [" in lines[1] and "0.375 [" in lines[1] and "raised" in lines[2]
 

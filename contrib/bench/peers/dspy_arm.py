@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import dspy
 import numpy as np
+from rows import read_task
 
 DEMOS: dict[str, Any] = {"max_bootstrapped_demos": 4, "max_labeled_demos": 8}
 
@@ -39,11 +40,8 @@ def main() -> None:
     args = parser.parse_args()
     dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)
     logging.getLogger("dspy").setLevel(logging.ERROR)
-    task = json.loads((args.rows / "task.json").read_text())
-    train, val, test = (
-        [dspy.Example(**json.loads(line)).with_inputs("text") for line in (args.rows / f"{name}.jsonl").open()]
-        for name in ("train", "val", "test")
-    )
+    task, *parts = read_task(args.rows)
+    train, val, test = ([dspy.Example(**row).with_inputs("text") for row in part] for part in parts)
 
     def lm(**settings: Any) -> Any:
         settings = {"temperature": 0.0, "max_tokens": 100, "num_retries": 0, **settings}

@@ -16,13 +16,11 @@ from typing import Any
 import gepa
 import litellm
 from gepa.adapters.default_adapter.default_adapter import EvaluationResult
+from rows import read_task, write_prompt
 
 
 def main(rows: Path, url: str, seed: int, calls: int, out: Path) -> None:
-    task = json.loads((rows / "task.json").read_text())
-    train, val, test = (
-        [json.loads(line) for line in (rows / f"{name}.jsonl").open()] for name in ("train", "val", "test")
-    )
+    task, train, val, test = read_task(rows)
 
     def ask(messages: Sequence[Mapping[str, Any]] | str, **settings: Any) -> str:
         given = [{"role": "user", "content": messages}] if isinstance(messages, str) else [*messages]
@@ -40,8 +38,7 @@ def main(rows: Path, url: str, seed: int, calls: int, out: Path) -> None:
     def instances(part: Sequence[Mapping[str, str]]) -> list[Any]:
         return [{"input": row["text"], "additional_context": {}, "answer": row["label"]} for row in part]
 
-    prompt = f"{task['instructions']} Answer with one of these and nothing else: {', '.join(task['labels'])}"
-    note = ""
+    prompt, note = write_prompt(task), ""
     try:
         prompt = gepa.optimize(
             {"system_prompt": prompt}, instances(train), instances(val), seed=seed, max_metric_calls=int(0.9 * calls),

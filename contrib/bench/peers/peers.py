@@ -20,19 +20,20 @@ import json
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.prompting import Nearest
 from workbench.proof import interval, paired_proof
+from workbench_metrics.floor import vote_of_nearest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from proxy import Counts, Proxy  # noqa: E402
+from rows import read_task  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ ARMS: dict[str, Arm] = {
     "textgrad": Arm("textgrad_arm.py", "textgrad", "textgrad"),
     **_ours("default_proposer", "chain_proposer", "textgrad", "evolve"),
 }
-#: Peers of the table: what is not ours, and is searched for or chosen.
 HEAD = "| arm | score | seeds | less the best peer | calls of the search | tokens read / written | |"
+#: Peers of the table: what is not ours, and is searched for or chosen.
 PEERS = [name for name in ARMS if not name.startswith("wb_") and "unchanged" not in name]
 
 
@@ -101,7 +102,7 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
     if not python.exists():
         print(f"{of}: left out, as {python} is not there", flush=True)
         return
-    counts = proxy.begin(of, args.calls, [json.loads(line)["text"] for line in (rows / "test.jsonl").open()])
+    counts = proxy.begin(of, args.calls, [row["text"] for row in read_task(rows)[3]])
     made, begun = file.with_suffix(".part"), time.monotonic()
     given = [arm.name, rows, f"{proxy.url}/{of}", seed, args.calls, made, *arm.arguments]
     with file.with_suffix(".txt").open("w") as said:
@@ -117,19 +118,17 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
 
 
 def vote(rows: Path, file: Path) -> None:
-    """Score what the labels of the nearest rows say without any model: the floor of a task. Val chooses how many."""
-    train, val, test = (
-        [json.loads(line) for line in (rows / f"{name}.jsonl").open()] for name in ("train", "val", "test")
-    )
-    near = Nearest(train, ["text"])
+    """Score what the report of workbench calls the floor: a vote of the nearest rows. Nothing where there is none."""
+    scores = list[float]()
 
-    def score(part: Sequence[dict[str, str]], k: int) -> list[float]:
-        votes = [Counter(train[i]["label"] for i in near.shown(row, k)) for row in part]
-        return [float(max(own, key=lambda x: own[x]) == row["label"]) for own, row in zip(votes, part, strict=True)]
+    def score(row: Mapping[str, Any], label: Any) -> float:
+        scores.append(float(row["label"] == label))
+        return scores[-1]
 
-    k = max((1, 3, 5, 8), key=lambda k: sum(score(val, k)))
-    found = {"task": rows.name, "arm": "nearest_vote", "seed": 0, "scores": score(test, k), "version": "no model"}
-    file.write_text(json.dumps({**found, "note": f"{k} rows, no model", "counts": asdict(Counts())}))
+    _, train, _, test = read_task(rows)
+    if (found := vote_of_nearest(train, test, ["text"], "label", score)) is not None:
+        line = {"task": rows.name, "arm": "nearest_vote", "seed": 0, "scores": scores, "version": "no model"}
+        file.write_text(json.dumps({**line, "note": found[1], "counts": asdict(Counts())}))
 
 
 def table(out: Path) -> str:

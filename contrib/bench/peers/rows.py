@@ -33,6 +33,17 @@ TOOLS = (
 Row = Mapping[str, Any]
 
 
+def read_task(folder: Path) -> tuple[dict[str, Any], list[Any], list[Any], list[Any]]:
+    """(the task, rows of train, of val, of test), as `main` wrote them."""
+    parts = [[json.loads(line) for line in (folder / f"{name}.jsonl").open()] for name in ("train", "val", "test")]
+    return json.loads((folder / "task.json").read_text()), parts[0], parts[1], parts[2]
+
+
+def write_prompt(task: Mapping[str, Any]) -> str:
+    """Write the start of peers that have a system prompt and nothing else."""
+    return f"{task['instructions']} Answer with one of these and nothing else: {', '.join(task['labels'])}"
+
+
 def banking(row: Row) -> tuple[str, str] | None:
     label = row["labels"]["category"]
     return (row["inputs"]["text"], label) if label in CARDS else None

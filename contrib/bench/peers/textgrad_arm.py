@@ -21,19 +21,17 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 import textgrad
 from openai import OpenAI
+from rows import read_task, write_prompt
 from textgrad.autograd.string_based_ops import StringBasedFunction
 from textgrad.engine.local_model_openai_api import ChatExternalClient
 
 
 def main(rows: Path, url: str, seed: int, calls: int, out: Path) -> None:
-    task = json.loads((rows / "task.json").read_text())
-    train, val, test = (
-        [json.loads(line) for line in (rows / f"{name}.jsonl").open()] for name in ("train", "val", "test")
-    )
+    task, train, val, test = read_task(rows)
 
     engine: Any = ChatExternalClient(OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0), "model")
     textgrad.set_backward_engine(engine, override=True)
-    start = f"{task['instructions']} Answer with one of these and nothing else: {', '.join(task['labels'])}"
+    start = write_prompt(task)
     prompt: Any = textgrad.Variable(start, requires_grad=True, role_description="system prompt of a classifier")
     model = textgrad.BlackboxLLM(engine, prompt)
     optimizer = textgrad.TextualGradientDescent(engine=engine, parameters=[prompt])

@@ -1,6 +1,7 @@
 """One arm of workbench: a file and the commands that a user types.   workbench_arm.py ARM ROWS URL SEED CALLS OUT
 
-Its budget is CALLS and what the proof of one winner takes. The scores are those of `workbench predict` with the winner.
+Its budget is CALLS and what the proof of one winner takes. The scores are those of `workbench predict` with the
+best candidate on val, proved or not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from rows import read_task
 
 #: By arm: what the file has besides the task. ITSELF: the model is its own proposer.
 ITSELF = {"roles": {"proposer": "itself"}}
@@ -30,17 +33,16 @@ ARMS: dict[str, dict[str, Any]] = {
 
 def write(arm: str, rows: Path, url: str, seed: int, calls: int, folder: Path) -> Path:
     """Write the workflow file of an arm, with its rows beside it."""
-    task = json.loads((rows / "task.json").read_text())
+    task, _, _, test = read_task(rows)
     lm = {"model": "local/model", "api_base": f"{url}/v1", "timeout": 900, "concurrency": 4}
     for name in ("train", "val", "test"):
         shutil.copy(rows / f"{name}.jsonl", folder)
-    proof = 2 * sum(1 for _ in (rows / "test.jsonl").open())
     answer = {"predict": f"text -> label: Literal{task['labels']}", "instructions": task["instructions"]}
     spec: dict[str, Any] = {"name": arm, "lm": lm, "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")}}
     spec |= {
         "metric": "exact_match(label)",
         "seed": seed,
-        "budget": {"calls": calls + proof},
+        "budget": {"calls": calls + 2 * len(test)},
         "nodes": {"answer": answer},
     }
     spec |= ARMS[arm]
@@ -70,8 +72,7 @@ def main(arm: str, rows: Path, url: str, seed: int, calls: int, out: Path) -> No
         note = "" if "Changed:" in said else "no winner: the file as it is"
     run("predict", best if best.exists() else file, rows / "test.jsonl", "--out", answers, "--cache")
     found = [json.loads(line) for line in answers.open()]
-    wanted = [json.loads(line)["label"] for line in (rows / "test.jsonl").open()]
-    scores = [float(row["label"] == label) for row, label in zip(found, wanted, strict=True)]
+    scores = [float(a["label"] == b["label"]) for a, b in zip(found, read_task(rows)[3], strict=True)]
     made = {"scores": scores, "note": note, "version": f"workbench {version('agent-optimization-workbench')}"}
     out.write_text(json.dumps({**made, "said": said[-4000:]}))
 

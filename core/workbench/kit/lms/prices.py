@@ -6,7 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from workbench.base.distribution import package_folder
@@ -60,7 +60,6 @@ class ModelPrice:
         stated = parse_price(price)
         self.assumed_free = free and stated is None
         self.extra, self._rates, self._find = extra, stated, None if stated is not None or free else find
-        self._plain: Billed | None = None
 
     @property
     def rates(self) -> Rates | None:
@@ -76,10 +75,12 @@ class ModelPrice:
 
     def usual(self, prompt: int, completion: int) -> float | None:
         """US dollars of a call that asks for nothing but what the settings do; None if unknown."""
-        if self._plain is None:  # once: each call of a trace asks for this
-            asked = asked_call(Request(()), 0, self.extra)
-            self._plain = asked._replace(cache_write_1h=0, cache_write_12h=0)
         return self.of(self._plain._replace(prompt=prompt, completion=completion))
+
+    @cached_property
+    def _plain(self) -> Billed:
+        """A call of no tokens, with the conditions of the settings. Each call of a trace asks for it."""
+        return asked_call(Request(()), 0, self.extra)
 
     def most(self, request: Request, prompt: int) -> float | None:
         """US dollars of a request at worst; None if unknown."""
