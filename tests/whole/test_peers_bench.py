@@ -47,13 +47,17 @@ def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: 
         assert ask(url, "two") == (400, "the ceiling of 3 calls")
         assert ask(url, "text: a sealed row")[1].startswith("2:"), "the last test is apart"
         assert (counts.calls, counts.sealed, counts.refused, counts.prompt) == (3, 1, 1, 100)
+        proxy.begin("rows", 0, ["a card", "a sealed row"], ["not a card", "an example"])
+        ceiling = (400, "the ceiling of 0 calls")
+        assert [ask(f"{proxy.url}/rows", text) for text in ("not a card", "a card, an example")] == [ceiling, ceiling]
+        assert ask(f"{proxy.url}/rows", "an example, and now: a sealed row")[0] == 200
 
         with (tmp_path / "arm.jsonl").open("a") as file:
             file.write('{"key": "cut sh')
         again = proxy.begin("arm", 9, ["a sealed row"])
-        assert [ask(url, text)[1][:2] for text in ("one", "one", "one", "two")] == ["0:", "1:", "3:", "4:"]
+        assert [ask(url, text)[1][:2] for text in ("one", "one", "one", "two")] == ["0:", "1:", "4:", "5:"]
         assert again.calls == 4 and again.recalled == 2, "what is new is sent, each answer is given once"
-        assert len(server.asked) == 6
+        assert len(server.asked) == 7
 
 
 def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: Path) -> None:

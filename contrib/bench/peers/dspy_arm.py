@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import random
 import zlib
 from importlib.metadata import version
 from pathlib import Path
@@ -42,6 +43,7 @@ def main() -> None:
     logging.getLogger("dspy").setLevel(logging.ERROR)
     task, *parts = read_task(args.rows)
     train, val, test = ([dspy.Example(**row).with_inputs("text") for row in part] for part in parts)
+    random.Random(args.seed).shuffle(train)  # the seed of those that have none
 
     def lm(**settings: Any) -> Any:
         settings = {"temperature": 0.0, "max_tokens": 100, "num_retries": 0, **settings}
@@ -65,7 +67,7 @@ def main() -> None:
     note = ""
     try:
         if args.arm == "bfrs":
-            count = max(1, args.calls // (2 * len(val)) - 2)
+            count = max(1, args.calls // ((1 if args.plain else 2) * len(val)) - 4)  # beside three without a search
             program = dspy.BootstrapFewShotWithRandomSearch(
                 metric=metric, num_candidate_programs=count, num_threads=4, max_errors=10_000, **DEMOS
             ).compile(program, trainset=train, valset=val)

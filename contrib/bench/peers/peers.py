@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -102,14 +104,23 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
     if not python.exists():
         print(f"{of}: left out, as {python} is not there", flush=True)
         return
-    counts = proxy.begin(of, args.calls, [row["text"] for row in read_task(rows)[3]])
+    _, train, val, test = read_task(rows)
+    counts = proxy.begin(of, args.calls, *([row["text"] for row in part] for part in (test, train + val)))
     made, begun = file.with_suffix(".part"), time.monotonic()
     given = [arm.name, rows, f"{proxy.url}/{of}", seed, args.calls, made, *arm.arguments]
     with file.with_suffix(".txt").open("w") as said:
         command = [python, HERE / arm.script, *given]
-        done = subprocess.run([*map(str, command)], stdout=said, stderr=said, timeout=args.timeout)
-    if done.returncode:
-        print(f"{of}: exit {done.returncode}, see {file.with_suffix('.txt')}", flush=True)
+        arm_run = subprocess.Popen([*map(str, command)], stdout=said, stderr=said, start_new_session=True)
+        try:
+            ended = f"exit {code}" if (code := arm_run.wait(args.timeout)) else ""
+        except subprocess.TimeoutExpired:
+            ended = f"not done in {args.timeout:g} s"
+        finally:
+            if arm_run.poll() is None:  # and what it started
+                os.killpg(arm_run.pid, signal.SIGKILL)
+                arm_run.wait()
+    if ended:
+        print(f"{of}: {ended}, see {file.with_suffix('.txt')}", flush=True)
         return
     found = json.loads(made.read_text()) | {"task": task, "arm": name, "seed": seed, "counts": asdict(counts)}
     file.write_text(json.dumps({**found, "seconds": round(time.monotonic() - begun)}))

@@ -11,7 +11,7 @@ import http.client
 import json
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,11 +37,11 @@ class Counts:
 
 @dataclass
 class _Arm:
-    """limit: calls of its search at most. sealed: texts of rows that only its last test asks about. known: answers of
-    the log, by request."""
+    """limit: calls of its search at most. texts: of rows; True for those that only its last test asks about. known:
+    answers of the log, by request."""
 
     limit: int
-    sealed: tuple[str, ...]
+    texts: dict[str, bool]
     known: dict[str, deque[dict[str, Any]]]
     counts: Counts = field(default_factory=Counts)
 
@@ -68,15 +68,20 @@ class Proxy:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def begin(self, arm: str, limit: int, sealed: Iterable[str]) -> Counts:
-        """Let an arm begin, or begin again, and return what is counted of it."""
-        found = self._arms[arm] = _Arm(limit, tuple(sealed), _read(self.folder / f"{arm}.jsonl"))
+    def begin(self, arm: str, limit: int, sealed: Iterable[str], others: Iterable[str] = ()) -> Counts:
+        """Let an arm begin, or begin again, and return what is counted of it.
+
+        Args:
+            sealed, others: texts of the rows that the last test asks about, and of those that the search does.
+        """
+        texts = dict.fromkeys(others, False) | dict.fromkeys(sealed, True)
+        found = self._arms[arm] = _Arm(limit, texts, _read(self.folder / f"{arm}.jsonl"))
         return found.counts
 
     def ask(self, arm: str, path: str, body: bytes) -> tuple[int, bytes]:
         """(status, body) of the answer to an arm's request."""
         own, key = self._arms[arm], hashlib.sha256(path.encode() + b"\n" + body).hexdigest()
-        sealed = _asks_about(body, own.sealed)
+        sealed = _is_sealed(body, own.texts)
         with self._lock:
             if not sealed and own.counts.calls >= own.limit:
                 own.counts.refused += 1
@@ -146,7 +151,11 @@ def _read(file: Path) -> dict[str, deque[dict[str, Any]]]:
     return known
 
 
-def _asks_about(body: bytes, texts: Iterable[str]) -> bool:
-    """Return whether a request's last message has one of these texts."""
-    last = str(json.loads(body)["messages"][-1]["content"])
-    return any(text in last for text in texts)
+def _is_sealed(body: bytes, texts: Mapping[str, bool]) -> bool:
+    """Return whether the row that a request asks about is a sealed one: of the texts in its last message the one that
+    ends last, as examples come before it; and of several the longest, as one may be part of another."""
+    content = json.loads(body)["messages"][-1]["content"]
+    if not isinstance(content, str):
+        content = "\n".join(part.get("text", "") for part in content or ())
+    found = [(content.rfind(text) + len(text), len(text), sealed) for text, sealed in texts.items() if text in content]
+    return max(found, default=(0, 0, False))[2]
