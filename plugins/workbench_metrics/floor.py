@@ -12,9 +12,9 @@ from workbench.kit.prompting import Nearest
 
 #: How many rows may vote.
 COUNTS = (1, 3, 5, 9)
-#: Bounds on the work, a few seconds: rows of train that are drawn to vote, those that choose how many vote, and rows to
-#: answer, above which there is no floor.
-MOST_ROWS, MOST_TRIED, MOST_ANSWERED = 1_000, 200, 2_000
+#: Bounds on the work, some ten seconds: rows of train that are drawn to vote, those that choose how many vote, and rows
+#: to answer, above which there is no floor; and characters of an input that are compared, its first ones.
+MOST_ROWS, MOST_TRIED, MOST_ANSWERED, MOST_CHARACTERS = 1_000, 200, 2_000, 1_000
 #: Labels are a closed set where each has so many rows of train on average.
 ROWS_A_LABEL = 3
 
@@ -43,11 +43,15 @@ def vote_of_nearest(
     labels = {row[target] for row in known}
     if not 0 < len(rows) <= MOST_ANSWERED or len(labels) < 2 or len(known) < ROWS_A_LABEL * len(labels):
         return None
-    near = Nearest(known, inputs)
+
+    def text(row: Mapping[str, Any]) -> dict[str, str]:
+        return {name: str(row.get(name, ""))[:MOST_CHARACTERS] for name in inputs}
+
+    near = Nearest([text(row) for row in known], inputs)
 
     def nearest(row: Mapping[str, Any], but: int | None = None) -> list[Any]:
         """Labels, that of the nearest row first. but: the row itself."""
-        found = (known[i][target] for i in near.order(row) if i != but)
+        found = (known[i][target] for i in near.order(text(row)) if i != but)
         return [*islice(found, max(COUNTS))]
 
     def vote(near: Sequence[Any], k: int) -> Any:

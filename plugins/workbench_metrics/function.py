@@ -36,6 +36,7 @@ class FunctionMetric:
     def __init__(self, function: Callable[..., Any], address: str):
         self.function, self.address = function, address
         self.highest: Any = getattr(function, "highest", 1.0)
+        self.floor: Any = getattr(function, "floor", None)
         if isinstance(self.highest, bool) or not isinstance(self.highest, int | float) or not 0 < self.highest <= 1:
             told = f"the highest score of '{address}' is {self.highest!r:.40}, which is not a number above 0, at most 1"
             raise SpecError(told, hint="Write e.g. highest = 0.8 on the function, or nothing.")

@@ -119,10 +119,10 @@ def _claims(
         objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
     if saving is not None and saving.ci95[1] >= explained_by_order(effects, saving.objective, pairs):
         saving = replace(saving, shown=False, bound=f"{saving.bound}; the order of the sides may explain it")
-    scored = [a.example for a, b in pairs if a.score is not None and b.score is not None]
+    floor, failed = find_floor(task, [a.example for a, b in pairs if a.score is not None and b.score is not None])
     claims = {
         "proof": proof,
-        "floor": find_floor(task, scored),
+        "floor": floor,
         "judge": judge,
         "saving": saving,
         "attacks": attacks,
@@ -130,7 +130,7 @@ def _claims(
         "order_effects": effects,
         "objections": objections,
     }
-    return claims, faults
+    return claims, faults + failed
 
 
 def _attacks(task: Task, pairs: Sequence[Pair], alpha: float) -> AttackRise | None:

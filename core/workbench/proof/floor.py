@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from workbench.task import Example, Task
@@ -25,12 +24,14 @@ class Floor(NamedTuple):
         return f"{self.describe('the same rows')}{'.' if above else ', which the winner is not above.'}"
 
 
-def find_floor(task: Task, rows: Sequence[Example]) -> Floor | None:
-    """Return what the metric knows to be reached without a model (`workbench.task.Metric`, `floor`); None: nothing."""
+def find_floor(task: Task, rows: Sequence[Example]) -> tuple[Floor | None, list[str]]:
+    """(what the metric knows to be reached without a model, by its `floor` (`workbench.task.Metric`), None for nothing;
+    a warning where that fails: it must not take the report of a test that is paid for)."""
     floor: Any = getattr(task.metric, "floor", None)
-    if not callable(floor) or not rows:
-        return None
-    with suppress(Exception):  # a metric's fault must not take the report of a test that is paid for
+    if floor is None or not rows:
+        return None, []
+    try:
         found: Any = floor(list(task.dataset.train), rows, task.inputs)
-        return None if found is None else Floor(*found)
-    return None
+        return None if found is None else Floor(float(found[0]), str(found[1])), []
+    except Exception as error:
+        return None, [f"the metric's `floor` failed: {type(error).__name__}: {error}"]

@@ -83,7 +83,7 @@ def estimate(
         *_unknown_lines(task, row, models, database),
         *describe_workers(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
-        *([f"{floor.describe('val')}."] if (floor := find_floor(task, data.val)) is not None else []),
+        *_floor_lines(task),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
@@ -99,6 +99,11 @@ def estimate(
         "smallest_gain": smallest,
         "lines": lines,
     }
+
+
+def _floor_lines(task: Task) -> list[str]:
+    floor, failed = find_floor(task, task.dataset.val)
+    return [f"{floor.describe('val')}."] if floor is not None else [f"Warning: {line}" for line in failed]
 
 
 def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:

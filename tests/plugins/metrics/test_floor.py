@@ -11,6 +11,7 @@ from tests.helpers.planted import plant
 
 from workbench.lm import Request
 from workbench.run import estimate, prepare
+from workbench_metrics.function import load_function
 from workbench_metrics.text import Contains, ExactMatch, NormalizedMatch
 
 WORDS = {"a": "red warm fire", "b": "blue cold water", "c": "green soft grass"}
@@ -111,8 +112,36 @@ def test_estimate_tells_it_before_any_call(tmp_path: Path) -> None:
     assert [line for line in lines if line.startswith("Without a model: ") and line.endswith(" on val.")]
 
 
-@pytest.mark.parametrize("broken", [0.5, lambda *given: 1 / 0], ids=["no function", "raises"])
-def test_a_floor_that_fails_loses_no_report(broken: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (0.5, "TypeError: 'float' object is not callable"),
+        (lambda *given: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda *given: ("high", "words"), "ValueError: could not convert string to float: 'high'"),
+    ],
+    ids=["no function", "raises", "no number"],
+)
+def test_a_floor_that_fails_loses_no_report(
+    broken: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ExactMatch, "floor", broken)
-    report = run(tmp_path, 0.9)
+    report, told = run(tmp_path, 0.9), f"the metric's `floor` failed: {why}"
     assert report.status == "finished" and report.test_rows and report.floor is None
+    assert told in report.warnings
+    assert f"Warning: {told}" in estimate(prepare(tmp_path / "workflow.yaml")[2])["lines"]
+
+
+def test_a_function_of_ones_own_has_the_floor_that_it_says(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def metric(row, pred):\n    return row['label'] == pred['label']\n\n"
+        "def floor(train, rows, inputs):\n    return len(rows) / 100, f'{len(train)} rows of {inputs[0]}'\n\n"
+        "metric.floor = floor\n"
+    )
+    metric = load_function("own.py:metric", tmp_path)
+    assert metric.floor([1, 2], [3], ["text"]) == (0.01, "2 rows of text")
+    assert not load_function("own.py:floor", tmp_path).floor
+
+
+def test_only_the_first_characters_of_long_texts_are_compared() -> None:
+    long = [{**row, "text": "the same words " * 200 + row["text"]} for row in rows(0, 60)]
+    assert floor(long, rows(1, 30))[0] < 0.5
