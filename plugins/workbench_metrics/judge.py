@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from workbench.errors import NodeError
-from workbench.kit.answers import Scale, find_scale, read_grade
+from workbench.kit.answers import UNREAD, choose_scale, find_scales, read_grade
 from workbench.task import Example, Score
 from workbench.workflow import describe_course
 from workbench_metrics.base import get_field
@@ -18,7 +18,11 @@ You grade {what}. Rubric:
 {rubric}
 Reply with one short sentence of reasoning, and then a last line of the form
 score: N
-where N is a {number} from {low} (wrong) to {high} (fully right)."""
+where {grades}."""
+_UNREAD = (
+    "the rubric states no scale that can be read, and the judge gave no grade with its best one, such as 4/5: write "
+    "`from 1 to 5` in the rubric, or set `scale`"
+)
 
 
 class Judge:
@@ -34,6 +38,7 @@ class Judge:
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
         scale: the best grade where the rubric states no scale, as `from 1 to 5` does; the worst is 0. Default: 10.
+            Where the rubric seems to state one that cannot be read, the judge is asked for it, as in 4/5.
         max_tokens: of the judge's answer.
     """
 
@@ -53,9 +58,9 @@ class Judge:
     ):
         if scale is not None and scale < 1:
             raise ValueError("scale must be at least 1")
-        stated = find_scale(rubric)
-        if scale is not None and stated is not None and stated.high != scale:
-            raise ValueError(f"the rubric asks for {stated}, and scale is {scale}: take one of them out")
+        for stated in find_scales(rubric, described=False):
+            if scale is not None and stated.high != scale:
+                raise ValueError(f"the rubric asks for {stated}, and scale is {scale}: take one of them out")
         if see not in ("answer", "trace"):
             raise ValueError(f"see is answer or trace, not {see}")
         self.see, self.rubric_field, self.reads = see, rubric_field, (rubric_field,) if rubric_field else ()
@@ -77,18 +82,18 @@ class Judge:
             own = _text(get_field(example, self.rubric_field, "row"))
             rubric = own if rubric == _RUBRIC else f"{rubric}\n{own}"
         what = "an answer" if self.see == "answer" else "the course of a run"
-        scale = find_scale(rubric) or Scale(0, self.scale or 10)
-        asked = {"number": "whole number" if scale.whole or self.scale else "number"}
-        asked |= {"low": f"{scale.low:g}", "high": f"{scale.high:g}"}
+        scale = choose_scale(rubric, self.scale)
+        grades = scale.describe(whole=self.scale is not None)
         messages = [
-            {"role": "system", "content": _SYSTEM.format(what=what, rubric=rubric, **asked)},
+            {"role": "system", "content": _SYSTEM.format(what=what, rubric=rubric, grades=grades)},
             {"role": "user", "content": "\n".join(parts)},
         ]
         response = await lm(messages, max_tokens=self.max_tokens)
         text, cut = response.text, response.finish == "length"
         grade = None if cut else read_grade(text, scale)
         if grade is None:
-            why = "its answer was cut (max_tokens)" if cut else f"it gave no grade from {scale}"
+            why = f"it gave no grade from {scale}" if scale != UNREAD else _UNREAD
+            why = "its answer was cut (max_tokens)" if cut else why
             raise NodeError("judge", f"the judge gave no grade: {why}: {text[:200]!r}")
         return Score(grade[0], grade[1] or None)
 

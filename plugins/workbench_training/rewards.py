@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import FailureKind, SpecError, suggest
-from workbench.kit.answers import Scale, as_text, find_scale, read_grade
+from workbench.kit.answers import as_text, choose_scale, read_grade
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord
@@ -345,13 +345,12 @@ async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: Judg
     shown = [f"{name}: {as_text(value)}" for name, value in judge.show(example).items()]
     if part.target in example:
         shown.append(f"Reference: {as_text(example[part.target])}")
-    scale = find_scale(part.rubric) or Scale(0, 10)
-    number = "whole number" if scale.whole else "number"
+    scale = choose_scale(part.rubric)
     messages = [
         {
             "role": "system",
             "content": f"You grade an answer. Rubric: {part.rubric}\nReply with one sentence, and then a "
-            f"last line `score: N`, where N is a {number} from {scale.low:g} (wrong) to {scale.high:g} (right).",
+            f"last line `score: N`, where {scale.describe()}.",
         },
         {"role": "user", "content": "\n".join([*shown, f"Answer: {answer}"])},
     ]

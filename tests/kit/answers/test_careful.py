@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from workbench.errors import NodeError
-from workbench.kit.answers import Scale, convert, find_scale, parse, read_grade
+from workbench.kit.answers import Scale, convert, parse, read_grade
 from workbench.lm import kind_of_error, read_usage, refused_setting
 from workbench.workflow import Field, parse_signature
 
@@ -140,45 +140,6 @@ def test_grades_of_criteria_are_none_without_one_of_the_whole(subtests: pytest.S
     ]:
         with subtests.test(text=text):
             assert (read_grade(text, 10) or (None,))[0] == 0.7
-
-
-def test_the_scale_of_a_rubric_is_found(subtests: pytest.Subtests) -> None:
-    for rubric, scale in [
-        ("Score from 0.0 to 1.0.", (0, 1)),
-        ("Rate 1-5", (1, 5)),
-        ("Rate the answer from 1 (bad) to 5 (good).", (1, 5)),
-        ("on a scale of 1 to 10", (1, 10)),
-        ("a score out of 5", (0, 5)),
-        ("Give up to 5 points", (0, 5)),
-        ("Give 0 (wrong) or 1 (right).", (0, 1)),
-        ("0 = wrong, 1 = right", (0, 1)),
-        ("A score in [0, 1]", (0, 1)),
-        ("It must name 1 to 3 cities. Score from 0 to 5.", (0, 5)),
-        ("The answer must be correct.", None),
-        ("Give 1 to 5 reasons", None),
-        ("The answer lists 0 to 5 items", None),
-        ("Between 1990 and 2000", None),
-        ("The day must be between 1 and 31.", None),
-        ("Rate it as wrong if the day is not between 1 and 31.", None),
-        ("The score must be between 0 and 1.", (0, 1)),
-        ("Rate how well it fits, with a number between 1 and 5.", (1, 5)),
-        ("On a scale between 1 and 5.", (1, 5)),
-        ("Rate tone 1-5, and then rate style 0-10.", None),
-        ("0: wrong, 1: partly right, 2: fully right.", (0, 2)),
-        ("0 (wrong)\n1 (partly)\n2 (right)", (0, 2)),
-        ("Score 0/1/2: wrong, partly, right", (0, 2)),
-        ("Give 0, 1 or 2 points.", (0, 2)),
-        ("Give 0, 1, 2 or 3 points.", (0, 3)),
-        ("Score 1, 2, 3, 4 or 5.", (1, 5)),
-        ("1: clarity, 2: depth, 3: style; score from 0 to 10", (0, 10)),
-        ("1. Is it clear?\n2. Is it short?\n3. Is it right?", None),
-        ("Binary: 0 or 1.", (0, 1)),
-        ("Score 1 if it is right, 0 if it is wrong.", (0, 1)),
-        ("Answer 1 if it holds and 0 otherwise.", (0, 1)),
-        ("Use a 5-point Likert scale.", (1, 5)),
-    ]:
-        with subtests.test(rubric=rubric):
-            assert find_scale(rubric) == scale
 
 
 def test_a_grade_that_is_said_twice_is_one() -> None:

@@ -74,6 +74,17 @@ def test_a_winner_at_the_edge_moves_the_edge(
     assert max(seen) == most and true_skill(report, skill, 0) >= reached
 
 
+def test_the_edge_moves_up_to_64_demos(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def skill(request: Request) -> float:
+        seen.append(len(demos_of(request)))
+        return {0: 0.1, 8: 0.3, 16: 0.5, 32: 0.7, 64: 0.85, 128: 0.95}.get(seen[-1], 0.0)
+
+    plant(tmp_path, skill, {"bootstrap": {"trials": 16}}, calls=2500, rows=(150, 60, 40))
+    assert max(seen) == 64
+
+
 LABELLED = {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Plain."}
 FREE, THINKING = {**LABELLED, "predict": "text -> label"}, {**LABELLED, "reasoning": True}
 UNLABELLED = {**LABELLED, "predict": "text -> label: Literal['a', 'b', 'c', 'd'], sure: bool"}

@@ -63,13 +63,15 @@ def test_a_judge_grades_and_what_it_leaves_open_is_left_out(said: str, reward: f
 @pytest.mark.parametrize(
     ("rubric", "said", "reward", "asked_for"),
     [
-        ("Be kind.", "score: 7", 0.7, "N is a whole number from 0 (wrong) to 10 (right)."),
-        ("Score from 0.0 to 1.0.", "score: 0.9", 0.9, "N is a number from 0 (wrong) to 1 (right)."),
-        ("Rate it from 1 (rude) to 5 (kind).", "score: 1", 0.0, "N is a whole number from 1 (wrong) to 5 (right)."),
-        ("Rate it from 1 (rude) to 5 (kind).", "score: 5", 1.0, "N is a whole number from 1 (wrong) to 5 (right)."),
-        ("Give a score out of 100.", "score: 70", 0.7, "N is a whole number from 0 (wrong) to 100 (right)."),
+        ("Be kind.", "score: 7", 0.7, "N is a whole number from 0 (wrong) to 10"),
+        ("Score from 0.0 to 1.0.", "score: 0.9", 0.9, "N is a number from 0 (wrong) to 1"),
+        ("Rate it from 1 (rude) to 5 (kind).", "score: 1", 0.0, "N is a whole number from 1 (wrong) to 5"),
+        ("Rate it from 1 (rude) to 5 (kind).", "score: 5", 1.0, "N is a whole number from 1 (wrong) to 5"),
+        ("Give a score out of 100.", "score: 70", 0.7, "N is a whole number from 0 (wrong) to 100"),
         ("Rate it from 1 (rude) to 5 (kind).", "score: 7", None, "N is a whole number from 1"),
-        ("Be kind.", "score: 0.9", None, "N is a whole number from 0 (wrong) to 10 (right)."),
+        ("Be kind.", "score: 0.9", None, "N is a whole number from 0 (wrong) to 10"),
+        ("Award 1 for each fact.", "score: 4/5", 0.8, "N is the grade and the best one that the rubric allows"),
+        ("Award 1 for each fact.", "score: 4", None, "N is the grade and the best one that the rubric allows"),
     ],
 )
 def test_a_judge_is_asked_and_read_on_the_scale_of_the_rubric(

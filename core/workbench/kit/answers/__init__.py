@@ -44,7 +44,8 @@ from workbench.kit.answers.json_text import (
     read_values as read_values,
 )
 from workbench.kit.answers.numbers import read_number as read_number
-from workbench.kit.answers.scales import Scale as Scale, find_scale as find_scale
+from workbench.kit.answers.rubrics import choose_scale as choose_scale, find_scales as find_scales
+from workbench.kit.answers.scales import UNREAD as UNREAD, Scale as Scale
 from workbench.kit.answers.shapes import object_shape as object_shape
 from workbench.kit.answers.tool_names import (
     known_name as known_name,

@@ -196,13 +196,13 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: 
         return None
     if parts[-1] or whole or not bare:
         return [*grades, *whole][-1]
-    asked = [one for one in grades if one[0].endswith(f"/{scale.high:g}")]  # `8/10 because of 3/4`
+    asked = [one for one in grades if one[0].endswith(f"/{scale.best:g}")]  # `8/10 because of 3/4`
     return [*grades[-1:], *asked][-1] if len({one[0].split("/")[0].strip() for one in asked}) < 2 else None
 
 
 def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple[float, str] | None:
-    low, high = stated or asked
-    scale = Scale((asked.low if high == asked.high else 0.0) if low is None else low, high)
+    low, high = stated or (None, asked.best)
+    scale = asked if low is None and high == asked.best else Scale(low or 0.0, high)
     found = re.search(rf"(?i){_VALUE}", text)
     share = scale.share(found[0], stated is not None) if found is not None else None
     return None if share is None else (share, words)
