@@ -136,7 +136,7 @@ class _Number(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the grade means, if it is one."""
+        """The words of the grade, if it is one."""
         return re.split(r"[\n;]", self.behind, maxsplit=1)[0]
 
 
