@@ -25,6 +25,7 @@ from workbench.errors import SpecError
 from workbench.kit.prompting import Proposer
 from workbench.study import RandomTrial
 from workbench.task import Example, Space
+from workbench.workflow import learnable_addresses, text_at
 from workbench_evolve.operators import Breeder, list_operators
 from workbench_evolve.population import Archive, Individual, Island, compute_fitness
 from workbench_evolve.swarm import Particle
@@ -78,7 +79,7 @@ class Evolve(Optimizer):
         if not rows or not study.affords(study.best, rows):
             return study.best
         breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.guided)
-        ways = list_operators(breeder, self.proposals)
+        ways = list_operators(breeder, self.proposals and not (breeder.space.domains and _texts_in_vain(study)))
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(POPULATION, [first]) for _ in range(ISLANDS)], Archive(), Credit()
         archive.add(first)
@@ -141,6 +142,16 @@ class Evolve(Optimizer):
         """All scores of an individual: on the screening rows and, if complete, on val."""
         whole = study.known(individual.workflow)
         return [*individual.screened.scores, *(whole.scores if whole else ())]
+
+
+def _texts_in_vain(study: Study) -> bool:
+    """Return True if an earlier search of the run tried other texts, and none of them is in the best workflow: the
+    calls that are left are worth more elsewhere."""
+    first, *others = (
+        {a: text_at(one, a) for a in learnable_addresses(one, "text")} for one in study.progress.tried.values()
+    )
+    best = {address: text_at(study.best, address) for address in learnable_addresses(study.best, "text")}
+    return best == first and any(texts != first for texts in others)
 
 
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:

@@ -37,13 +37,15 @@ class Choice:
 class Progress:
     """Shared state of all studies of a run: the candidates so far, the best of them, and callbacks.
 
-    complete: on the whole val split, by workflow hash. choice: what its user decided on them.
+    complete: on the whole val split, by workflow hash. tried: all candidates, by hash, in their order. choice: what its
+    user decided on them.
     """
 
     on_candidate: Callable[[Workflow, str], None]
     on_evaluation: Callable[[Evaluation], Awaitable[None]]
     best: Evaluation | None = None
     complete: dict[str, Evaluation] = field(default_factory=dict[str, Evaluation])
+    tried: dict[str, Workflow] = field(default_factory=dict[str, Workflow])
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
     blames: dict[tuple[str, ...], Blame] = field(default_factory=dict[tuple[str, ...], Blame])  # by workflow and rows
@@ -52,7 +54,9 @@ class Progress:
 
     def apart(self, on_evaluation: Callable[[Evaluation], Awaitable[None]]) -> Progress:
         """That of a search on other rows, whose evaluations cannot win the run."""
-        return replace(self, on_evaluation=on_evaluation, best=None, complete={}, stored=None, choice=Choice())
+        return replace(
+            self, on_evaluation=on_evaluation, best=None, complete={}, tried={}, stored=None, choice=Choice()
+        )
 
     def add(self, evaluation: Evaluation) -> None:
         """Add a complete evaluation on val, without its traces."""

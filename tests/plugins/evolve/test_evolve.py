@@ -92,6 +92,17 @@ def test_without_a_proposer_it_searches_the_space_alone() -> None:
     assert all(r.accuracy > 0.8 and r.proposer["calls"] == 0 for r in found), found
 
 
+@pytest.mark.slow
+def test_after_texts_in_vain_it_writes_none() -> None:
+    """In `settings` no text helps, and what `textgrad` wrote is not in the best workflow. In `rules` it is."""
+    for world, in_vain in (("settings", True), ("rules", False)):
+        asked = [
+            run_world(WORLDS[world], ["textgrad", {"evolve": {"proposals": proposals}}], calls=500, seed=0).proposer
+            for proposals in (True, False)
+        ]
+        assert asked[1]["calls"] > 0 and (asked[0] == asked[1]) == in_vain, world
+
+
 def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) -> None:
     search = {"nodes.sort.instructions": ["Plain.", "One.", "Two.", "Three."], "nodes.sort.demos": {"demos": 4}}
     report, _ = plant(
