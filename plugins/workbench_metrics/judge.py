@@ -38,7 +38,8 @@ class Judge:
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
         scale: the best grade where the rubric states no scale, as `from 1 to 5` does; the worst is 0. Default: 10.
-            Where the rubric seems to state one that cannot be read, the judge is asked for it, as in 4/5.
+            Where the rubric seems to state one that cannot be read, the judge is asked for it, as in 4/5. `1 (best)
+            to 5 (worst)` is turned: 1 is then a share of 1.
         max_tokens: of the judge's answer.
     """
 
