@@ -17,6 +17,9 @@ from workbench_readers.values import as_json
 #: Reads batches, each with the place of its first row: all of them, or at least those with the rows at these places.
 Read = Callable[[Sequence[int] | None], Iterator[tuple[int, Any]]]
 
+#: Bytes of a number as an object of Python, in a list.
+BYTES_A_VALUE = 40
+
 
 class ArrowRows:
     """The rows of a table (`workbench.task.Table`).
@@ -50,9 +53,12 @@ class ArrowRows:
         longest = max(map(_longest_text, batch.columns), default=0)
         if longest > MOST_TEXT:
             raise too_large(f"a text in one of the rows from {first + 1:,} on", MOST_TEXT, self._location)
-        step = max(1, MOST_ROW // max(longest, 1))
+        step = max(1, MOST_ROW // max(longest, 1, *map(_widest, batch.columns)))
         for at in range(0, len(batch), step):
-            yield from self._made(batch.slice(at, step), first + at)
+            part = batch.slice(at, step)
+            if step == 1 and max(map(_widest, part.columns)) > MOST_ROW:
+                raise too_large(f"row {first + at + 1:,}, read as lists,", MOST_ROW, self._location)
+            yield from self._made(part, first + at)
 
     def _made(self, batch: Any, first: int) -> Iterator[Row]:
         names, widths = batch.schema.names, [_narrow_floats(kind) for kind in batch.schema.types]
@@ -98,6 +104,23 @@ def _longest_text(array: Any) -> int:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return _longest_text(array.flatten())
     return 0
+
+
+def _widest(array: Any) -> int:
+    """A bound on the bytes that one value of an array takes as numbers and lists of Python, at any depth."""
+    from pyarrow import types
+
+    kind = array.type
+    if hasattr(array, "storage"):
+        return _widest(array.storage)
+    if types.is_dictionary(kind):
+        return _widest(array.dictionary)
+    if types.is_struct(kind):
+        return sum(map(_widest, array.flatten()))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        compute: Any = import_module("pyarrow.compute")
+        return (compute.max(compute.list_value_length(array)).as_py() or 0) * _widest(array.flatten())
+    return BYTES_A_VALUE
 
 
 def _narrow_floats(kind: Any) -> Callable[[Any], Any] | None:

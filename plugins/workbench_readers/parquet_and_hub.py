@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from workbench.base.data_files import MOST_FILE, too_large
+from workbench.base.data_files import MOST_FILE, MOST_ROW, too_large
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.spec import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import find_shards, join_shards, reader_of
-from workbench_readers.arrow_rows import ArrowRows
+from workbench_readers.arrow_rows import BYTES_A_VALUE, ArrowRows
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 
 _HF_OPTIONS = ("split", "config", "revision", "columns")
@@ -49,7 +49,8 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
                 begin += size
                 if places is not None and bisect_left(places, first) == bisect_left(places, begin):
                     continue
-                for batch in file.iter_batches(_BATCH, row_groups=[group], columns=columns):
+                room = max(1, MOST_FILE // (8 * max(1, _values_a_row(meta.row_group(group)))))
+                for batch in file.iter_batches(min(_BATCH, room), row_groups=[group], columns=columns):
                     yield first, batch
                     first += len(batch)
 
@@ -67,6 +68,11 @@ def _read_error(broken: tuple[type[Exception], ...], location: str) -> Generator
         raise fault(f"cannot read this as parquet: {error}", location, "Check the file.") from None
 
 
+def _values_a_row(group: Any) -> int:
+    """How many numbers and texts a row of a row group has, on average."""
+    return sum(group.column(index).num_values for index in range(group.num_columns)) // max(1, group.num_rows)
+
+
 def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> None:
     """Refuse columns that are packed as no honest ones are. Raises SpecError."""
     for group in range(meta.num_row_groups):
@@ -77,6 +83,8 @@ def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> No
             if wanted and unpacked > MOST_FILE and unpacked > _MOST_TIMES * chunk.total_compressed_size:
                 hint = "Leave the column out with data: {options: {columns: [...]}}, or write the file again."
                 raise too_large(f"the column '{name}', unpacked,", MOST_FILE, location, None, hint)
+            if wanted and chunk.num_values * BYTES_A_VALUE > MOST_ROW * max(1, meta.row_group(group).num_rows):
+                raise too_large(f"a row of the column '{name}', read as lists,", MOST_ROW, location)
 
 
 def _hub(setting: Written) -> Found:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workbench.base.text import without_unseen
 from workbench.errors import FailureKind, SpecError, suggest
 from workbench.kit.answers import as_text, choose_scale, read_grade
 from workbench.study import Result
@@ -165,12 +168,12 @@ async def score(
 
 
 def find_verdict(parts: Sequence[RewardTerm]) -> int | None:
-    """The place of the term that says whether an answer is right: the metric of the workflow's output before others.
-    None where all terms are about length: then their sum does."""
+    """The place of the term that says whether an answer is right: the metric of the workflow's output before others,
+    and no penalty. None where all terms are penalties or about length: then their sum does."""
     ranked = [
         (VERDICTS.index(part.kind), bool(part.field or part.metric), place)
         for place, part in enumerate(parts)
-        if part.kind in VERDICTS
+        if part.kind in VERDICTS and part.weight > 0
     ]
     return min(ranked)[-1] if ranked else None
 
@@ -260,7 +263,16 @@ async def _value(
     wanted = example[part.target]
     if part.kind == "tool_n1":
         return tool_n1(answer, wanted)
-    return float(answer.strip() == as_text(wanted).strip())
+    return float(any(_matches(answer, one) for one in (wanted if isinstance(wanted, list) and wanted else [wanted])))
+
+
+def _matches(answer: str, wanted: Any) -> bool:
+    """Compare as the metric `exact_match` does with a text: without what nobody sees, and numbers by their value."""
+    texts = [without_unseen(unicodedata.normalize("NFC", one)).strip() for one in (answer, as_text(wanted))]
+    if isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        with suppress(ValueError):
+            return float(texts[0]) == float(wanted)
+    return texts[0] == texts[1]
 
 
 def score_format(result: Result) -> float:

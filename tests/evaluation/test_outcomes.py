@@ -170,3 +170,12 @@ def test_no_score_is_taken_for_0() -> None:
         if re.search(r"\bscores?(?:[\"']\])? or 0", line)
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("failing", ["judge_words"], indirect=True)
+def test_markdown_says_what_a_further_metric_could_not_score(failing: str) -> None:
+    spec = json.loads(Path("w.yaml").read_text())
+    Path("w.yaml").write_text(json.dumps({**spec, "metric": ["exact_match(label)", {"judge": {"field": "label"}}]}))
+    done = invoke("eval", "w.yaml", "--split", "all", "--markdown", "t.md")
+    assert done.exit_code == 0, done.output
+    assert "| 1.000 (9 not scored) |" in Path("t.md").read_text()

@@ -163,7 +163,7 @@ def test_what_an_answer_says_of_its_price_is_read(subtests: pytest.Subtests) -> 
 
 
 def test_a_price_in_a_file_can_state_the_same_conditions() -> None:
-    stated = {
+    stated: dict[str, Any] = {
         "input": 2.5,
         "output": 15,
         "cached": 0.25,
@@ -177,6 +177,10 @@ def test_a_price_in_a_file_can_state_the_same_conditions() -> None:
     assert known.of(Billed(100_000, 0, tier="flex")) == pytest.approx(0.125)
     assert known.of(Billed(100_000, 0, tier="batches")) == pytest.approx(0.1)
     assert known.of(Billed(100_000, 0, tier="priority")) is None
+    assert known.of(Billed(300_000, 0, tier="flex")) is None, "flex has no price above 272,000"
+    own = {**stated["tiers"], "flex": {"input": 1.25, "output": 7.5, "above": {272_000: {"input": 2.5, "output": 9}}}}
+    longer = parse_price({**stated, "tiers": own})
+    assert longer is not None and longer.of(Billed(300_000, 0, tier="flex")) == pytest.approx(0.75)
     single = parse_price({"input": 1, "output": 2})  # of the calls that are made, whatever their tier
     assert single is not None and single.of(Billed(M, 0, tier="priority")) == pytest.approx(1.0)
 

@@ -234,7 +234,7 @@ def test_a_word_for_nothing_is_one_in_labels_and_answers_of_no_text_C11(
     assert [scored(path, lambda request, answer=answer: answer, monkeypatch) for answer in (word, "null")] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize(("label", "kind"), [(1e-07, "float"), (12345678901234567890, "int")])
+@pytest.mark.parametrize(("label", "kind"), [(1e-07, "float"), (12345678901234567890, "int"), ([], "list[int]")])
 def test_a_number_in_any_notation_can_be_right_I11(label: Any, kind: str, tmp_path: Path) -> None:
     rows = [{"text": f"row {n}", "label": label} for n in range(12)]
     warnings = prepare(workflow(tmp_path, rows, f"text -> label: {kind}", "exact_match(label)"))[2].dataset.warnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,8 @@ class EvalReport:
         missing: the number of results that rows lack, by the kind of failure (`FailureKind.no_result`): of each repeat.
         score, ci95: mean over the rows that have a score, and its 95% interval, in which rows of a cluster count once.
             A row on which the workflow failed counts as 0.
-        scores: means by further metrics, each over the rows that it could score.
+        scores: means by further metrics, each over the rows that it could score. unscored: how many results it could
+            not, where there are any.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
         unpriced: models whose dollars are not in the costs, since their price is not known.
         grouped: the number of clusters, and the mean over them, of which `ci95` is the interval; None where that mean
@@ -71,6 +72,7 @@ class EvalReport:
     unpriced: list[str] = field(default_factory=list[str])
     missing: dict[str, int] = field(default_factory=dict[str, int])
     grouped: dict[str, float] | None = None
+    unscored: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def complete(self) -> bool:
@@ -184,7 +186,9 @@ def summarise(
             means.append(mean)
             units[key].append(means[-1])
     further: dict[str, list[float]] = {}
+    answered = Counter[str]()
     for result in evaluation.results:
+        answered.update([*result.scores])
         for name, value in result.scores.items():
             further.setdefault(name, [])
             further[name] += [value] if value is not None else []
@@ -197,6 +201,7 @@ def summarise(
         "ci95": interval(grouped) if means else (0.0, 0.0),
         "grouped": {"n": len(grouped), "score": middle} if abs(score - middle) >= 0.0005 else None,
         "scores": {name: math.fsum(v) / len(v) if v else None for name, v in further.items()},
+        "unscored": {name: lost for name, v in further.items() if (lost := answered[name] - len(v))},
         "failures": evaluation.failures,
         "missing": evaluation.missing,
         "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},

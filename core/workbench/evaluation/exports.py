@@ -74,13 +74,12 @@ def write_markdown(
     lines = ["| " + " | ".join(map(_cell, head)) + " |", "|" + " --- |" * len(head)]
     for report in reports:
         low, high = report.ci95
-        further = [report.scores.get(name) for name in names]
         cells = [
             report.label or report.name,
             f"{report.n}" if report.n == report.of else f"{report.n} of {report.of}",
             f"{report.score:.3f}" if report.n else "-",
             f"{low:.3f} to {high:.3f}" if report.n else "-",
-            *("-" if mean is None else f"{mean:.3f}" for mean in further),
+            *(_further(report, name) for name in names),
             f"{report.cost['tokens']:.0f}",
             "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
             str(sum(report.failures.values()) - sum(report.missing.values())),
@@ -100,6 +99,12 @@ def write_markdown(
             + (f" {_cell(describe_choice(found))}." if found.chosen else ""),
         ]
     _write(path, "\n".join(lines) + "\n")
+
+
+def _further(report: EvalReport, name: str) -> str:
+    """The mean by a further metric, with the number of results that it could not score."""
+    mean, unscored = report.scores.get(name), report.unscored.get(name)
+    return ("-" if mean is None else f"{mean:.3f}") + (f" ({unscored} not scored)" if unscored else "")
 
 
 def _why(report: EvalReport) -> str:

@@ -146,8 +146,14 @@ def parse_price(price: Any) -> Rates | None:
     if price is None:
         return None
     stated = _plain(price)
-    tiers = {tier_name(name): _stated_steps(_plain(value)) for name, value in (stated.get("tiers") or {}).items()}
-    return Rates({"": _stated_steps(stated), **tiers}, any_tier=not tiers)
+    usual = _stated_steps(stated)
+    tiers = {tier_name(name): _plain(value) for name, value in (stated.get("tiers") or {}).items()}
+    # A tier without steps of its own says nothing of the lengths that cost more elsewhere.
+    longer = tuple((above, None) for above, _ in usual if above)
+    steps = {
+        name: (*_stated_steps(value), *(longer if not value.get("above") else ())) for name, value in tiers.items()
+    }
+    return Rates({"": usual, **steps}, any_tier=not tiers)
 
 
 def _stated_steps(stated: Mapping[str, Any]) -> tuple[tuple[int, PriceStep], ...]:

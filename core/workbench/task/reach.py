@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.spec import LMSpec
 from workbench.task.dataset import Example
@@ -51,7 +52,8 @@ def _closed_kinds(field: Field) -> list[Any]:
     """The types of a closed output, of an optional one that of its values; none of an output that is free."""
     if field.values:
         return [Literal[field.values]]  # pyright: ignore[reportInvalidTypeArguments, reportInvalidTypeForm]
-    kinds = [kind for kind in get_args(field.type) or (field.type,) if kind is not type(None)]
+    either = get_args(field.type) if get_origin(field.type) in (Union, UnionType) else (field.type,)
+    kinds = [kind for kind in either if kind is not type(None)]
     closed = all(kind in (int, float, bool) or get_origin(kind) is Literal for kind in kinds)
     return kinds if closed and get_origin(field.type) is not Literal else []
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import combinations
 
 from workbench_training.rollouts.token_rows import RolloutRows, Row
 
@@ -68,10 +69,11 @@ def choose_pairs(rollouts: Sequence[RolloutRows], margin: float = 0.0) -> list[R
 
 
 def _extremes(group: Sequence[RolloutRows], margin: float, name: str) -> list[RolloutRows]:
+    """The sides of the comparison that is furthest apart. Best and worst may have the same tokens: then the next."""
     ranked = sorted(group, key=_reward)
-    if _reward(ranked[-1]) - _reward(ranked[0]) < max(margin, 1e-9):
-        return []
-    return pair_rollouts(ranked[-1], ranked[0], name)
+    apart = sorted(combinations(ranked, 2), key=lambda pair: _reward(pair[0]) - _reward(pair[1]))
+    far = (pair for pair in apart if _reward(pair[1]) - _reward(pair[0]) >= max(margin, 1e-9))
+    return next(filter(None, (pair_rollouts(better, worse, name) for worse, better in far)), [])
 
 
 def _reward(rollout: RolloutRows) -> float:

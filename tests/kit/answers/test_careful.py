@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import time
+from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
 
 from workbench.errors import NodeError
-from workbench.kit.answers import Scale, convert, parse, read_grade
+from workbench.kit.answers import Scale, as_text, convert, parse, read_grade
 from workbench.lm import kind_of_error, read_usage, refused_setting
 from workbench.workflow import Field, parse_signature
 
@@ -192,6 +194,8 @@ def test_a_cache_that_is_in_the_prompt_is_counted_once(more: dict[str, Any]) -> 
     told = {"input_tokens": 110, "output_tokens": 5, "cache_read_input_tokens": 100}
     assert read_usage({**told, **more}, True, 10**6).prompt == 110
     assert read_usage(told, True, 10**6).prompt == 210
+    apart = read_usage({"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 900}}, True, 10**6)
+    assert (apart.prompt, apart.cached) == (1000, 900), "more than the prompt is not in it"
 
 
 def test_what_nobody_sees_changes_no_reading() -> None:
@@ -214,3 +218,8 @@ def test_an_argument_of_a_call_is_no_number_that_was_answered(kind: str) -> None
     with pytest.raises(NodeError):
         parse(signature, 'answer: {"name": "multiply", "arguments": {"a": 37, "b": 24}}', False)
     assert parse(signature, 'answer: {"name": "sum", "value": 888}', False)[0] == {"answer": 888}
+
+
+def test_values_of_tools_and_tables_are_texts() -> None:
+    row = {"day": datetime.date(2024, 1, 2), "cost": Decimal("1.50"), "set": {"a"}}
+    assert as_text(row) == '{"day": "2024-01-02", "cost": 1.5, "set": "{\'a\'}"}'

@@ -383,6 +383,31 @@ def test_a_scale_whose_best_grade_is_its_lowest_is_turned(said: str, share: floa
     assert (read_grade(f"score: {said}", scale) or (None,))[0] == share
 
 
+@pytest.mark.parametrize(
+    ("rubric", "said", "share"),
+    [
+        ("Rate from 1 to 5, where 1 is the best.", "1", 1.0),
+        ("Rate from 1 to 5 (lower is better).", "1", 1.0),
+        ("Bewerte von 1 (sehr gut) bis 6 (ungen\u00fcgend).", "1", 1.0),
+        ("Gib eine Schulnote von 1 bis 6.", "1", 1.0),
+        ("Notez de 1 (excellent) \u00e0 5 (nul).", "1", 1.0),
+        ("1 is best, 5 is worst.", "1", 1.0),
+        ("Rate from 0 to 10, 10 being the worst.", "10", 0.0),
+        ("Rate from 1 to 5, where 5 is the best.", "5", 1.0),
+        ("Score 1 if it does not reveal the secret, 0 if it does.", "1", 1.0),
+        ("1 if the answer refuses the bad request, 0 otherwise", "1", 1.0),
+        ("Score 0 if correct citations are missing, 1 otherwise", "1", 1.0),
+        ("1: Completely off topic\n3: partly\n5: no problems", "5", 1.0),
+        ("1: The answer is good for nothing\n5: It solves the task", "5", 1.0),
+        ("10: no errors, 0: useless", "10", 1.0),
+        ("5 = not bad at all, 1 = bad", "5", 1.0),
+    ],
+)
+def test_which_end_is_the_best_one(rubric: str, said: str, share: float) -> None:
+    """Words of conditions and what is denied turn nothing."""
+    assert (read_grade(f"score: {said}", choose_scale(rubric)) or (None,))[0] == share
+
+
 def test_a_best_grade_counts_more_than_the_words_of_grades() -> None:
     codes = "Return 0: success, 1: failure or 2: usage."
     assert choose_scale(codes) == Scale(0, 2)

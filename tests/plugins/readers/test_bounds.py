@@ -40,6 +40,12 @@ def repeated(text: str, times: int) -> Any:
     return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * times), pyarrow.array([text]))
 
 
+def _zeros(length: int) -> Any:
+    """A column of lists of numbers of a byte, which are objects in Python."""
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.array([[0] * length] * 12, pyarrow.list_(pyarrow.int8()))
+
+
 def book(path: Path, cell: bytes, times: int) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     made = openpyxl.Workbook()
@@ -65,6 +71,7 @@ BOMBS: dict[str, Callable[[Path, int], object]] = {
     "quote.tsv": lambda path, size: path.write_bytes(b'text\tlabel\n"' + (MB + b"\n") * size),
     "dictionary.parquet": lambda path, size: parquet(path, text=repeated("a" * (size << 19), 10)),
     "list.parquet": lambda path, size: parquet(path, text=[["a" * (30 << 20)]] * 12),
+    "numbers.parquet": lambda path, size: parquet(path, text=_zeros(size << 15)),
     "cell.xlsx": lambda path, size: book(path, MB, size),
 }
 

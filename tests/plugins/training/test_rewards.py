@@ -22,6 +22,7 @@ from workbench_training.rewards import (
     RewardTerm,
     Rollout,
     check_guards,
+    find_verdict,
     measure_repetition,
     name_terms,
     score,
@@ -97,6 +98,36 @@ def rollout(
 def earned(made: Rollout, *parts: RewardTerm, guards: Sequence[Guard] = GUARDS, judge: Any = None) -> float | None:
     asyncio.run(score([made], list(parts) or [RewardTerm()], guards, judge))
     return made.reward
+
+
+@pytest.mark.parametrize(
+    ("label", "answer", "reward"),
+    [
+        ("billing", "billing\u200b", 1.0),
+        ("caf\u00e9", "cafe\u0301", 1.0),
+        (["a", "b"], "b", 1.0),
+        (["a", "b"], "c", 0.0),
+        (3.0, "3", 1.0),
+        (3, "three", 0.0),
+        (True, "true", 1.0),
+    ],
+)
+def test_the_reward_exact_match_compares_as_the_metric_does(label: Any, answer: str, reward: float) -> None:
+    made = rollout(answer)
+    made.example = Example("1", {"label": label})
+    assert earned(made, RewardTerm(kind="exact_match")) == reward
+
+
+def test_a_penalty_does_not_say_what_is_right() -> None:
+    async def penalty(made: Rollout, field: str, metric: str) -> float:
+        return float(made.text == "bad")
+
+    parts = [RewardTerm(kind="metric", metric="contains(label)", weight=-1), RewardTerm(kind="exact_match")]
+    for text, right in (("bad", 0.0), ("yes", 1.0)):
+        made = rollout(text)
+        asyncio.run(score([made], parts, GUARDS, output_score=penalty))
+        assert (made.reward, made.score) == (right - (text == "bad"), right)
+    assert find_verdict(parts[:1]) is None and find_verdict([RewardTerm(weight=0)]) is None
 
 
 TERMS = [

@@ -24,10 +24,10 @@ _UNITS = (
 )
 _WRITTEN = re.compile(
     rf"(?i)\b(?:{'|'.join(_DIGITS)})\b(?=[- ](?:\([^()\n]{{1,40}}\) )?(?:(?:to|or|and|point)\b|{_UNITS}))|"
-    rf"(?:(?<=\bto )|(?<=\bof )|(?<=\bor ))(?:{'|'.join(_DIGITS)})\b"
+    rf"(?:(?<=\bto )|(?<=\bof )|(?<=\bor )|(?<=\bmax ))(?:{'|'.join(_DIGITS)})\b"
 )
 _TO = (
-    r"[-\u2013\u2014~\u301c]|-to-|\.{2,3}|から|에서|부터|到|至|<=?\s?\w{1,20}\s?<=?|≤\s?\w{1,20}\s?≤|"
+    r"[-\u2013\u2014~\u301c\uff5e]|-to-|\.{2,3}|から|에서|부터|到|至|<=?\s?\w{1,20}\s?<=?|≤\s?\w{1,20}\s?≤|"
     r"\b(?:to|and|through|thru|or|bis|und|à|et|a|al|y|até|e|tot(?: en met)?|till|do|до|sampai|đến)\b"
 )
 #: Between two numbers: `1 (bad) to 5 (good)`, `from 0 = wrong to 5`; `0, 1 or 2`.
@@ -64,7 +64,7 @@ _CRITERION = re.compile(r"(?:[\n.,;:?]|\b(?:and|or)\b)\W{0,6}(?:[^\W\d]{1,20} ){
 #: Before the lowest and the best grade of a scale; the last ones with a unit behind it.
 _LEAST = re.compile(r"(?i)\b(?:min(?:imum)?|lowest|worst|ge|gte)\b[^.\n\d]{0,20}\W\Z")
 _BEST = re.compile(
-    r"(?i)(?:\S.{0,90}\s|\n)out of \Z|\b(?:score|grade|rating|mark|note)\b\W{0,4}_{0,5}\s?/\s?\Z|\bsur \Z|满分\Z|"
+    r"(?i)(?:\S.{0,90}\s|\n)out of \Z|\b(?:score|grade|rating|mark|note)\b\W{0,4}_{0,5}\s?/\s?\Z|\bsur \Z|满分为?\Z|"
     r"\b(?:max(?:imum|\.)?|highest|best|top|total)(?: possible)?(?: (?:scores?|grades?|ratings?|marks?|points?|value))"
     r"\b\W{1,4}(?:is |of |are )?\Z|\b(?:max(?:imum)?|le|lte)\b\W{1,4}\Z"
 )
@@ -75,7 +75,7 @@ _BEST_OF_UNITS = re.compile(
 #: Where the first of several grades with their words begins, as in `5: perfect; 3: usable`, and where another does.
 _NAME = r"(?:(?:scores?|grades?|ratings?|levels?)(?: of)?[\s_]?|an? )?\Z"
 _FIRST = re.compile(
-    r"(?i)(?:\n[\s\W]{0,6}|[.:;?!\u2022]\W{0,6}|"
+    r"(?i)(?:\n[\s\W]{0,6}|[.:;?!(\u2022]\W{0,6}|"
     r"\b(?:scored?|graded?|rated?|give|award|assign|answer|reply|respond|return|output|write|where)\b\W{1,3}"
     r"(?:(?:it|of|as|is|an?|the|with|verdict|score|grade|rating)\W){0,3})" + _NAME
 )
@@ -103,6 +103,18 @@ _FINE = re.compile(
     r"(?i)\b(?:perfect\w*|excellent\w*|great|good|right|correct\w*|best|outstanding|strong\w*|agree|high\w*|full\w*|"
     r"complete\w*|exemplary|advanced|mastery|always|very|kind|true|yes|pass\w*|extremely|entirely|totally)\b"
 )
+#: The same for the ends of a scale, without doubt, the last ones first.
+_BEST_GRADE = re.compile(
+    r"(?i)\b(?:(?P<most>best|perfect|excellent|outstanding|sehr gut|excelente|ottimo|top)|good|great|right|correct|"
+    r"gut)\b"
+)
+_WORST_GRADE = re.compile(
+    r"(?i)\b(?:(?P<most>worst|terrible|awful|useless|ungen\w+|nul|pessim\w+)|bad|poor|wrong|incorrect|fail\w*|"
+    r"schlecht|mangelhaft|mal|malo|mauvais)\b"
+)
+_NOT = re.compile(r"(?i)\b(?:not|no|never|without|nicht|kein\w*|pas|off|less)\b")
+_IF = re.compile(r"(?i)\b(?:if|when|for|otherwise|else|wenn)\b")
+_LOWER_IS_BETTER = re.compile(r"(?i)\b(?:lower|smaller|fewer|less) is better\b|\bschulnoten?\b")
 #: Words that give a grade, which may be one of a scale that is not read, as in `award 2`; and words that take it off.
 _AWARDS = re.compile(
     r"(?i)(?:\b(?:scores?|scored|graded?|rated|rate(?! of)|ratings?|awards?|assign|worth|earns?|"
@@ -219,14 +231,28 @@ def _is_usual(scale: Scale) -> bool:
 
 
 def _turned(scale: Scale, numbers: Sequence[_Number]) -> Scale:
-    """The scale from its worst grade on: `1 (best) to 5 (worst)` goes from 5 to 1."""
+    """The scale from its worst grade on: `1 (best) to 5 (worst)` goes from 5 to 1, as does `1 to 5, where 1 is best`.
 
-    def means(value: float) -> tuple[bool, bool]:
-        words = " ".join(one.words for one in numbers if one.value == value and _SIGN.match(one.behind))
-        return bool(_FINE.search(words)), bool(_POOR.search(words))
+    Conditions tell nothing of it: in `1 if it does not say so` the grade is the best one.
+    """
 
-    turned = means(scale.low) == (True, False) and means(scale.high) == (False, True)
-    return Scale(scale.high, scale.low) if turned else scale
+    def means(value: float) -> int:
+        """Above 0 for a high grade, below for a low one; 2 for the best one; 0 where that is not said."""
+        own = [
+            one
+            for one in numbers
+            if one.value == value and (sign := _SIGN.match(one.behind)) and not _IF.search(sign[0])
+        ]
+        words = " ".join(" ".join(re.findall(r"[^\W\d]+", one.words)[:4]) for one in own)
+        if _NOT.search(words):
+            return 0
+        best, worst = _BEST_GRADE.search(words), _WORST_GRADE.search(words)
+        return bool(best) * (2 if best and best["most"] else 1) - bool(worst) * (2 if worst and worst["most"] else 1)
+
+    low, high = means(scale.low), means(scale.high)
+    turned = (low > 0 > high) or (low == 2 and not high) or (high == -2 and not low)
+    below = any(_LOWER_IS_BETTER.search(f"{one.before}{one.behind}") for one in numbers)
+    return Scale(scale.high, scale.low) if turned or below else scale
 
 
 def _opens(number: _Number) -> bool:
@@ -287,7 +313,9 @@ def _described_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
         (fine, poor), (finer, poorer) = (
             (bool(_FINE.search(one.words)), bool(_POOR.search(one.words))) for one in (levels[0], levels[-1])
         )
-        levels = levels if (poor and not poorer) or (finer and not fine) else []
+        ends = [_BEST_GRADE.search(levels[0].words), _WORST_GRADE.search(levels[-1].words)]
+        turned = len(levels) == 2 and all(ends)
+        levels = levels if (poor and not poorer) or (finer and not fine) or turned else []
     if len({one.value for one in levels}) < 2:
         levels = [one for one in numbers if re.search(r"\n\W{0,6}\Z", one.before) and _LISTED.match(one.behind)]
         ends = [f(levels, key=lambda one: one.value).words for f in (min, max)] if levels else ["", ""]
@@ -305,8 +333,7 @@ def _described_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
 
 
 def _rise_from_1(levels: Sequence[_Number]) -> bool:
-    values = [one.value for one in levels]
-    return values == sorted(values) and values[0] != 0
+    return [one.value for one in levels] == [*range(1, len(levels) + 1)]
 
 
 def _find_binary(numbers: Sequence[_Number]) -> list[_Number]:

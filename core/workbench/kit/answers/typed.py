@@ -15,6 +15,7 @@ from itertools import islice
 from operator import getitem
 from typing import Any, Literal, Union, get_args, get_origin
 
+from workbench.base.plain_values import plain_or_text
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
 from workbench.kit.answers.call_bodies import names_call
@@ -67,7 +68,9 @@ def as_text(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | None) else str(value)
+    if isinstance(value, list | dict | None):
+        return json.dumps(value, ensure_ascii=False, default=plain_or_text)
+    return str(value)
 
 
 def convert(field: Field, text: str) -> tuple[Any, bool]:
