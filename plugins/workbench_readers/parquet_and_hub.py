@@ -69,7 +69,7 @@ def _read_error(broken: tuple[type[Exception], ...], location: str) -> Generator
 
 
 def _values_a_row(group: Any) -> int:
-    """How many numbers and texts a row of a row group has, on average."""
+    """Count the numbers and texts of a row of a row group, on average."""
     return sum(group.column(index).num_values for index in range(group.num_columns)) // max(1, group.num_rows)
 
 

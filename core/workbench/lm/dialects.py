@@ -270,7 +270,6 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     whole = cached is not None or (total is not None and total == (prompt or 0) + (completion or 0))
     if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART) and not whole:
         prompt += read + written
-    prompt = prompt + cached if prompt and cached and cached > prompt else prompt  # one that is not in the prompt
     if prompt is not None and completion is not None:  # thoughts are billed, where they are counted beside the answer
         if total is None and thoughts > completion:
             total = prompt + completion + thoughts

@@ -15,7 +15,6 @@ from itertools import islice
 from operator import getitem
 from typing import Any, Literal, Union, get_args, get_origin
 
-from workbench.base.plain_values import plain_or_text
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
 from workbench.kit.answers.call_bodies import names_call
@@ -69,7 +68,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | dict | None):
-        return json.dumps(value, ensure_ascii=False, default=plain_or_text)
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
 
 
