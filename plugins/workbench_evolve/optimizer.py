@@ -147,11 +147,9 @@ class Evolve(Optimizer):
 def _texts_in_vain(study: Study) -> bool:
     """Return True if an earlier search of the run tried other texts, and none of them is in the best workflow: the
     calls that are left are worth more elsewhere."""
-    first, *others = (
-        {a: text_at(one, a) for a in learnable_addresses(one, "text")} for one in study.progress.tried.values()
-    )
+    tried = [{a: text_at(one, a) for a in learnable_addresses(one, "text")} for one in study.progress.tried.values()]
     best = {address: text_at(study.best, address) for address in learnable_addresses(study.best, "text")}
-    return best == first and any(texts != first for texts in others)
+    return any(texts != best for texts in tried) and tried[0] == best
 
 
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:

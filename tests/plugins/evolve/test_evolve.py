@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from workbench.run import lineage
 from workbench.study import Evaluation
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
-from workbench_evolve.optimizer import Credit
+from workbench_evolve.optimizer import Credit, _texts_in_vain
 from workbench_evolve.population import PRIOR_ROWS, Archive, Individual, Island, compute_fitness, find_niche
 
 BASE = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
@@ -101,6 +102,19 @@ def test_after_texts_in_vain_it_writes_none() -> None:
             for proposals in (True, False)
         ]
         assert asked[1]["calls"] > 0 and (asked[0] == asked[1]) == in_vain, world
+
+
+def test_without_an_earlier_search_no_text_is_in_vain() -> None:
+    """As in a search on other rows, whose candidates are its own."""
+    other = BASE.patched({"nodes.a.instructions": "Other."})
+    for tried, best, in_vain in (
+        ([], BASE, False),
+        ([BASE], BASE, False),
+        ([BASE, other], BASE, True),
+        ([BASE, other], other, False),
+    ):
+        study: Any = SimpleNamespace(progress=SimpleNamespace(tried={w.hash: w for w in tried}), best=best)
+        assert _texts_in_vain(study) == in_vain
 
 
 def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) -> None:
