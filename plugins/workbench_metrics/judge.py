@@ -93,8 +93,10 @@ class Judge:
         text, cut = response.text, response.finish == "length"
         grade = None if cut else read_grade(text, scale)
         if grade is None:
-            why = f"it gave no grade from {scale}" if scale != UNREAD else _UNREAD
-            why = "its answer was cut (max_tokens)" if cut else why
+            if cut:
+                why = "its answer was cut (max_tokens)"
+            else:
+                why = _UNREAD if scale == UNREAD else f"it gave no grade from {scale}"
             raise NodeError("judge", f"the judge gave no grade: {why}: {text[:200]!r}")
         return Score(grade[0], grade[1] or None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,13 +185,11 @@ def summarise(
         if (mean := mean_score(row)) is not None:
             means.append(mean)
             units[key].append(means[-1])
-    further: dict[str, list[float]] = {}
-    answered = Counter[str]()
+    further = defaultdict[str, list[float | None]](list)
     for result in evaluation.results:
-        answered.update([*result.scores])
         for name, value in result.scores.items():
-            further.setdefault(name, [])
-            further[name] += [value] if value is not None else []
+            further[name].append(value)
+    known = {name: [value for value in values if value is not None] for name, values in further.items()}
     score, grouped = math.fsum(means) / max(1, len(means)), [math.fsum(unit) / len(unit) for unit in units.values()]
     middle = math.fsum(grouped) / max(1, len(grouped))
     return {
@@ -200,8 +198,8 @@ def summarise(
         "score": score,
         "ci95": interval(grouped) if means else (0.0, 0.0),
         "grouped": {"n": len(grouped), "score": middle} if abs(score - middle) >= 0.0005 else None,
-        "scores": {name: math.fsum(v) / len(v) if v else None for name, v in further.items()},
-        "unscored": {name: lost for name, v in further.items() if (lost := answered[name] - len(v))},
+        "scores": {name: math.fsum(v) / len(v) if v else None for name, v in known.items()},
+        "unscored": {name: lost for name, values in further.items() if (lost := values.count(None))},
         "failures": evaluation.failures,
         "missing": evaluation.missing,
         "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},

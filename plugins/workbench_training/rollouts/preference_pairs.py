@@ -70,9 +70,13 @@ def choose_pairs(rollouts: Sequence[RolloutRows], margin: float = 0.0) -> list[R
 
 def _extremes(group: Sequence[RolloutRows], margin: float, name: str) -> list[RolloutRows]:
     """The sides of the comparison that is furthest apart. Best and worst may have the same tokens: then the next."""
-    ranked = sorted(group, key=_reward)
+    ranked, least = sorted(group, key=_reward), max(margin, 1e-9)
+    if _reward(ranked[-1]) - _reward(ranked[0]) < least:
+        return []
+    if found := pair_rollouts(ranked[-1], ranked[0], name):
+        return found
     apart = sorted(combinations(ranked, 2), key=lambda pair: _reward(pair[0]) - _reward(pair[1]))
-    far = (pair for pair in apart if _reward(pair[1]) - _reward(pair[0]) >= max(margin, 1e-9))
+    far = (pair for pair in apart if _reward(pair[1]) - _reward(pair[0]) >= least)
     return next(filter(None, (pair_rollouts(better, worse, name) for worse, better in far)), [])
 
 

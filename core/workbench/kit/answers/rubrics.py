@@ -54,10 +54,11 @@ _ASKS = re.compile(
     r"binary|von|zwischen|skala|bewert\w{0,4}|notez|de|del|entre|escala|scala|da|puntúa|califica|avalie|van|dari|från|od|từ)|"
     r"échelle|от|оцен\w{0,4}|من|从|评分|打分)" + _FILLERS + r"|[\"']\s?:\W{0,4}\Z"
 )
+_NO_CONDITION = r"(?!\b(?:if|when|unless|whether|that|which)\b)"
 #: The same, in a clause that grades. Behind `if`, dates and counts are between two numbers, too.
 _GRADES = re.compile(
     r"(?i)\b(?:scores?|scored|scoring|grades?|graded|rate(?! of)|rated|ratings?|points|marks?)\b"
-    r"(?:(?!\b(?:if|when|unless|whether|that|which)\b)[^.,;:\n]){0,60}\W\Z"
+    rf"(?:{_NO_CONDITION}[^.,;:\n]){{0,60}}\W\Z"
 )
 #: `Coherence (1-5)`: a criterion with its scale in brackets.
 _CRITERION = re.compile(r"(?:[\n.,;:?]|\b(?:and|or)\b)\W{0,6}(?:[^\W\d]{1,20} ){1,6}[(\[]\Z")
@@ -119,7 +120,7 @@ _LOWER_IS_BETTER = re.compile(r"(?i)\b(?:lower|smaller|fewer|less) is better\b|\
 _AWARDS = re.compile(
     r"(?i)(?:\b(?:scores?|scored|graded?|rated|rate(?! of)|ratings?|awards?|assign|worth|earns?|"
     r"start(?:ing)? (?:with|at|from)|bewert\w{0,4}|notez|puntúa|califica|avalie)\b|оцен\w{0,4}|评分|打分|点数|점수)"
-    r"(?:(?!\b(?:if|when|unless|whether|that|which)\b)[^.;\n]){0,40}\Z"
+    rf"(?:{_NO_CONDITION}[^.;\n]){{0,40}}\Z"
 )
 _GIVES = re.compile(r"(?i)(?:\b(?:gives?|gets?|add)\s|[(\[])\Z")
 #: What the answer must say is no grade.
@@ -159,13 +160,13 @@ def choose_scale(rubric: str, best: int | None = None) -> Scale:
     It is `UNREAD` where the rubric seems to state one, or states several, and no best grade is given; and open where
     some number of the rubric may still be a grade.
     """
-    found = find_scales(rubric, described=best is None) or {one for one in find_scales(rubric) if one.best == best}
+    numbers = _read_numbers(rubric)
+    found = _find_scales(numbers, best is None) or {one for one in _find_scales(numbers) if one.best == best}
     usual = {*filter(_is_usual, found)}
     if len(usual) == 1:
         return usual.pop()
     if best is not None:
         return Scale(0.0, float(best))
-    numbers = _read_numbers(rubric)
     if found or _states_grades(numbers):
         return UNREAD
     numbered = (one for one in numbers if not (one.counted or one.value in (0, 10)))
@@ -179,7 +180,10 @@ def find_scales(rubric: str, described: bool = True) -> set[Scale]:
         rubric: the criteria.
         described: also read the scale of grades that are told by their words, as `5: perfect, 0: wrong`.
     """
-    numbers = _read_numbers(rubric)
+    return _find_scales(_read_numbers(rubric), described)
+
+
+def _find_scales(numbers: Sequence[_Number], described: bool = True) -> set[Scale]:
     found = set[Scale]()
     for read in (_asked_scales, *([_described_scales] if described else []), _best_scales):
         found |= {*read(numbers)}
@@ -302,34 +306,46 @@ def _ended(values: Sequence[float]) -> Scale:
 
 def _described_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
     """Yield the scale whose ends are among the grades that have words: `5: perfect; 3: usable`, `excellent (3)`, `1 if
-    it is right, 0 otherwise`. What counts up from 1 may number criteria, and does without words of low and high grades.
-    """
+    it is right, 0 otherwise`, by the first form that has several."""
+    for find in (_find_levels, _find_listed, _find_named, _find_binary):
+        values = [one.value for one in find(numbers)]
+        if len({*values}) > 1:
+            yield _ended(values)
+            return
+
+
+def _find_levels(numbers: Sequence[_Number]) -> list[_Number]:
+    """Return the grades before their words. What counts up from 1 may number criteria, and does without words of low
+    and high grades."""
     levels = list[_Number]()
     for one in numbers:
         begins = _FIRST.search(one.before) or (levels and _OTHER.search(one.before))
         if begins and (_SIGN.match(one.behind) or (levels and _ELSE.search(one.before))):
             levels.append(one)
-    if levels and _rise_from_1(levels) and not re.search(r"(?i)(?:score|grade|rating|level)[\s_]?\Z", levels[0].before):
-        (fine, poor), (finer, poorer) = (
-            (bool(_FINE.search(one.words)), bool(_POOR.search(one.words))) for one in (levels[0], levels[-1])
-        )
-        ends = [_BEST_GRADE.search(levels[0].words), _WORST_GRADE.search(levels[-1].words)]
-        turned = len(levels) == 2 and all(ends)
-        levels = levels if (poor and not poorer) or (finer and not fine) or turned else []
-    if len({one.value for one in levels}) < 2:
-        levels = [one for one in numbers if re.search(r"\n\W{0,6}\Z", one.before) and _LISTED.match(one.behind)]
-        ends = [f(levels, key=lambda one: one.value).words for f in (min, max)] if levels else ["", ""]
-        levels = levels if _POOR.search(ends[0]) and _FINE.search(ends[1]) else []
-    if len({one.value for one in levels}) < 2:
-        named = [
-            (one, words[1]) for one in numbers if (words := _NAMES.search(one.before)) and _NAMED.match(one.behind)
-        ]
-        known = [words for _, words in named if words in "ABCDEF" or _POOR.search(words) or _FINE.search(words)]
-        levels = [one for one, _ in named] if len(known) > 1 else []
-    if len({one.value for one in levels}) < 2:
-        levels = _find_binary(numbers)
-    if len({one.value for one in levels}) > 1:
-        yield _ended([one.value for one in levels])
+    named = levels and re.search(r"(?i)(?:score|grade|rating|level)[\s_]?\Z", levels[0].before)
+    if not levels or named or not _rise_from_1(levels):
+        return levels
+    (fine, poor), (finer, poorer) = (
+        (bool(_FINE.search(one.words)), bool(_POOR.search(one.words))) for one in (levels[0], levels[-1])
+    )
+    turned = len(levels) == 2 and _BEST_GRADE.search(levels[0].words) and _WORST_GRADE.search(levels[-1].words)
+    return levels if (poor and not poorer) or (finer and not fine) or turned else []
+
+
+def _find_listed(numbers: Sequence[_Number]) -> list[_Number]:
+    """Return the numbers of a list, `1. Poor ... 5. Excellent`, whose ends have words of a low and of a high grade."""
+    listed = [one for one in numbers if re.search(r"\n\W{0,6}\Z", one.before) and _LISTED.match(one.behind)]
+    if not listed:
+        return []
+    low, high = (end(listed, key=lambda one: one.value).words for end in (min, max))
+    return listed if _POOR.search(low) and _FINE.search(high) else []
+
+
+def _find_named(numbers: Sequence[_Number]) -> list[_Number]:
+    """Return the grades behind their words, of which two are known as such."""
+    named = [(one, words[1]) for one in numbers if (words := _NAMES.search(one.before)) and _NAMED.match(one.behind)]
+    known = [words for _, words in named if words in "ABCDEF" or _POOR.search(words) or _FINE.search(words)]
+    return [one for one, _ in named] if len(known) > 1 else []
 
 
 def _rise_from_1(levels: Sequence[_Number]) -> bool:
