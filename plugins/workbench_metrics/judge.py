@@ -59,9 +59,9 @@ class Judge:
     ):
         if scale is not None and scale < 1:
             raise ValueError("scale must be at least 1")
-        for stated in find_scales(rubric, described=False):
-            if scale is not None and stated.high != scale:
-                raise ValueError(f"the rubric asks for {stated}, and scale is {scale}: take one of them out")
+        stated = find_scales(rubric, described=False)
+        if scale is not None and len(stated) == 1 and (one := stated.pop()).best != scale:
+            raise ValueError(f"the rubric asks for {one}, and scale is {scale}: take one of them out")
         if see not in ("answer", "trace"):
             raise ValueError(f"see is answer or trace, not {see}")
         self.see, self.rubric_field, self.reads = see, rubric_field, (rubric_field,) if rubric_field else ()

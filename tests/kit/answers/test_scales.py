@@ -216,9 +216,19 @@ READ = [
     ("Grade out of 100. Content is worth 50 points, style 30 points, and grammar 20 points.", (0, 100)),
     ("Rate from 1 (best) to 5 (worst).", (5, 1)),
     ("0: perfect, 1: useless", (1, 0)),
+    ("Score from -1 to 1.", (-1, 1)),
+    ("Rate from -5 to 5.", (-5, 5)),
+    ("Score in [-1, 1]", (-1, 1)),
+    ("Score from 0 to 1000.", (0, 1000)),
+    ("Band score from 4 to 9.", (4, 9)),
+    ("Score 0-500.", (0, 500)),
+    ("Score from 3 to 7", (3, 7)),
+    ("Score it from 1 to 2.", (1, 2)),
+    ("Clarity (1-5). Overall (1-5).", (1, 5)),
 ]
 #: Grades, of several scales or of none that is said.
 UNCLEAR = [
+    "Bewerte mit Schulnoten von 6 bis 10.",
     "Give 2 points for tone and 3 points for facts.",
     "Award 1 for each fact.",
     "A score of 3 is the best, a score of 2 the worst.",
@@ -239,13 +249,6 @@ UNCLEAR = [
     "Start with 5 points. Deduct 1 point for each error.",
     "Begin with a score of 5. Take off 1 point per mistake, with a minimum of 0.",
     "Content (40 points), organization (30 points), grammar (30 points)",
-    "Score from -1 to 1.",
-    "Rate from -5 to 5.",
-    "Score in [-1, 1]",
-    "Score from 0 to 1000.",
-    "Band score from 4 to 9.",
-    "Bewerte mit Schulnoten von 6 bis 10.",
-    "Score 0-500.",
     "Correctness: out of 5. Style: out of 3.",
     "1分:很差\n2分:较差\n3分:一般\n4分:较好\n5分:很好",
     "Puntúa sobre 5.",
@@ -253,6 +256,7 @@ UNCLEAR = [
 #: Numbers that are no grades: counts, steps, codes, what is taken off.
 COUNTS = [
     "The answer must be correct.",
+    "The answer must be 42.",
     "Give 1 to 5 reasons",
     "The answer lists 0 to 5 items",
     "Between 1990 and 2000",
@@ -361,7 +365,7 @@ def test_the_judge_states_a_scale_that_cannot_be_read(subtests: pytest.Subtests)
     for rubric in UNCLEAR:
         with subtests.test(rubric=rubric):
             assert choose_scale(rubric) == UNREAD
-            assert choose_scale(rubric, 5) == Scale(0, 5)
+            assert choose_scale(rubric, 5).best == 5
     assert (read_grade("Good.\nscore: 4/5", UNREAD) or (None,))[0] == 0.8
     assert (read_grade("Good.\nscore: 80%", UNREAD) or (None,))[0] == 0.8
     for bare in ("score: 4", "score: 0", "score: 1", "score: 0.8"):
@@ -401,11 +405,42 @@ def test_a_scale_whose_best_grade_is_its_lowest_is_turned(said: str, share: floa
         ("1: The answer is good for nothing\n5: It solves the task", "5", 1.0),
         ("10: no errors, 0: useless", "10", 1.0),
         ("5 = not bad at all, 1 = bad", "5", 1.0),
+        ("1 = best practices ignored, 5 = all followed", "5", 1.0),
+        ("Score 1 to 5: 5 = explains the worst case; 1 = ignores it", "5", 1.0),
+        ("0 = top ranked source missing, 5 = cited", "5", 1.0),
+        ("1 = terrible jokes avoided, 0 = some told", "1", 1.0),
+        ("1 = correct format only, 5 = wrong nowhere", "5", 1.0),
+        ("1: Great deal of errors, 5: failing nowhere", "5", 1.0),
+        ("Score 0 to 10, where 10 is perfect. Length: lower is better.", "10", 1.0),
+        ("Score 0 to 10. Length: lower is better.", "10", 1.0),
+        ("Score from 0 to 10. Lower is better.", "10", 0.0),
+        ("Rate the toxicity from 1 to 5, where lower is better.", "1", 1.0),
+        ("1 is the best possible score, 5 the worst.", "1", 1.0),
+        ("Rank it from 1 (very good) to 5 (very poor)", "1", 1.0),
     ],
 )
 def test_which_end_is_the_best_one(rubric: str, said: str, share: float) -> None:
     """Words of conditions and what is denied turn nothing."""
     assert (read_grade(f"score: {said}", choose_scale(rubric)) or (None,))[0] == share
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        ("Score (1-5): 1", 1.0),
+        ("On a scale of 1 to 5, score: 1", 1.0),
+        ("Score (out of 5): 1", 1.0),
+        ('{"score": 1, "min": 1, "max": 5}', 1.0),
+        ('{"score": 1, "scale": "1-5"}', 1.0),
+        ("Score (0-10): 1", None),
+        ("score: 20%", None),
+        ("score: 3/10", None),
+    ],
+)
+def test_an_answer_that_says_a_turned_scale_again_does_not_turn_it_back(said: str, share: float | None) -> None:
+    """Of another scale it is not known which end is the best one."""
+    scale = choose_scale("Rate it from 1 to 5, where 1 is the best.")
+    assert (read_grade(said, scale) or (None,))[0] == share
 
 
 def test_a_best_grade_counts_more_than_the_words_of_grades() -> None:

@@ -239,3 +239,10 @@ def test_j1_a_rubric_that_states_its_scale_is_obeyed_and_another_scale_is_refuse
     assert score.value == 0 and "from 1 (wrong) to 5" in messages[0]["content"], "also with its best grade as scale"
     with pytest.raises(ValueError, match="the rubric asks for 0 to 1, and scale is 10"):
         Judge(rubric="Score from 0.0 to 1.0.", scale=10)
+    for rubric, wanted in (
+        ("Rate from 0 (best) to 10 (worst).", "from 10 (wrong) to 0 (fully right)"),
+        ("Clarity (1-5). Overall (1-10).", "from 1 (wrong) to 10 (fully right)"),
+        ("Tone from 0 to 3. Style from 1 to 5.", "from 0 (wrong) to 10 (fully right)"),
+    ):
+        _, [(messages, _)] = judged("score: 5", rubric=rubric, scale=10)
+        assert wanted in messages[0]["content"], "the rubric states several scales, or one with this best grade"

@@ -201,8 +201,11 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: 
 
 
 def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple[float, str] | None:
-    low, high = stated or (None, asked.best)
-    scale = asked if low is None and high == asked.best else Scale(low or 0.0, high)
+    scale = asked
+    if stated is not None and not (stated[1] == asked.best and stated[0] in (None, min(asked[:2]))):
+        if asked.low > asked.high:  # which end of theirs is the best one is not said
+            return None
+        scale = Scale(stated[0] or 0.0, stated[1])
     found = re.search(rf"(?i){_VALUE}", text)
     share = scale.share(found[0], stated is not None) if found is not None else None
     return None if share is None else (share, words)

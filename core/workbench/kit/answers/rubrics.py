@@ -67,7 +67,7 @@ _LEAST = re.compile(r"(?i)\b(?:min(?:imum)?|lowest|worst|ge|gte)\b[^.\n\d]{0,20}
 _BEST = re.compile(
     r"(?i)(?:\S.{0,90}\s|\n)out of \Z|\b(?:score|grade|rating|mark|note)\b\W{0,4}_{0,5}\s?/\s?\Z|\bsur \Z|满分为?\Z|"
     r"\b(?:max(?:imum|\.)?|highest|best|top|total)(?: possible)?(?: (?:scores?|grades?|ratings?|marks?|points?|value))"
-    r"\b\W{1,4}(?:is |of |are )?\Z|\b(?:max(?:imum)?|le|lte)\b\W{1,4}\Z"
+    r"\b[^\w,]{1,4}(?:is |of |are )?\Z|\b(?:max(?:imum)?|le|lte)\b\W{1,4}\Z"
 )
 _BEST_OF_UNITS = re.compile(
     r"(?i)(?:[\n.;:,(\[]\W{0,3}(?:a )?|\b(?:give|award|earns?|gets?|receives?|scores?|grade)\b[^.\n]{0,20} )"
@@ -86,7 +86,7 @@ _ELSE = re.compile(r"(?i)\b(?:else|otherwise)\W{1,3}(?:(?:return|give|output|sco
 _SIGN = re.compile(
     rf"(?i)(?:_\w{{1,20}})?\s?(?:{_UNITS})?[*_`\"')\]>]{{0,3}}\s{{0,2}}"
     r"(?:[=|\t\u2013\u2014(→]|:(?!\d)|->| - |"
-    r"\b(?:if|when|for|means?|is|being|indicates?|represents?|otherwise|else|wenn)\b)"
+    r"\b(?:if|when|for|means?|is|being|indicates?|represents?|otherwise|else|wenn)\b|(?=the (?:best|worst)\b))"
 )
 _LISTED = re.compile(r"[.)\]]{1,2}[ \t]|[ \t](?=[^\W\d])")
 #: `excellent (3)`, `A = 4`: the words before a grade, and what is behind it.
@@ -104,23 +104,34 @@ _FINE = re.compile(
     r"(?i)\b(?:perfect\w*|excellent\w*|great|good|right|correct\w*|best|outstanding|strong\w*|agree|high\w*|full\w*|"
     r"complete\w*|exemplary|advanced|mastery|always|very|kind|true|yes|pass\w*|extremely|entirely|totally)\b"
 )
-#: The same for the ends of a scale, without doubt, the last ones first.
+#: The words of an end of a scale, of which a level says nothing else, as in `1 (best)` and not in `1 = best practices
+#: ignored`; `most` are its best or its worst.
+_PLAIN = r"(?:(?:the|an?|very|\w{3,12}ly|le|la|el|die|der|das) ){0,2}"
+_OF_IT = r"(?: (?:possible|quality|scores?|grades?|ratings?|marks?|answers?|responses?|results?|ones?|values?)){0,2}"
 _BEST_GRADE = re.compile(
-    r"(?i)\b(?:(?P<most>best|perfect|excellent|outstanding|sehr gut|excelente|ottimo|top)|good|great|right|correct|"
-    r"gut)\b"
+    rf"(?i){_PLAIN}(?:(?P<most>best|perfect|excellent|outstanding|highest quality|sehr gut|beste|meilleur\w?|mejor|"
+    rf"excelente|ottimo|top)|good|great|right|correct|gut){_OF_IT}"
 )
 _WORST_GRADE = re.compile(
-    r"(?i)\b(?:(?P<most>worst|terrible|awful|useless|ungen\w+|nul|pessim\w+)|bad|poor|wrong|incorrect|fail\w*|"
-    r"schlecht|mangelhaft|mal|malo|mauvais)\b"
+    rf"(?i){_PLAIN}(?:(?P<most>worst|terrible|awful|useless|lowest quality|ungen\w+|schlechteste|nul|pire|peor|"
+    rf"pessim\w+)|bad|poor|wrong|incorrect|fail\w*|schlecht|mangelhaft|mal|malo|mauvais){_OF_IT}"
 )
-_NOT = re.compile(r"(?i)\b(?:not|no|never|without|nicht|kein\w*|pas|off|less)\b")
+_LEVEL_ENDS = re.compile(r"[^\w\s'-]|\n|\s(?:-|to|and|or|bis|à|und|y|et|e)(?!\w)")
 _IF = re.compile(r"(?i)\b(?:if|when|for|otherwise|else|wenn)\b")
-_LOWER_IS_BETTER = re.compile(r"(?i)\b(?:lower|smaller|fewer|less) is better\b|\bschulnoten?\b")
+#: Said of the scale: in its clause, or at the start of another. `Length: lower is better` is said of something else.
+_LOWER = r"(?:lower|smaller|fewer|less)(?: (?:scores?|grades?|ratings?|marks?|numbers?|values?))? (?:is|are) better\b"
+_LOWER_IS_BETTER = re.compile(rf"(?i)(?:\A[^.;:\n]{{0,60}}\b|[.;\n(,]\W{{0,3}}(?:an? |the )?){_LOWER}")
+#: German marks, of which 1 is the best.
+_MARKS = re.compile(r"(?i)\bschulnoten?\b")
 #: Words that give a grade, which may be one of a scale that is not read, as in `award 2`; and words that take it off.
 _AWARDS = re.compile(
     r"(?i)(?:\b(?:scores?|scored|graded?|rated|rate(?! of)|ratings?|awards?|assign|worth|earns?|"
     r"start(?:ing)? (?:with|at|from)|bewert\w{0,4}|notez|puntúa|califica|avalie)\b|оцен\w{0,4}|评分|打分|点数|점수)"
     rf"(?:{_NO_CONDITION}[^.;\n]){{0,40}}\Z"
+)
+_GRADING = re.compile(
+    r"(?i)\b(?:scor|grad|rat(?:e|ing)|judg|evaluat|mark|point|star|award|assign|worth|earn|scale|level|best|worst|max)|"
+    r"оцен|балл|分|点|점"
 )
 _GIVES = re.compile(r"(?i)(?:\b(?:gives?|gets?|add)\s|[(\[])\Z")
 #: What the answer must say is no grade.
@@ -162,15 +173,15 @@ def choose_scale(rubric: str, best: int | None = None) -> Scale:
     """
     numbers = _read_numbers(rubric)
     found = _find_scales(numbers, best is None) or {one for one in _find_scales(numbers) if one.best == best}
-    usual = {*filter(_is_usual, found)}
-    if len(usual) == 1:
-        return usual.pop()
+    found = {one for one in found if one.best == best} or found
+    sure = {*filter(_is_usual, found)} or (found if any(_asked_scales(numbers)) else set())
+    if len(sure) == 1:
+        return sure.pop()
     if best is not None:
         return Scale(0.0, float(best))
     if found or _states_grades(numbers):
         return UNREAD
-    numbered = (one for one in numbers if not (one.counted or one.value in (0, 10)))
-    return Scale(0.0, 10.0, open=any(one for one in numbered if not _LISTED.match(one.behind)))
+    return Scale(0.0, 10.0, open=any(map(_may_be_grade, numbers)))
 
 
 def find_scales(rubric: str, described: bool = True) -> set[Scale]:
@@ -190,6 +201,14 @@ def _find_scales(numbers: Sequence[_Number], described: bool = True) -> set[Scal
         if any(map(_is_usual, found)):
             break
     return {_turned(one, numbers) for one in found}
+
+
+def _may_be_grade(number: _Number) -> bool:
+    """True for a number in a clause that speaks of grades, as in `polite, 1-5 rating`."""
+    if number.counted or number.value in (0, 10) or _LISTED.match(number.behind):
+        return False
+    before, behind = (re.split(r"[.;\n]", text) for text in (number.before, number.behind))
+    return bool(_GRADING.search(f"{before[-1]} {behind[0]}"))
 
 
 def _states_grades(numbers: Sequence[_Number]) -> bool:
@@ -222,10 +241,11 @@ def _read_numbers(rubric: str) -> list[_Number]:
     starts = [*(one.start() for one in found), len(rubric)]
     texts = [rubric[a:b] for a, b in zip(ends, starts, strict=True)]
     texts[0] = f"\n{texts[0]}"
+    whole = len(found) < _MOST_NUMBERS  # what is cut is left as it is, so that its reader sees that
     return [
         _Number(float(one[1]), a[-100:], b[:100], one[0].endswith("%"))
         for one, (a, b) in zip(found, pairwise(texts), strict=True)
-        if not _SAYS.search(rubric[max(0, one.start() - 120) : one.start()])
+        if not (whole and _SAYS.search(rubric[max(0, one.start() - 120) : one.start()]))
     ]
 
 
@@ -235,28 +255,28 @@ def _is_usual(scale: Scale) -> bool:
 
 
 def _turned(scale: Scale, numbers: Sequence[_Number]) -> Scale:
-    """The scale from its worst grade on: `1 (best) to 5 (worst)` goes from 5 to 1, as does `1 to 5, where 1 is best`.
+    """The scale from its worst grade on: from 5 to 1 for `1 (best) to 5 (worst)`, and for `1 to 5, where 1 is best`."""
+    low, high = (max((_meaning(one) for one in numbers if one.value == end), key=abs, default=0) for end in scale[:2])
+    if (low > 0 > high) or (low == 2 and not high) or (high == -2 and not low):
+        return Scale(scale.high, scale.low)
+    ends = [one for one in numbers if one.value in scale[:2]]
+    texts = [text for one in ends for text in (one.behind, f";{one.before}")]
+    marks = scale[:2] in ((1, 5), (1, 6)) and any(map(_MARKS.search, texts))
+    below = marks or any(map(_LOWER_IS_BETTER.search, texts))
+    return Scale(scale.high, scale.low) if below and low <= 0 <= high else scale
 
-    Conditions tell nothing of it: in `1 if it does not say so` the grade is the best one.
-    """
 
-    def means(value: float) -> int:
-        """Above 0 for a high grade, below for a low one; 2 for the best one; 0 where that is not said."""
-        own = [
-            one
-            for one in numbers
-            if one.value == value and (sign := _SIGN.match(one.behind)) and not _IF.search(sign[0])
-        ]
-        words = " ".join(" ".join(re.findall(r"[^\W\d]+", one.words)[:4]) for one in own)
-        if _NOT.search(words):
-            return 0
-        best, worst = _BEST_GRADE.search(words), _WORST_GRADE.search(words)
-        return bool(best) * (2 if best and best["most"] else 1) - bool(worst) * (2 if worst and worst["most"] else 1)
-
-    low, high = means(scale.low), means(scale.high)
-    turned = (low > 0 > high) or (low == 2 and not high) or (high == -2 and not low)
-    below = any(_LOWER_IS_BETTER.search(f"{one.before}{one.behind}") for one in numbers)
-    return Scale(scale.high, scale.low) if turned or below else scale
+def _meaning(level: _Number) -> int:
+    """Above 0 where the words of a level say that it is a high one, below for a low one; 2 for the best one; 0 where
+    they say anything else, and for conditions: in `1 if it does not say so` the grade is the best one."""
+    sign = _SIGN.match(level.behind)
+    if sign is None or _IF.search(sign[0]):
+        return 0
+    words = _LEVEL_ENDS.split(level.behind[sign.end() :].lstrip(" ("), maxsplit=1)[0].strip()
+    for kind, way in ((_BEST_GRADE, 1), (_WORST_GRADE, -1)):
+        if found := kind.fullmatch(words):
+            return way * (2 if found["most"] else 1)
+    return 0
 
 
 def _opens(number: _Number) -> bool:
@@ -328,7 +348,7 @@ def _find_levels(numbers: Sequence[_Number]) -> list[_Number]:
     (fine, poor), (finer, poorer) = (
         (bool(_FINE.search(one.words)), bool(_POOR.search(one.words))) for one in (levels[0], levels[-1])
     )
-    turned = len(levels) == 2 and _BEST_GRADE.search(levels[0].words) and _WORST_GRADE.search(levels[-1].words)
+    turned = len(levels) == 2 and _meaning(levels[0]) > 0 > _meaning(levels[-1])
     return levels if (poor and not poorer) or (finer and not fine) or turned else []
 
 

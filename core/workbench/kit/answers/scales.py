@@ -42,6 +42,8 @@ class Scale(NamedTuple):
         """
         value, _, below = re.sub(rf"(?i){OF}", "/", text.replace(",", ".").replace("%", "/100")).partition("/")
         if below and float(below) != self.best:
+            if self.low > self.high:  # of another scale, whose best end is not said
+                return None
             return float(value) / float(below) if 0 <= float(value) <= float(below) and float(below) else None
         # Where whole numbers from 0 are asked for, 0.5 and 1.0 may be shares, on 0 to 5 as on 0 to 10: 1.0 is then the
         # best grade, and else nearly the worst one. A row without a grade is the smaller fault. From 1 on, no share up
