@@ -17,8 +17,11 @@ from workbench_readers.values import as_json
 #: Reads batches, each with the place of its first row: all of them, or at least those with the rows at these places.
 Read = Callable[[Sequence[int] | None], Iterator[tuple[int, Any]]]
 
-#: Bytes of a number as an object of Python, in a list.
-BYTES_A_VALUE = 40
+#: Bytes that a value of a list takes in Python, at least: a reference. A number, and anything else without text, is an
+#: object of its own, except for small whole numbers. Of what lists take beside it a part is counted.
+REFERENCE, _LIST, _NUMBER, _OTHER = 8, 16, 32, 120
+#: What a column that is too large for a row is to be done with.
+LEAVE_OUT = "Leave the column out with data: {options: {columns: [...]}}, or shorten it."
 
 
 class ArrowRows:
@@ -53,12 +56,20 @@ class ArrowRows:
         longest = max(map(_longest_text, batch.columns), default=0)
         if longest > MOST_TEXT:
             raise too_large(f"a text in one of the rows from {first + 1:,} on", MOST_TEXT, self._location)
-        step = max(1, MOST_ROW // max(longest, 1, *map(_widest, batch.columns)))
-        for at in range(0, len(batch), step):
-            part = batch.slice(at, step)
-            if step == 1 and max(map(_widest, part.columns)) > MOST_ROW:
-                raise too_large(f"row {first + at + 1:,}, read as lists,", MOST_ROW, self._location)
-            yield from self._made(part, first + at)
+        yield from self._parts(batch, first)
+
+    def _parts(self, batch: Any, first: int) -> Iterator[Row]:
+        sizes = [_bytes(column) for column in batch.columns]
+        if sum(sizes) <= MOST_ROW:
+            yield from self._made(batch, first)
+        elif len(batch) > 1:
+            half = len(batch) // 2
+            yield from self._parts(batch.slice(0, half), first)
+            yield from self._parts(batch.slice(half), first + half)
+        else:
+            name = batch.schema.names[sizes.index(max(sizes))]
+            what = f"row {first + 1:,}, most of it in the column '{name}',"
+            raise too_large(what, MOST_ROW, self._location, None, LEAVE_OUT)
 
     def _made(self, batch: Any, first: int) -> Iterator[Row]:
         names, widths = batch.schema.names, [_narrow_floats(kind) for kind in batch.schema.types]
@@ -87,40 +98,61 @@ def _cells(column: Any) -> list[Any]:
 
 def _longest_text(array: Any) -> int:
     """The length in bytes of the longest text of an array, at any depth."""
-    from pyarrow import types
-
-    kind = array.type
-    if hasattr(array, "storage"):
-        return _longest_text(array.storage)
-    if types.is_dictionary(kind):
-        return _longest_text(array.dictionary)
-    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
-        compute: Any = import_module("pyarrow.compute")
+    compute: Any = import_module("pyarrow.compute")
+    if _is_text(array.type):
         return compute.max(compute.binary_length(array)).as_py() or 0
-    if types.is_struct(kind):
-        return max(map(_longest_text, array.flatten()), default=0)
-    if types.is_map(kind):
-        return max(_longest_text(array.keys), _longest_text(array.items))
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _longest_text(array.flatten())
-    return 0
+    return max(map(_longest_text, _parts_of(array)), default=0)
 
 
-def _widest(array: Any) -> int:
-    """A bound on the bytes that one value of an array takes as numbers and lists of Python, at any depth."""
+def _bytes(array: Any) -> int:
+    """The bytes that the values of an array take in Python, about, at any depth."""
+    from pyarrow import types
+
+    compute: Any = import_module("pyarrow.compute")
+    kind = array.type
+    if _is_text(kind):
+        return len(array) * _NUMBER + (compute.sum(compute.binary_length(array)).as_py() or 0)
+    if types.is_dictionary(kind):  # each of its values is made again where it occurs
+        of = compute.binary_length(array.dictionary) if _is_text(kind.value_type) else None
+        texts = 0 if of is None else compute.sum(compute.take(of, array.indices)).as_py() or 0
+        return len(array) * _NUMBER + texts
+    if types.is_nested(kind) or hasattr(array, "storage"):
+        return len(array) * _LIST + sum(map(_bytes, _parts_of(array)))
+    if types.is_boolean(kind) or types.is_int8(kind) or types.is_uint8(kind):
+        return len(array) * REFERENCE
+    return len(array) * (_NUMBER if types.is_integer(kind) or types.is_floating(kind) else _OTHER)
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(
+        is_kind(kind) for is_kind in (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+    )
+
+
+def _parts_of(array: Any) -> Sequence[Any]:
+    """The arrays that an array consists of: the values of its lists, the fields of its objects, those of a dictionary;
+    none of numbers."""
     from pyarrow import types
 
     kind = array.type
     if hasattr(array, "storage"):
-        return _widest(array.storage)
+        return [array.storage]
     if types.is_dictionary(kind):
-        return _widest(array.dictionary)
+        return [array.dictionary]
     if types.is_struct(kind):
-        return sum(map(_widest, array.flatten()))
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        compute: Any = import_module("pyarrow.compute")
-        return (compute.max(compute.list_value_length(array)).as_py() or 0) * _widest(array.flatten())
-    return BYTES_A_VALUE
+        return array.flatten()
+    if types.is_map(kind):
+        return array.cast(_listed(kind)).flatten().flatten()
+    return [array.flatten()] if types.is_nested(kind) and hasattr(array, "flatten") else []
+
+
+def _listed(kind: Any) -> Any:
+    """The type of the pairs of a map, as a list."""
+    import pyarrow
+
+    return pyarrow.list_(pyarrow.struct([("key", kind.key_type), ("value", kind.item_type)]))
 
 
 def _narrow_floats(kind: Any) -> Callable[[Any], Any] | None:

@@ -16,7 +16,7 @@ from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.spec import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import find_shards, join_shards, reader_of
-from workbench_readers.arrow_rows import BYTES_A_VALUE, ArrowRows
+from workbench_readers.arrow_rows import LEAVE_OUT, REFERENCE, ArrowRows
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 
 _HF_OPTIONS = ("split", "config", "revision", "columns")
@@ -83,8 +83,8 @@ def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> No
             if wanted and unpacked > MOST_FILE and unpacked > _MOST_TIMES * chunk.total_compressed_size:
                 hint = "Leave the column out with data: {options: {columns: [...]}}, or write the file again."
                 raise too_large(f"the column '{name}', unpacked,", MOST_FILE, location, None, hint)
-            if wanted and chunk.num_values * BYTES_A_VALUE > MOST_ROW * max(1, meta.row_group(group).num_rows):
-                raise too_large(f"a row of the column '{name}', read as lists,", MOST_ROW, location)
+            if wanted and chunk.num_values * REFERENCE > MOST_ROW * max(1, meta.row_group(group).num_rows):
+                raise too_large(f"a row of the column '{name}', read as lists,", MOST_ROW, location, None, LEAVE_OUT)
 
 
 def _hub(setting: Written) -> Found:

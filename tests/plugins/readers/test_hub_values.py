@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.readers import listed
 
 from workbench.errors import SpecError
-from workbench_readers import parquet_and_hub
+from workbench_readers import arrow_rows, parquet_and_hub
 from workbench_readers.values import as_json
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -72,6 +72,29 @@ def test_every_value_is_json_also_inside_others_I4(subtests: pytest.Subtests) ->
             for given, expected in shapes:
                 assert as_json(given, never) == expected
                 assert json.loads(json.dumps(as_json(given, never))) == expected
+
+
+def test_a_row_is_as_large_as_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as its longest list times its widest one; and a text counts as often as it occurs in it."""
+    monkeypatch.setattr(arrow_rows, "MOST_ROW", 64 << 10)
+    small, long = pyarrow.uint8(), "x" * 1_000
+    for column in (
+        pyarrow.array([[[1] * 1000] + [[1]] * 1000] * 3, pyarrow.list_(pyarrow.list_(small))),
+        pyarrow.array([[1.5] * 1900] * 3, pyarrow.list_(pyarrow.float32())),
+        pyarrow.array([[1] * 8000] * 3, pyarrow.list_(small)),
+        pyarrow.array([{"a": [{"b": long}] * 60}] * 3),
+    ):
+        assert len([*read_parquet(write(tmp_path, {"a": column}), {})]) == 3
+    for column in (
+        pyarrow.array([[1] * 2100] * 3),
+        pyarrow.array([[1.5] * 2100] * 3, pyarrow.list_(pyarrow.float32())),
+        pyarrow.array([[1] * 8300] * 3, pyarrow.list_(small)),
+        pyarrow.array([[(str(n), n) for n in range(1100)]] * 3, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+        pyarrow.array([{"a": [{"b": long}] * 70}] * 3),
+    ):
+        with pytest.raises(SpecError, match="row 1, most of it in the column 'a'") as refused:
+            [*read_parquet(write(tmp_path, {"b": ["x"] * 3, "a": column}), {})]
+        assert "columns" in str(refused.value.hint)
 
 
 def test_times_of_parquet_are_texts_also_in_lists_structs_and_maps_I4(tmp_path: Path) -> None:
