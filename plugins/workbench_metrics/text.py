@@ -7,17 +7,14 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from workbench.base.text import without_unseen
-from workbench.kit.answers import PARTICLE, SPACELESS, load_loose
+from workbench.kit.answers import PARTICLE, SPACELESS, is_same
 from workbench.task import Example, Score
 from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 from workbench_metrics.floor import vote_of_nearest
 
-#: A number as JSON writes it. `007` and `1_000` are texts, such as ids.
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 #: Signs that tell answers apart: of numbers, between their digits, and in names such as C++ and .NET.
 _TELLING = re.compile(
@@ -46,7 +43,7 @@ class ExactMatch(_Match):
     """1 if both values are equal, else 0. Spaces around texts are ignored, and JSON in a row's text is its value."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        return score_match(_same(given, wanted), given, wanted)
+        return score_match(is_same(given, wanted), given, wanted)
 
 
 class NormalizedMatch(_Match):
@@ -113,27 +110,3 @@ def _spaced(value: Any) -> str:
 
 def _is_punctuation(char: str) -> bool:
     return char in string.punctuation or unicodedata.category(char).startswith("P")
-
-
-def _canonical(text: str) -> str:
-    """A text as Unicode composes it, with line ends of one kind, and without characters that nobody sees."""
-    return without_unseen(unicodedata.normalize("NFC", text.replace("\r\n", "\n"))).strip()
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Return True if two values are equal. A text also equals the number or truth value that it spells."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return str(a).strip().lower() == str(b).strip().lower()
-    if isinstance(a, str) and isinstance(b, str):
-        return _canonical(a) == _canonical(b)
-    if isinstance(a, str | int | float) and isinstance(b, str | int | float):
-        spelled = [without_unseen(str(one)).strip() for one in (a, b)]
-        return all(map(_NUMBER.fullmatch, spelled)) and Decimal(spelled[0]) == Decimal(spelled[1])
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(b, str) and isinstance(a, list | dict):  # in a cell of a table, a list is a text
-        b = load_loose(b)
-        return isinstance(b, list | dict) and _same(a, b)
-    return a == b

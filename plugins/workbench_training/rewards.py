@@ -9,18 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.base.text import without_unseen
 from workbench.errors import FailureKind, SpecError, suggest
-from workbench.kit.answers import as_text, choose_scale, read_grade
+from workbench.kit.answers import as_text, choose_scale, is_same, read_grade
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord
@@ -263,16 +260,8 @@ async def _value(
     wanted = example[part.target]
     if part.kind == "tool_n1":
         return tool_n1(answer, wanted)
-    return float(any(_matches(answer, one) for one in (wanted if isinstance(wanted, list) and wanted else [wanted])))
-
-
-def _matches(answer: str, wanted: Any) -> bool:
-    """Compare as the metric `exact_match` does with a text: without what nobody sees, and numbers by their value."""
-    texts = [without_unseen(unicodedata.normalize("NFC", one)).strip() for one in (answer, as_text(wanted))]
-    if isinstance(wanted, int | float) and not isinstance(wanted, bool):
-        with suppress(ValueError):
-            return float(texts[0]) == float(wanted)
-    return texts[0] == texts[1]
+    choices = [*wanted, wanted] if isinstance(wanted, list) else [wanted]
+    return float(any(is_same(one, answer) for one in choices))
 
 
 def score_format(result: Result) -> float:

@@ -6,6 +6,7 @@
     numbers             numbers of all countries
     json_text           JSON as models write it
     grades              what judges give
+    equality            an answer and the value of a row
     code                what fences hold
 
 Thoughts are taken off before (`workbench.lm.split_thoughts`).
@@ -36,6 +37,7 @@ from workbench.kit.answers.conclusions import (
     find_object as find_object,
     split_fields as split_fields,
 )
+from workbench.kit.answers.equality import is_same as is_same
 from workbench.kit.answers.grades import read_grade as read_grade, read_score as read_score
 from workbench.kit.answers.json_text import (
     find_keyed as find_keyed,
