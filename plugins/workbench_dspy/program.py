@@ -81,7 +81,7 @@ class WorkflowProgram(dspy.Module):
 
         async def run() -> ExampleRun:
             if rollout is None:
-                study.progress.on_candidate(workflow, study.name)
+                study.progress.propose(workflow, study.name)
             return await study.run(workflow, Example("dspy", inputs), replica)
 
         outcome = self.bridge.wait(run)

@@ -145,11 +145,22 @@ class Evolve(Optimizer):
 
 
 def _texts_in_vain(study: Study) -> bool:
-    """Return True if an earlier search of the run tried other texts, and none of them is in the best workflow: the
-    calls that are left are worth more elsewhere."""
-    tried = [{a: text_at(one, a) for a in learnable_addresses(one, "text")} for one in study.progress.tried.values()]
-    best = {address: text_at(study.best, address) for address in learnable_addresses(study.best, "text")}
-    return any(texts != best for texts in tried) and tried[0] == best
+    """Return True if an earlier search of the run wrote texts, and none of them is in the best workflow: the calls that
+    are left are worth more elsewhere. Those that the file lists under `search:` were not written."""
+    first = next((one.workflow for one in study.progress.complete.values()), study.best)
+    texts = _texts(study, first)
+
+    def is_written(workflow: Workflow) -> bool:
+        found = _texts(study, workflow)
+        return any(found[address] != texts[address] for address in found.keys() & texts.keys())
+
+    return not is_written(study.best) and any(map(is_written, study.progress.tried.values()))
+
+
+def _texts(study: Study, workflow: Workflow) -> dict[str, str]:
+    listed = tuple(f"{address}." for address in study.domains)
+    found = learnable_addresses(workflow, "text")
+    return {one: text_at(workflow, one) for one in found if not f"{one}.".startswith(listed)}
 
 
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:

@@ -294,7 +294,7 @@ class SharedStudy:
                     await self._take(found)
 
     async def _take(self, evaluation: Evaluation) -> None:
-        self.study.progress.on_candidate(evaluation.workflow, self.study.name)
+        self.study.progress.propose(evaluation.workflow, self.study.name)
         await self.study.record(evaluation)
 
     async def _look_after(self, trial: Any) -> None:

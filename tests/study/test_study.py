@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from workbench.errors import BudgetSpent, ShareSpent
 from workbench.lm import LMPool, Request
 from workbench.runtime import Runtime
 from workbench.spec import DomainSpec, lm_spec
-from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, estimate_calls
+from workbench.study import (
+    Evaluation,
+    Evaluator,
+    Optimizer,
+    Progress,
+    Result,
+    Study,
+    estimate_calls,
+    recall_evaluation,
+)
 from workbench.task import Example
 from workbench.workflow import Workflow
 
@@ -108,6 +118,19 @@ def test_a_candidate_is_paid_for_once_and_replicas_do_not_win(tmp_path: Path) ->
     told, lm = studying(tmp_path, course)
     assert len(lm.requests) == 24
     assert told.count("candidate test") == 4
+
+
+def test_what_an_earlier_process_evaluated_is_among_what_was_tried(tmp_path: Path) -> None:
+    """Or an optimizer that looks at it would do something else in a run that was resumed."""
+
+    async def course(study: Study) -> None:
+        first, other = await study.evaluate(study.workflow), right(study, 7)
+        assert [*study.progress.tried] == [first.workflow.hash]
+        study.progress.stored = lambda workflow: replace(first, workflow=workflow)
+        assert await recall_evaluation(study, other) is not None
+        assert [*study.progress.tried] == [first.workflow.hash, other.hash]
+
+    studying(tmp_path, course)
 
 
 def test_a_race_against_the_best_cannot_be_won_by_a_part(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ async def recall_evaluation(study: Study, workflow: Workflow) -> Evaluation | No
     """
     found = study.progress.stored(workflow) if study.progress.stored else None
     if found is not None:
-        study.progress.on_candidate(workflow, study.name)
+        study.progress.propose(workflow, study.name)
         await study.record(found)
     return found
 

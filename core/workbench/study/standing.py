@@ -58,6 +58,11 @@ class Progress:
             self, on_evaluation=on_evaluation, best=None, complete={}, tried={}, stored=None, choice=Choice()
         )
 
+    def propose(self, workflow: Workflow, optimizer: str) -> None:
+        """Note a candidate of an optimizer, before it is evaluated."""
+        self.on_candidate(workflow, optimizer)
+        self.tried.setdefault(workflow.hash, workflow)
+
     def add(self, evaluation: Evaluation) -> None:
         """Add a complete evaluation on val, without its traces."""
         lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))

@@ -148,8 +148,7 @@ class Study:
         """
         on_val = examples is None
         rows = self.val if examples is None else examples
-        self.progress.on_candidate(workflow, self.name)
-        self.progress.tried.setdefault(workflow.hash, workflow)
+        self.progress.propose(workflow, self.name)
         known = self.progress.complete.get(workflow.hash)
         if on_val and known is not None and not traces and replica == 0:
             return known

@@ -264,7 +264,7 @@ class StudyRolloutSource:
 
     def pass_over(self, schedule: TrainingSchedule, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains: its workflow is numbered among the candidates."""
-        self.study.progress.on_candidate(self.workflow_at(step, schedule), self.study.name)
+        self.study.progress.propose(self.workflow_at(step, schedule), self.study.name)
 
     def position(self) -> dict[str, Any]:
         own = {"largest_tokens": self.largest_tokens, "judge_answers": self.judge_calls.answered}

@@ -105,16 +105,24 @@ def test_after_texts_in_vain_it_writes_none() -> None:
 
 
 def test_without_an_earlier_search_no_text_is_in_vain() -> None:
-    """As in a search on other rows, whose candidates are its own."""
-    other = BASE.patched({"nodes.a.instructions": "Other."})
-    for tried, best, in_vain in (
-        ([], BASE, False),
-        ([BASE], BASE, False),
-        ([BASE, other], BASE, True),
-        ([BASE, other], other, False),
+    """As in a search on other rows, whose candidates are its own. What the file lists was not written, and a node that
+    is taken away is no text."""
+    base = BASE.patched({"nodes.b": {"kind": "predict", "signature": "x -> z", "instructions": "Check."}})
+    other, less = base.patched({"nodes.a.instructions": "Other."}), base.patched({"nodes.b.enabled": False})
+    for tried, best, domains, in_vain in (
+        ([], base, (), False),
+        ([base], base, (), False),
+        ([other, base], base, (), True),
+        ([base, other], other, (), False),
+        ([base, less], base, (), False),
+        ([base, less], less, (), False),
+        ([base, other], base, ("nodes.a.instructions",), False),
+        ([base, other], base, ("nodes.a",), False),
     ):
-        study: Any = SimpleNamespace(progress=SimpleNamespace(tried={w.hash: w for w in tried}), best=best)
-        assert _texts_in_vain(study) == in_vain
+        complete = {base.hash: SimpleNamespace(workflow=base)} if tried else {}
+        progress = SimpleNamespace(tried={w.hash: w for w in tried}, complete=complete)
+        study: Any = SimpleNamespace(progress=progress, best=best, domains=dict.fromkeys(domains))
+        assert _texts_in_vain(study) == in_vain, (tried, best, domains)
 
 
 def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) -> None:
