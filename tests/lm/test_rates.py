@@ -181,6 +181,11 @@ def test_a_price_in_a_file_can_state_the_same_conditions() -> None:
     own = {**stated["tiers"], "flex": {"input": 1.25, "output": 7.5, "above": {272_000: {"input": 2.5, "output": 9}}}}
     longer = parse_price({**stated, "tiers": own})
     assert longer is not None and longer.of(Billed(300_000, 0, tier="flex")) == pytest.approx(0.75)
+    own = {"flex": {"input": 1.25, "output": 7.5, "above": {500_000: {"input": 9, "output": 9}}}}
+    gap = parse_price({**stated, "tiers": own})
+    assert gap is not None and gap.of(Billed(300_000, 0, tier="flex")) is None, "nor between 272,000 and its own step"
+    assert gap.of(Billed(M, 0, tier="flex")) == pytest.approx(9.0)
+    assert gap.of(Billed(100_000, 0, tier="flex")) == pytest.approx(0.125)
     single = parse_price({"input": 1, "output": 2})  # of the calls that are made, whatever their tier
     assert single is not None and single.of(Billed(M, 0, tier="priority")) == pytest.approx(1.0)
 

@@ -7,9 +7,11 @@ price makes the price unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from workbench.lm.off_peak import OffPeak
@@ -148,12 +150,17 @@ def parse_price(price: Any) -> Rates | None:
     stated = _plain(price)
     usual = _stated_steps(stated)
     tiers = {tier_name(name): _plain(value) for name, value in (stated.get("tiers") or {}).items()}
-    # A tier without steps of its own says nothing of the lengths that cost more elsewhere.
-    longer = tuple((above, None) for above, _ in usual if above)
-    steps = {
-        name: (*_stated_steps(value), *(longer if not value.get("above") else ())) for name, value in tiers.items()
-    }
+    steps = {name: _with_gaps(_stated_steps(value), usual) for name, value in tiers.items()}
     return Rates({"": usual, **steps}, any_tier=not tiers)
+
+
+def _with_gaps(
+    steps: Sequence[tuple[int, PriceStep]], usual: Sequence[tuple[int, PriceStep]]
+) -> tuple[tuple[int, PriceStep | None], ...]:
+    """The steps of a tier, without a price from where the usual one costs more for its length up to where the tier says
+    what it costs."""
+    own = min((above for above, _ in steps if above), default=inf)
+    return tuple(sorted([*steps, *((above, None) for above, _ in usual if 0 < above < own)], key=itemgetter(0)))
 
 
 def _stated_steps(stated: Mapping[str, Any]) -> tuple[tuple[int, PriceStep], ...]:
