@@ -50,7 +50,7 @@ def write_markdown(facts: EvalFacts) -> str:
     read."""
     report = facts.report
     lines = [f"# {plain(report.name)}: run {report.run}", "", visible(report.headline()), ""]
-    lines += [f"- {plain(name)}: {format_score(mean)}" for name, mean in report.scores.items()]
+    lines += [f"- {plain(name)}: {report.describe_further(name)}" for name in report.scores]
     for kind, count in report.failures.items():
         lines.append(f"- {'no result' if kind in report.missing else 'failed'}, {plain(kind)}: {count}")
     wrong = [row for row in facts.rows if row["score"] is None or row["score"] < 1]

@@ -179,3 +179,4 @@ def test_markdown_says_what_a_further_metric_could_not_score(failing: str) -> No
     done = invoke("eval", "w.yaml", "--split", "all", "--markdown", "t.md")
     assert done.exit_code == 0, done.output
     assert "| 1.000 (9 not scored) |" in Path("t.md").read_text()
+    assert "judge: 1.000 (9 not scored)" in done.output

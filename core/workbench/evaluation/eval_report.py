@@ -101,7 +101,7 @@ class EvalReport:
         out = [f"workbench run {self.run}: eval {_STATUS[self.status]}"]
         if self.n or self.missing:
             out.append(self.headline())
-        out += [f"  {name}: {'-' if mean is None else f'{mean:.3f}'}" for name, mean in self.scores.items()]
+        out += [f"  {name}: {self.describe_further(name)}" for name in self.scores]
         if self.variance is not None:
             within, between = (math.sqrt(self.variance[k]) for k in ("within", "between"))
             out.append(f"Spread (standard deviation): {within:.3f} within a row, {between:.3f} between rows")
@@ -128,6 +128,11 @@ class EvalReport:
         else:
             out.append(f"Rows: workbench show {self.run} --failures    Against another: workbench compare A {self.run}")
         return out
+
+    def describe_further(self, name: str) -> str:
+        """Return the mean by a further metric, with the number of results that it could not score."""
+        mean, unscored = self.scores.get(name), self.unscored.get(name)
+        return ("-" if mean is None else f"{mean:.3f}") + (f" ({unscored} not scored)" if unscored else "")
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame, with a column for each field of the rows.
@@ -159,7 +164,7 @@ class EvalReport:
         """For notebooks."""
         rows = {
             "score": f"{self.score:.3f} [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]",
-            **{name: "-" if mean is None else f"{mean:.3f}" for name, mean in self.scores.items()},
+            **{name: self.describe_further(name) for name in self.scores},
             "rows": f"{self.n} of {self.of}",
             **({"no result": ", ".join(f"{kind} {n}" for kind, n in self.missing.items())} if self.missing else {}),
             **{f"{name} per row": f"{value:.4g}" for name, value in self.cost.items()},

@@ -79,7 +79,7 @@ def write_markdown(
             f"{report.n}" if report.n == report.of else f"{report.n} of {report.of}",
             f"{report.score:.3f}" if report.n else "-",
             f"{low:.3f} to {high:.3f}" if report.n else "-",
-            *(_further(report, name) for name in names),
+            *(report.describe_further(name) for name in names),
             f"{report.cost['tokens']:.0f}",
             "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
             str(sum(report.failures.values()) - sum(report.missing.values())),
@@ -99,12 +99,6 @@ def write_markdown(
             + (f" {_cell(describe_choice(found))}." if found.chosen else ""),
         ]
     _write(path, "\n".join(lines) + "\n")
-
-
-def _further(report: EvalReport, name: str) -> str:
-    """The mean by a further metric, with the number of results that it could not score."""
-    mean, unscored = report.scores.get(name), report.unscored.get(name)
-    return ("-" if mean is None else f"{mean:.3f}") + (f" ({unscored} not scored)" if unscored else "")
 
 
 def _why(report: EvalReport) -> str:
