@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 import time
@@ -14,6 +15,8 @@ import pytest
 
 from workbench_worlds import driver
 from workbench_worlds.worlds.workspace import World
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
 @pytest.fixture(autouse=True)
