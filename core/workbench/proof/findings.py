@@ -18,6 +18,7 @@ from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.learning_curves import read_learning_curves
 from workbench.proof.report import Report
+from workbench.proof.rerun import count_runs
 from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
 from workbench.proof.savings import COST_FIELDS, Ceiling, Saving, find_ceilings, paired_saving
 from workbench.proof.service_levels import ServiceLevels, measure_levels
@@ -123,6 +124,7 @@ def _claims(
     claims = {
         "proof": proof,
         "floor": floor,
+        "old_runs": count_runs(pairs) if winner != task.workflow else (1, ""),
         "judge": judge,
         "saving": saving,
         "attacks": attacks,

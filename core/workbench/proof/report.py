@@ -18,6 +18,7 @@ from workbench.proof.floor import Floor
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.learning_curves import LearningCurve
+from workbench.proof.rerun import Rerun
 from workbench.proof.savings import Saving, describe_saving
 from workbench.proof.service_levels import ServiceLevels
 from workbench.proof.sides import OrderEffect, describe_order
@@ -67,6 +68,8 @@ class Report:
     elsewhere: str | None = None  # why another of them makes the proof
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
     floor: Floor | None = None  # what the sealed rows reach without a model, if the metric knows
+    old_runs: tuple[int, str] = (1, "")  # of the old workflow for what the winner takes, and in what
+    rerun: Rerun | None = None  # their vote, if the file asks for it
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -156,6 +159,7 @@ class Report:
             "searchers": None if self.searchers is None else {**self.searchers, "elsewhere": self.elsewhere},
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
             **({"floor": self.floor._asdict()} if self.floor is not None else {}),
+            **({"rerun": self.rerun._asdict()} if self.rerun is not None else {}),
             **({"curves": [asdict(curve) for curve in self.curves]} if self.curves else {}),
         }
 
@@ -222,6 +226,7 @@ class Report:
         if self.baseline["cost"] or self.test_rows:
             out += ["", *self._score_table(), ""]
             out += [self.floor.beside(self.best["test"]["score"])] if self.floor is not None else []
+            out += [self.rerun.describe()] if self.rerun is not None else self._rerun_hint()
         if self.changes:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
@@ -269,6 +274,11 @@ class Report:
             for address, old, new in self.changes
         )
         return f"{said}<table>{''.join(rows)}</table><table>{changed}</table><p>{html.escape(self._bill())}</p>"
+
+    def _rerun_hint(self) -> list[str]:
+        runs, unit = self.old_runs
+        hint = f"For the {unit} that the winner takes a row the old workflow could run {runs} times and vote"
+        return [f"{hint}: proof: {{rerun: true}} measures that."] if runs > 1 else []
 
     def _why_unchanged(self) -> str:
         if self.untried:

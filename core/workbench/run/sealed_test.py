@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger, price_of
-from workbench.proof import order_sides, record_test
+from workbench.proof import Rerun, compare_reruns, count_runs, order_sides, record_test
 from workbench.run.cost_estimate import LEAST_TOKENS
 from workbench.run.stored_scores import RowKeys, store_evaluation
-from workbench.runtime import Runtime, dearest_call
+from workbench.runtime import Draw, Runtime, dearest_call
 from workbench.spec import LMSpec
 from workbench.study import Attacker, Evaluation, Evaluator, Progress, Result, estimate_calls, pick_winner
 from workbench.task import Example, Task, describe_rows
@@ -26,6 +26,9 @@ LARGEST_RESERVE = 0.5
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
 MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
+
+#: At which answers are drawn again where the file says nothing, as `samples` of a `predict` node does.
+TEMPERATURE = 0.7
 
 #: What rows that run at once take together; their minutes pass at the same time.
 _ADDED_UP = ("calls", "tokens", "usd")
@@ -67,6 +70,8 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
 
     tests, own, own_test = [*map(test_cost, runs)], cost(base, n), test_cost(base)
+    if task.spec.proof.rerun:
+        tests.append(test_cost(runs[1]))
     val = cost(base, len(task.dataset.val))
     needed = {what: sum(t[what] for t in tests) + headroom.get(what, 0.0) for what in MORE}
     reserve: dict[str, float] = {}
@@ -183,3 +188,30 @@ async def run_sealed_test(
         evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
         await store_evaluation(ledger.store, ledger.run_id, evaluation, row_keys)
     return done
+
+
+async def rerun_baseline(task: Task, evaluator: Evaluator, rows: Sequence[tuple[Result, ...]]) -> Rerun | None:
+    """Run the baseline again on tested rows, as often as the winner's cost pays for, and compare the winner with its
+    vote. None where the winner takes less than twice as much, and where the budget pays for no row.
+
+    The first run is the tested one; the others are drawn at the file's temperature, or else at TEMPERATURE.
+
+    Args:
+        rows: a result of the baseline and one of the winner for each row, as `run_sealed_test` returns them.
+    """
+    runs, unit = count_runs([(row[0], row[1]) for row in rows])
+    drawn = task.workflow if task.spec.lm.temperature else task.workflow.patched({"lm.temperature": TEMPERATURE})
+    program, found = evaluator.program(drawn), dict[int, list[Result]]()
+
+    async def run_row(index: int) -> None:
+        again = [
+            await evaluator.run_one(program, rows[index][0].example, Draw(replica), split="test")
+            for replica in range(1, runs)
+        ]
+        found[index] = [rows[index][0], *again]
+
+    if runs > 1:
+        with suppress(BudgetSpent):
+            await evaluator.gather(len(rows), run_row)
+    done = sorted(found)
+    return compare_reruns([found[index] for index in done], [rows[index][1] for index in done], unit)

@@ -37,7 +37,7 @@ from workbench.run.announce import Announcer
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
 from workbench.run.result_files import write_results
-from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
+from workbench.run.sealed_test import rerun_baseline, reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo
@@ -188,7 +188,9 @@ class Session:
         rows = await run_sealed_test(task, self.evaluator, self.progress, sides, self.row_keys, self._on_row)
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
-        return self._report(status, winner, rows, broken)
+        asked = task.spec.proof.rerun and winner != baseline
+        rerun = await rerun_baseline(task, self.evaluator, rows) if asked else None
+        return replace(self._report(status, winner, rows, broken), rerun=rerun)
 
     async def _search(self) -> tuple[str, str | None]:
         """Evaluate the baseline, then run the optimizers, each on the best so far. Returns (status, error)."""

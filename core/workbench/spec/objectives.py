@@ -37,6 +37,11 @@ class ProofSpec(Strict):
         description="file of labels by people (`workbench label`), without which a judge proves nothing; it may "
         "be made after the run",
     )
+    rerun: bool = Field(
+        False,
+        description="also run the old workflow on each sealed row as often as the winner's cost pays for, and compare "
+        "the winner with its vote; takes up to as much as the winner's side of the test",
+    )
     ceiling: dict[Literal["usd", "tokens", "calls", "latency"], Annotated[float, Field(gt=0)]] = Field(
         default={},
         description="what a row can cost at most, where you know better than the worst case of its calls: the lower it "
