@@ -10,6 +10,8 @@ Departures, each of which repairs a fault of the original implementation:
 - TERMINATE ends the step.
 - The functions and histories in a prompt are limited to a number of characters.
 - Every function must pass its own example in the sandbox before it costs a call of the task.
+- Every other program is a repair of the best one so far, whose mistakes the proposer sees: a small model takes the same
+  wrong turn in each of its samples.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.prompting import Batches, Proposer
-from workbench.study import Blame, node_of
+from workbench.study import Blame, node_of, score_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
@@ -202,8 +204,10 @@ class Forge(Optimizer):
         own_test = f"{here}.example"
         scored: list[tuple[float, int, Workflow, dict[str, Any] | None]] = []
         seen: set[str] = set()
+        best: Evaluation | None = None
         for number in range(self.samples):
-            messages = prompts.program(node, study.best, study.train, study.targets, CHARS)
+            repaired = best if number % 2 and best is not None and best.score < 1 else None
+            messages = self._asked(study, address, repaired)
             source = await self._program(study, messages, node.function, number)
             if source is None or source in seen:
                 continue
@@ -219,6 +223,7 @@ class Forge(Optimizer):
                 break
             found = await study.evaluate(candidate, study.train, traces=True)
             scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
+            best = found if best is None or found.score > best.score else best
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[:FINALISTS]:
             if not study.affords(candidate):
                 return
@@ -228,6 +233,13 @@ class Forge(Optimizer):
                     example = {"arguments": arguments, "result": given["value"]}
                     candidate = candidate.patched(Patch({own_test: example}, note=f"program {-number}, with its test"))
             await study.evaluate(candidate, race=True)
+
+    def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
+        """Ask for a program, or for a repair of one that did so on train."""
+        present = repaired.workflow if repaired is not None else study.best
+        mistakes = [one for one in repaired.results if score_of(one) < 1] if repaired is not None else []
+        node = node_at(present, address)
+        return prompts.program(node, present, study.train, study.targets, CHARS, mistakes)
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:

@@ -12,8 +12,12 @@ from typing import Any
 from workbench import Evaluation, Workflow
 from workbench.base.text import short
 from workbench.kit.prompting import show_results
+from workbench.study import Result
 from workbench.task import Example
 from workbench_forge.actions import HARMLESS, Function
+
+#: Rows that show what a program does wrong.
+MISTAKES = 3
 
 _SYSTEM = """\
 You improve the tools of an agent: Python functions that it may call while it solves tasks. After seeing how it did,
@@ -113,11 +117,13 @@ def program(
     train: Sequence[Example],
     targets: Mapping[str, str],
     shown: int,
+    mistakes: Sequence[Result] = (),
 ) -> list[dict[str, str]]:
     """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where
-    labelled."""
+    labelled. mistakes: rows that the present program does not solve, of which some are shown with what it gave."""
     present = _cut(node.config.source, shown // 2)
-    rows, size = [], len(present)
+    wrong = _fitted([_mistake(node, one, targets) for one in mistakes[:MISTAKES]], shown // 4)
+    rows, size = [], len(present) + sum(map(len, wrong))
     for example in train:
         known = {n: example[n] for n in node.inputs if n in example}
         wanted = {n: example[targets.get(n, n)] for n in node.outputs if targets.get(n, n) in example}
@@ -133,6 +139,16 @@ def program(
         + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
         "no files, network, processes or threads.\n"
         f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{present}\n```\n"
-        "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
+        "Examples:\n" + "\n".join(rows) + "\n"
     )
+    if wrong:
+        task += "The present program is wrong here, so correct it:\n" + "\n".join(wrong) + "\n"
+    task += "Find the rule, do not list the examples. Answer with one Python block."
     return [{"role": "user", "content": task}]
+
+
+def _mistake(node: Any, result: Result, targets: Mapping[str, str]) -> str:
+    given = {name: result.example[name] for name in node.inputs if name in result.example}
+    right = {name: result.example[at] for name in node.outputs if (at := targets.get(name, name)) in result.example}
+    gave = f"it fails: {result.message}" if result.failure else f"it gives {short(dict(result.prediction), 200)}"
+    return f"{short(given, 300)}: {gave}{f', and right is {short(right, 200)}' if right else ''}"

@@ -36,8 +36,8 @@ class Rerun(NamedTuple):
         low, high = self.ci95
         return (
             f"The old workflow, run {self.runs} times a row for the same {self.unit}: its vote has {self.vote:.3f}, "
-            f"the best of its answers {self.best:.3f}; the winner is {self.diff:+.3f} [{low:+.3f}, {high:+.3f}] above the "
-            f"vote, on {self.rows} rows."
+            f"the best of its answers {self.best:.3f}; the winner is {self.diff:+.3f} [{low:+.3f}, {high:+.3f}] above "
+            f"the vote, on {self.rows} rows."
         )
 
 

@@ -115,6 +115,22 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
     assert len(script.requests) <= 8
 
 
+def test_the_mistakes_of_the_best_program_are_shown_and_repaired(tmp_path: Path) -> None:
+    """A proposer that takes the same wrong turn in each sample, and sees it in what the program gave."""
+    asked: list[str] = []
+
+    def say(request: Request) -> str:
+        asked.append(text_of(request))
+        return RIGHT if "is wrong here" in asked[-1] else NEAR
+
+    report, _ = run(tmp_path, CODE, say, {"forge": {"samples": 2}})
+    assert report.winner.get("nodes.count.source") == RIGHT and report.gain_shown
+    assert "is wrong here" not in asked[0], "nothing is known of the first program"
+    shown = asked[1].split("is wrong here")[1]
+    assert 1 <= shown.count("it gives") <= 3 and shown.count("and right is") == shown.count("it gives")
+    assert NEAR in asked[1] and WRONG not in asked[1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [{}, {"function": "rule"}])
 def test_a_program_whose_helper_stands_last_is_called_by_its_name(function: dict[str, str], tmp_path: Path) -> None:
