@@ -15,7 +15,7 @@ from workbench import Study, Workflow
 from workbench.kit.prompting import Proposer, describe, rewrite_request, show_results, wrap_in_tags
 from workbench.study import RandomTrial, score_of
 from workbench.task import Space
-from workbench.workflow import learnable_addresses, node_at, text_at
+from workbench.workflow import learnable_addresses, node_at, text_at, text_role
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import Particle, diff_texts
 
@@ -77,6 +77,7 @@ class Breeder:
         request = rewrite_request(
             node_at(parent.workflow, address),
             text,
+            role=text_role(parent.workflow, address),
             evidence=evidence,
             advice="Mend the failures. Where small changes will not do, take another approach.",
         )
@@ -89,15 +90,16 @@ class Breeder:
         if other is None:
             return None
         shown = "\n\n".join(
-            f"Instruction {letter}, score {one.fitness:.2f}:\n{wrap_in_tags(text_at(one.workflow, address))}"
+            f"Text {letter}, score {one.fitness:.2f}:\n{wrap_in_tags(text_at(one.workflow, address))}"
             f"{_course(one, rival, CHARS // 4)}"
             for letter, one, rival in (("A", parent, other), ("B", other, parent))
         )
+        what = text_role(parent.workflow, address).what
         task = (
-            "Two instructions for one step of a workflow each do well on some tasks. Another language model follows "
-            f"them.\n\n{describe(node_at(parent.workflow, address))}\n\n{shown}\n\nWrite one instruction that does "
-            "right what either does right, and mends what neither does. Answer with the instruction alone, between "
-            "<prompt> and </prompt>."
+            f"Here is {what} in two versions, each of which does well on some tasks. Another language model reads it."
+            f"\n\n{describe(node_at(parent.workflow, address))}\n\n{shown}\n\nWrite one text in their place, still "
+            f"{what}, that does right what either does right, and mends what neither does. Answer with the text alone, "
+            "between <prompt> and </prompt>."
         )
         made = await self.proposer.prompt([{"role": "user", "content": task}], parent.workflow, address, replica)
         return None if made is None else ({address: made}, f"recombined with {other.workflow.hash[:8]}")
@@ -112,6 +114,7 @@ class Breeder:
         request = rewrite_request(
             node_at(parent.workflow, address),
             text,
+            role=text_role(parent.workflow, address),
             advice=advice,
             evidence=show_results(parent.screened.results, CHARS // 2),
             tried=[(text_at(m.workflow, address), m.fitness) for m in others],
@@ -130,6 +133,7 @@ class Breeder:
         request = rewrite_request(
             node_at(here.workflow, address),
             text,
+            role=text_role(here.workflow, address),
             advice=particle.advice(address, best),
             evidence=show_results(here.screened.results, CHARS // 2),
         )

@@ -37,6 +37,7 @@ class Slot(NodeConfig):
     text: str | None = Field(None, description="what takes its place; parts that vary and are left out are appended")
     name: str = Field("", description="of the tool or the schema, or path of the file")
     part: bool = Field(False, description="`match` is a part of what is sent, with other words around it")
+    of: str = Field("", description="of a part: one name for all parts of its message")
     parameter: str = Field("", description="of the tool; field of the schema, none: the schema itself")
     lm: str | dict[str, Any] | None = Field(None, description="for system: the model of the calls with this message")
     temperature: float | None = Field(None, ge=0, le=2, description="for system: the same")

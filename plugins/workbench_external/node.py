@@ -29,7 +29,7 @@ from workbench.spec import (
     lm_spec,
     parse_address,
 )
-from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, Workflow, parse_signature
+from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, TextRole, Workflow, parse_signature
 from workbench_external.a2a import CARDS, CONTEXT, Line, answered, check_talk
 from workbench_external.config import ExternalConfig, Slot, sent_variables
 from workbench_external.container import WORK, run_in_image
@@ -56,6 +56,7 @@ from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
+from workbench_external.slots.roles import role_of
 from workbench_external.sources.folder import Sources
 from workbench_external.started import PORT, Turns, check_service, key_of, start_service
 
@@ -139,6 +140,11 @@ class External(SignatureNode):
     @cached_property
     def patches(self) -> Patches:
         return Patches(self.config, self.outputs)
+
+    def text_role(self, name: str) -> TextRole:
+        parts = name.split(".")
+        slot = (self.config.slots or {}).get(parts[1]) if parts[0] == "slots" and len(parts) == 3 else None
+        return super().text_role(name) if slot is None else role_of(slot, self.config.slots or {})
 
     @property
     def max_calls(self) -> int:
@@ -352,8 +358,13 @@ def find_agents(workflow: Workflow) -> dict[str, External]:
 
 
 def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, str]:
-    """The settings that optimizers may change; instructions are appended only where no system message is known."""
-    slots = (config.slots or {}).items()
+    """The settings that optimizers may change; instructions are appended only where no system message is known.
+
+    Long texts come first, and messages before descriptions: an optimizer that goes through them in their order may end
+    before the last one.
+    """
+    order = {place: number for number, place in enumerate(("system", "user", "file"))}
+    slots = sorted((config.slots or {}).items(), key=lambda one: (order.get(one[1].in_, 3), -len(one[1].match)))
     found = {
         f"slots.{name}.{key}": kind
         for name, slot in slots

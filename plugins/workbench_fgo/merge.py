@@ -9,7 +9,7 @@ from typing import Any
 from workbench import Patch, Workflow
 from workbench.base.hashing import canonical
 from workbench.kit.prompting import Proposer, describe, wrap_in_tags
-from workbench.workflow import learnable_addresses, node_at
+from workbench.workflow import learnable_addresses, node_at, text_role
 
 Scored = tuple[float, Workflow]
 
@@ -63,10 +63,10 @@ def unite_rows(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
 def _merge_request(base: Workflow, address: str, changed: Sequence[tuple[float, Any]]) -> list[dict[str, str]]:
     shown = "\n\n".join(f"Score {score:.2f}:\n{wrap_in_tags(text)}" for score, text in changed)
     text = (
-        "The instruction of one step of a workflow was improved on different parts of the data, each by itself. "
+        f"Here is {text_role(base, address).what}, improved on different parts of the data, each by itself. "
         f"Another language model follows it.\n\n{describe(node_at(base, address))}\n\n{shown}\n\n"
-        "Merge them into one instruction that holds for all parts. Keep every rule that any of them has; where two "
+        "Merge them into one text that holds for all parts. Keep every rule that any of them has; where two "
         "contradict each other, keep the one of the better score or say when each holds. Do not repeat. Answer with "
-        "the instruction alone, between <prompt> and </prompt>."
+        "the text alone, between <prompt> and </prompt>."
     )
     return [{"role": "user", "content": text}]

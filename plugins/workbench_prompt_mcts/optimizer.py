@@ -24,7 +24,7 @@ from workbench.kit.prompting import (
 )
 from workbench.kit.searching import Backup, Node, back_up, select, uct
 from workbench.study import paired_race, score_of
-from workbench.workflow import learnable_addresses, node_at, text_at
+from workbench.workflow import learnable_addresses, node_at, text_at, text_role
 from workbench_prompt_mcts import prompts
 
 #: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.
@@ -143,9 +143,11 @@ class _Search:
         step, prompt = node_at(parent.state.workflow, address), texts[address]
         scored = [r for r in results if r.score is not None]
         chosen = [r for r in scored if score_of(r) < 1] or scored
-        advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, CHARS), self.made)
+        role = text_role(parent.state.workflow, address)
+        advice = await self.proposer.ask(prompts.feedback(step, prompt, role, chosen, CHARS), self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
-        request = rewrite_request(step, prompt, evidence=show_results(chosen, CHARS), advice=advice or "", tried=tried)
+        evidence = show_results(chosen, CHARS)
+        request = rewrite_request(step, prompt, role=role, evidence=evidence, advice=advice or "", tried=tried)
         text = await self.proposer.prompt(
             request, parent.state.workflow, address, self.made, [text for text, _ in tried]
         )

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.kit.prompting import describe, show_results, wrap_in_tags
+from workbench.kit.prompting import describe, show_in_place, show_results
 from workbench.study import Result
-from workbench.workflow import NodeKind
+from workbench.workflow import NodeKind, TextRole
 
 _FAILED = (
-    "For each of these failures, say why the instruction leads to it. Then sum up: what should the instruction say, "
+    "For each of these failures, say why this text leads to it. Then sum up: what should it say, "
     "leave out, or say differently? Answer with a short list of changes."
 )
 _WORKED = (
-    "All of these are right. Say what in the instruction makes them so and must be kept, and what could be clearer, "
+    "All of these are right. Say what in the text makes them so and must be kept, and what could be clearer, "
     "or more general. Answer with a short list."
 )
 
 
-def feedback(node: NodeKind, prompt: str, results: Sequence[Result], shown: int) -> list[dict[str, str]]:
+def feedback(
+    node: NodeKind, prompt: str, role: TextRole, results: Sequence[Result], shown: int
+) -> list[dict[str, str]]:
     """Asks for reasons and changes. results: failures, or, where there are none, successes."""
     failed = any(r.score is not None and r.score < 1 for r in results)
     parts = [
-        "You improve the instruction of one step of a workflow, which another language model follows.",
+        f"You improve {role.what}, which another language model follows.",
         describe(node),
-        f"The instruction:\n{wrap_in_tags(prompt)}",
+        show_in_place(prompt, role),
         f"How the step did with it:\n{show_results(results, shown)}",
         _FAILED if failed else _WORKED,
     ]

@@ -13,6 +13,7 @@ from workbench.workflow.node import (
     NodeKind as NodeKind,
     SignatureNode as SignatureNode,
     Surroundings as Surroundings,
+    TextRole as TextRole,
 )
 from workbench.workflow.nothing import (
     may_be_none as may_be_none,
@@ -28,6 +29,7 @@ from workbench.workflow.queries import (
     setting_at as setting_at,
     task_lm as task_lm,
     text_at as text_at,
+    text_role as text_role,
 )
 from workbench.workflow.signature import (
     Field as Field,

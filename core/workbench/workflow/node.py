@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -36,6 +36,19 @@ class Surroundings:
     lm: LMSpec
     names: Collection[str] = ()
     values: Mapping[str, Collection[Any]] = field(default_factory=dict[str, Collection[Any]])
+
+
+class TextRole(NamedTuple):
+    """What a learnable text of a node is, for who writes a better one.
+
+    what: e.g. `the description of the tool look_up of an agent`. instructs: it says what to do, and may say it in
+    other words and at any length. before, behind: the words of the message that it is a part of.
+    """
+
+    what: str = "the instruction of one step of a workflow"
+    instructs: bool = True
+    before: str = ""
+    behind: str = ""
 
 
 class NodeConfig(BaseModel):
@@ -136,6 +149,10 @@ class NodeKind:
         folder: of the row's file, beside which a path may lead. Raises NodeError("data") for what cannot be read.
         """
         return value
+
+    def text_role(self, name: str) -> TextRole:
+        """Say what a text is that optimizers may change. name: of the setting, as in `learnable`."""
+        return TextRole()
 
     def children(self) -> Mapping[str, NodeKind]:
         """The nodes inside this one, by the address of the setting that holds them."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from workbench.base.type_guards import is_dict
 from workbench.spec import LMSpec, lm_spec
-from workbench.workflow.node import NodeConfig, NodeKind
+from workbench.workflow.node import NodeConfig, NodeKind, TextRole
 from workbench.workflow.tree import leaves_of
 from workbench.workflow.workflow import Workflow, make_node
 
@@ -32,6 +32,17 @@ def learnable_addresses(workflow: Workflow, kind: str | None = None) -> dict[str
 
 def node_at(workflow: Workflow, address: str) -> NodeKind:
     """The innermost node that has the setting at an address. Raises KeyError if there is none."""
+    return _find(workflow, address)[0]
+
+
+def text_role(workflow: Workflow, address: str) -> TextRole:
+    """What the text at an address is. Raises KeyError if no node has it."""
+    node, path = _find(workflow, address)
+    return node.text_role(".".join(path))
+
+
+def _find(workflow: Workflow, address: str) -> tuple[NodeKind, list[str]]:
+    """The innermost node at an address, and the path of the setting within it."""
     parts = address.split(".")
     if parts[0] != "nodes" or len(parts) < 2 or parts[1] not in workflow.nodes:
         raise KeyError(address)
@@ -42,7 +53,7 @@ def node_at(workflow: Workflow, address: str) -> NodeKind:
         if match is None:
             break
         node, path = children[match], path[len(match.split(".")) :]
-    return node
+    return node, path
 
 
 def setting_at(workflow: Workflow, address: str) -> Any:

@@ -60,7 +60,8 @@ def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: 
             others[name] = dict(slot)
         for piece in pieces:
             is_part = (piece.start, piece.end) != (0, len(slot["match"]))
-            cut = {**slot, "match": piece.match, "text": piece.match, **({"part": True} if is_part else {})}
+            part = {"part": True, "of": name} if is_part else {}
+            cut = {**slot, "match": piece.match, "text": piece.match, **part}
             if cut not in applied.values():
                 applied[_free(name, applied, {*found} - {name})] = cut
     kinds, left_out = {slot["in"] for slot in applied.values()}, 0

@@ -104,7 +104,7 @@ def test_recombining_shows_what_each_parent_got_right_and_wrong() -> None:
     values, note = made(breeder(told).recombine(one, [one, other], 0))
     assert values == {TEXT: "Both."} and note == f"recombined with {other.workflow.hash[:8]}"
     (asked,) = told.asked
-    first, second = asked.split("Instruction B")
+    first, second = asked.split("Text B")
     for part, prompt, ahead, behind in ((first, "One.", "task0", "task1"), (second, "Two.", "task1", "task0")):
         assert f"<prompt>\n{prompt}\n</prompt>" in part
         right, wrong = part.split("Right where the other one is wrong:")[1].split("Wrong:")

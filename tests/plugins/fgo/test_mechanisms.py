@@ -24,7 +24,7 @@ TRAIN = 32
 def play(request: Request) -> str:
     text = "\n".join(str(m["content"]) for m in request.messages)
     prompts = re.findall(r"<prompt>\n(.*?)\n</prompt>", text, re.DOTALL)
-    if "Merge them into one instruction" in text:
+    if "Merge them into one text" in text:
         return f"<prompt>\nLabel. {' '.join(w for w in WORDS if any(w in p for p in prompts))}\n</prompt>"
     if "You write the instruction" in text:
         wanted = set(re.findall(r"- score 0\.00; task: .*?wants (\w+)", text))
@@ -79,7 +79,7 @@ def test_dividing_finds_what_all_rows_at_once_hide(tmp_path: Path) -> None:
     divided, asked = search(tmp_path / "parts", by="group", size=TRAIN // 4)
     prompt = str(divided.winner.get("nodes.sort.instructions"))
     assert all(word in prompt for word in WORDS) and divided.best["test"]["score"] == 1.0
-    merges = [set(WORDS) & set(re.findall(r"\w+", text)) for text in asked if "Merge them into one instruction" in text]
+    merges = [set(WORDS) & set(re.findall(r"\w+", text)) for text in asked if "Merge them into one text" in text]
     assert {2, 4} <= {len(words) for words in merges}, (
         "what went into merges comes from different parts, and from merges"
     )

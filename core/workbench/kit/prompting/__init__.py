@@ -41,6 +41,7 @@ from workbench.kit.prompting.proposer import (
     rewrite_request as rewrite_request,
     room_for as room_for,
     runs_left as runs_left,
+    show_in_place as show_in_place,
     show_results as show_results,
 )
 from workbench.kit.prompting.said import check_said as check_said

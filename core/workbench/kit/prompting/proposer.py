@@ -14,7 +14,9 @@ from workbench.kit.prompting.proposals import BEFORE, fold, read_prompt, why_unu
 from workbench.lm import Response, is_blank, is_refusal
 from workbench.study import Result, Study, score_of
 from workbench.task import Example
-from workbench.workflow import NodeKind, Workflow, node_at, text_at
+from workbench.workflow import NodeKind, TextRole, Workflow, node_at, text_at
+
+INSTRUCTION = TextRole()
 
 
 @dataclass(frozen=True)
@@ -172,23 +174,25 @@ def rewrite_request(
     node: NodeKind,
     prompt: str,
     *,
+    role: TextRole = INSTRUCTION,
     evidence: str = "",
     advice: str = "",
     tried: Iterable[tuple[str, float]] = (),
 ) -> list[dict[str, str]]:
-    """The messages that ask for a better instruction of a node.
+    """The messages that ask for a better instruction of a node, or another text of it.
 
     Args:
         node: the node.
         prompt: its current instruction.
+        role: what it is, see `workbench.workflow.text_role`.
         evidence: results, see `show_results`.
         advice: what to change.
         tried: earlier instructions with their scores.
     """
     parts = [
-        "You write the instruction of one step of a workflow. Another language model follows it.",
+        f"You write {role.what}. Another language model {'follows' if role.instructs else 'reads'} it.",
         describe(node),
-        f"The instruction now:\n{wrap_in_tags(prompt)}",
+        show_in_place(prompt, role),
     ]
     if evidence:
         parts.append(f"How the step did with it:\n{evidence}")
@@ -205,11 +209,26 @@ def rewrite_request(
         if closed
         else "and without any of the examples' own words as answers"
     )
-    parts.append(
-        f"Write a better instruction: general, clear, {wanted}. Keep what works. Answer with the instruction alone, "
-        "between <prompt> and </prompt>."
-    )
+    if role.instructs:
+        noun = "instruction" if role == INSTRUCTION else "text"
+        parts.append(
+            f"Write a better {noun}: general, clear, {wanted}. Keep what works. Answer with the {noun} alone, between "
+            "<prompt> and </prompt>."
+        )
+    else:
+        parts.append(
+            f"Write a better text in its place, which is still {role.what}: about as long, and fit for the words "
+            "around it. Answer with the text alone, between <prompt> and </prompt>."
+        )
     return [{"role": "user", "content": "\n\n".join(parts)}]
+
+
+def show_in_place(prompt: str, role: TextRole) -> str:
+    """A text in tags, with the words around it in its message."""
+    if not (role.before or role.behind):
+        return f"The {'instruction' if role == INSTRUCTION else 'text'} now:\n{wrap_in_tags(prompt)}"
+    around = [role.before, wrap_in_tags(prompt), role.behind]
+    return "The text now, among the words around it in its message:\n" + "\n".join(filter(None, around))
 
 
 def show_results(results: Sequence[Result], limit: int) -> str:

@@ -1,0 +1,35 @@
+"""What a slot is, for who writes a better text for it: of which kind, whose, and which words stand around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workbench.workflow import TextRole
+from workbench_external.config import Slot
+
+#: By place: what a slot is, and whether it instructs a model in words of its own.
+_ROLES = {
+    "system": ("the system message of an agent", True),
+    "user": ("the message in which an agent shows its model an input", True),
+    "turn": ("a message of an example that an agent shows its model, whose answer stays as it is", False),
+    "tool": ("the description of the tool {name} of an agent", False),
+    "parameter": ("the description of the parameter {parameter} of the tool {name} of an agent", False),
+    "field": ("the description of the field {parameter} in {name}, the form of an agent's answer", False),
+    "file": ("the file {name}, which an agent reads", True),
+}
+
+
+def role_of(slot: Slot, slots: Mapping[str, Slot]) -> TextRole:
+    """What a slot is. slots: of its agent, in which the parts of a message stand in their order."""
+    what, instructs = _ROLES[slot.in_]
+    if slot.in_ == "field" and not slot.parameter:
+        what = "the description of {name}, the form of an agent's answer"
+    what = what.format(name=slot.name or "without a name", parameter=slot.parameter)
+    if "{{" in slot.match:
+        what = f"{what} ({{{{1}}}} and the like stand for what varies, and must stay)"
+    if not slot.part:
+        return TextRole(what, instructs)
+    parts = [one for one in slots.values() if slot.of and one.of == slot.of]
+    texts = [one.match if one.text is None else one.text for one in parts]
+    place = parts.index(slot) if slot in parts else 0
+    return TextRole(f"a part of {what}", False, "\n".join(texts[:place]), "\n".join(texts[place + 1 :]))
