@@ -221,13 +221,19 @@ READ = [
     ("Score in [-1, 1]", (-1, 1)),
     ("Score from 0 to 1000.", (0, 1000)),
     ("Band score from 4 to 9.", (4, 9)),
-    ("Score 0-500.", (0, 500)),
+    ("Score from \u22125 to 10.", (-5, 10)),
+    ("Score from \u20131 to 1.", (-1, 1)),
+    ("Score from minus 1 to 1.", (-1, 1)),
     ("Score from 3 to 7", (3, 7)),
     ("Score it from 1 to 2.", (1, 2)),
     ("Clarity (1-5). Overall (1-5).", (1, 5)),
 ]
 #: Grades, of several scales or of none that is said.
 UNCLEAR = [
+    "Score 0-500.",
+    "Rate tone from 3 to 7 and style from 2 to 5.",
+    "Score tone 3-7; style 0-1000.",
+    "Score from 0 to 500 on content, from 0 to 200 on style.",
     "Bewerte mit Schulnoten von 6 bis 10.",
     "Give 2 points for tone and 3 points for facts.",
     "Award 1 for each fact.",
@@ -377,7 +383,17 @@ def test_a_judge_may_state_a_scale_where_a_number_may_be_a_grade() -> None:
     assert scale == Scale(0, 10, open=True) and "10 if it names none" in scale.describe()
     assert (read_grade("score: 4/5", scale) or (None,))[0] == 0.8
     assert (read_grade("score: 4", scale) or (None,))[0] == 0.4
-    assert not choose_scale("It gives 3 reasons.").open
+    for rubric in (
+        "Quality: 1-5",
+        "Helpfulness: 1-5.",
+        "Evaluate politeness, 1 to 5.",
+        "Judge the answer for politeness, 1 to 5.",
+        "1 = excellent, 2 = good, 3 = fair, 4 = poor",
+    ):
+        assert choose_scale(rubric).open or choose_scale(rubric).best == 5, rubric
+    assert not choose_scale("It gives 3 reasons.").open and not choose_scale("The answer must be 42.").open
+    for rubric in ("The final score 1-1 must be named.", "Readers of grade 5 to 8 must understand it."):
+        assert choose_scale(rubric)[:2] not in ((1, 1), (5, 8))
 
 
 @pytest.mark.parametrize(("said", "share"), [("1", 1.0), ("5", 0.0), ("2/5", 0.75), ("6", None), ("0.5", None)])
@@ -417,6 +433,22 @@ def test_a_scale_whose_best_grade_is_its_lowest_is_turned(said: str, share: floa
         ("Rate the toxicity from 1 to 5, where lower is better.", "1", 1.0),
         ("1 is the best possible score, 5 the worst.", "1", 1.0),
         ("Rank it from 1 (very good) to 5 (very poor)", "1", 1.0),
+        ('1 = "best", 5 = "worst"', "1", 1.0),
+        ("Rate from 1 (**best**) to 5 (**worst**).", "1", 1.0),
+        ('1 is "best", 5 is "worst"', "1", 1.0),
+        ("Rate from 1 (=best) to 5 (=worst).", "1", 1.0),
+        ("Rate from 1 (i.e. best) to 5 (i.e. worst).", "1", 1.0),
+        ("Rate from 1 (\u201cperfect\u201d) to 5.", "1", 1.0),
+        ("1 = excellent work, 5 = terrible work", "1", 1.0),
+        ("Rate it 1 to 5, where 1 is a perfect summary and 5 is a useless summary.", "1", 1.0),
+        ("Rate from 1 (best rank) to 5 (worst rank).", "1", 1.0),
+        ("1 = perfect match, 5 = wrong match", "1", 1.0),
+        ("Rate from 1 to 5, where 1 is considered the best.", "1", 1.0),
+        ("Rate from 0 to 10, where 0 is good. Lower is better.", "0", 1.0),
+        ("Rate from 0 to 10 (10 = bad), lower is better.", "0", 1.0),
+        ("Gib eine Schulnote von 1 (gut) bis 6.", "1", 1.0),
+        ("Rate from 1 (worst) to 5 (best). Latency, lower is better, counts too.", "5", 1.0),
+        ("Gib eine Schulnote von 1 bis 6 (6 = beste).", "6", 1.0),
     ],
 )
 def test_which_end_is_the_best_one(rubric: str, said: str, share: float) -> None:

@@ -37,7 +37,7 @@ from workbench.kit.answers.conclusions import (
     find_object as find_object,
     split_fields as split_fields,
 )
-from workbench.kit.answers.equality import is_same as is_same
+from workbench.kit.answers.equality import is_same as is_same, read_truth as read_truth
 from workbench.kit.answers.grades import read_grade as read_grade, read_score as read_score
 from workbench.kit.answers.json_text import (
     find_keyed as find_keyed,

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from workbench.base.text import without_unseen
+from workbench.kit.answers.choices import TRUTH, plain
 from workbench.kit.answers.json_text import load_loose
 
 #: A number as JSON writes it. `007` and `1_000` are texts, such as ids. Nobody has one of more digits in its exponent.
@@ -15,10 +16,11 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,9})?")
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Return True if two values are equal. A text also equals the number or truth value that it spells, and, as the
-    second one, the list or object whose JSON it is."""
+    """Return True if an answer is a row's value. A text also equals the number or truth value that it spells; and of
+    the row the list or object whose JSON it is, and what stands for a truth value, as 1 and yes."""
     if isinstance(a, bool) or isinstance(b, bool):
-        return str(a).strip().lower() == str(b).strip().lower()
+        truth = read_truth(b) if isinstance(a, bool) and not isinstance(b, bool) else None
+        return str(a).strip().lower() == str(b if truth is None else truth).strip().lower()
     if isinstance(a, str) and isinstance(b, str):
         return _canonical(a) == _canonical(b)
     if isinstance(a, str | int | float) and isinstance(b, str | int | float):
@@ -32,6 +34,13 @@ def is_same(a: Any, b: Any) -> bool:
         b = load_loose(b)
         return isinstance(b, list | dict) and is_same(a, b)
     return a == b
+
+
+def read_truth(value: Any) -> bool | None:
+    """A value as the truth value that it stands for, as tables store it: 1, 0.0, "1", "yes"; None for others."""
+    if isinstance(value, int | float):
+        return bool(value) if value in (0, 1) else None
+    return TRUTH.whole.get(plain(value).removesuffix(".0")) if isinstance(value, str) else None
 
 
 def _canonical(text: str) -> str:

@@ -12,10 +12,12 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from workbench.kit.answers.scale_ends import is_turned
 from workbench.kit.answers.scales import UNREAD, Scale
 
 #: The numbers of a rubric that are read: of up to three digits, and its first ones. `3-5` has no -5.
 _NUMBER = re.compile(r"(?<!\d)(?<!\d\.)((?:(?<![\w.)%])(?<![\d)%]\s)-)?(?:1000|\d{1,3})(?:\.\d{1,2})?)%?(?!\d|\.\d)")
+_MINUS = re.compile(r"(?i)(?<![\w)%\]])[\u2212\u2013](?=\d)|(?:(?<=\bfrom )|(?<=\bbetween ))minus (?=\d)")
 _MOST_NUMBERS = 400
 _DIGITS = {word: str(n) for n, word in enumerate("zero one two three four five six seven eight nine ten".split())}
 _UNITS = (
@@ -27,7 +29,7 @@ _WRITTEN = re.compile(
     rf"(?:(?<=\bto )|(?<=\bof )|(?<=\bor )|(?<=\bmax ))(?:{'|'.join(_DIGITS)})\b"
 )
 _TO = (
-    r"[-\u2013\u2014~\u301c\uff5e]|-to-|\.{2,3}|から|에서|부터|到|至|<=?\s?\w{1,20}\s?<=?|≤\s?\w{1,20}\s?≤|"
+    r"[-\u2212\u2013\u2014~\u301c\uff5e]|-to-|\.{2,3}|から|에서|부터|到|至|<=?\s?\w{1,20}\s?<=?|≤\s?\w{1,20}\s?≤|"
     r"\b(?:to|and|through|thru|or|bis|und|à|et|a|al|y|até|e|tot(?: en met)?|till|do|до|sampai|đến)\b"
 )
 #: Between two numbers: `1 (bad) to 5 (good)`, `from 0 = wrong to 5`; `0, 1 or 2`.
@@ -104,25 +106,7 @@ _FINE = re.compile(
     r"(?i)\b(?:perfect\w*|excellent\w*|great|good|right|correct\w*|best|outstanding|strong\w*|agree|high\w*|full\w*|"
     r"complete\w*|exemplary|advanced|mastery|always|very|kind|true|yes|pass\w*|extremely|entirely|totally)\b"
 )
-#: The words of an end of a scale, of which a level says nothing else, as in `1 (best)` and not in `1 = best practices
-#: ignored`; `most` are its best or its worst.
-_PLAIN = r"(?:(?:the|an?|very|\w{3,12}ly|le|la|el|die|der|das) ){0,2}"
-_OF_IT = r"(?: (?:possible|quality|scores?|grades?|ratings?|marks?|answers?|responses?|results?|ones?|values?)){0,2}"
-_BEST_GRADE = re.compile(
-    rf"(?i){_PLAIN}(?:(?P<most>best|perfect|excellent|outstanding|highest quality|sehr gut|beste|meilleur\w?|mejor|"
-    rf"excelente|ottimo|top)|good|great|right|correct|gut){_OF_IT}"
-)
-_WORST_GRADE = re.compile(
-    rf"(?i){_PLAIN}(?:(?P<most>worst|terrible|awful|useless|lowest quality|ungen\w+|schlechteste|nul|pire|peor|"
-    rf"pessim\w+)|bad|poor|wrong|incorrect|fail\w*|schlecht|mangelhaft|mal|malo|mauvais){_OF_IT}"
-)
-_LEVEL_ENDS = re.compile(r"[^\w\s'-]|\n|\s(?:-|to|and|or|bis|à|und|y|et|e)(?!\w)")
 _IF = re.compile(r"(?i)\b(?:if|when|for|otherwise|else|wenn)\b")
-#: Said of the scale: in its clause, or at the start of another. `Length: lower is better` is said of something else.
-_LOWER = r"(?:lower|smaller|fewer|less)(?: (?:scores?|grades?|ratings?|marks?|numbers?|values?))? (?:is|are) better\b"
-_LOWER_IS_BETTER = re.compile(rf"(?i)(?:\A[^.;:\n]{{0,60}}\b|[.;\n(,]\W{{0,3}}(?:an? |the )?){_LOWER}")
-#: German marks, of which 1 is the best.
-_MARKS = re.compile(r"(?i)\bschulnoten?\b")
 #: Words that give a grade, which may be one of a scale that is not read, as in `award 2`; and words that take it off.
 _AWARDS = re.compile(
     r"(?i)(?:\b(?:scores?|scored|graded?|rated|rate(?! of)|ratings?|awards?|assign|worth|earns?|"
@@ -133,6 +117,8 @@ _GRADING = re.compile(
     r"(?i)\b(?:scor|grad|rat(?:e|ing)|judg|evaluat|mark|point|star|award|assign|worth|earn|scale|level|best|worst|max)|"
     r"оцен|балл|分|点|점"
 )
+#: Before the one range of a rubric that may be any.
+_FROM = re.compile(r"(?i)\b(?:from|between|range(?: of)?|scale(?: of)?|von|de|entre|zwischen)\W{1,3}\Z|[\[(]\Z")
 _GIVES = re.compile(r"(?i)(?:\b(?:gives?|gets?|add)\s|[(\[])\Z")
 #: What the answer must say is no grade.
 _SAYS = re.compile(r"(?i)\b(?:says|states|mentions|recommends|explains|must (?:say|state|mention))\b[^.;\n]{0,100}\Z")
@@ -174,14 +160,14 @@ def choose_scale(rubric: str, best: int | None = None) -> Scale:
     numbers = _read_numbers(rubric)
     found = _find_scales(numbers, best is None) or {one for one in _find_scales(numbers) if one.best == best}
     found = {one for one in found if one.best == best} or found
-    sure = {*filter(_is_usual, found)} or (found if any(_asked_scales(numbers)) else set())
+    sure = {*filter(_is_usual, found)} or (found if _has_one_range(numbers) else set())
     if len(sure) == 1:
         return sure.pop()
     if best is not None:
         return Scale(0.0, float(best))
     if found or _states_grades(numbers):
         return UNREAD
-    return Scale(0.0, 10.0, open=any(map(_may_be_grade, numbers)))
+    return Scale(0.0, 10.0, open=_may_state_grades(numbers))
 
 
 def find_scales(rubric: str, described: bool = True) -> set[Scale]:
@@ -200,15 +186,32 @@ def _find_scales(numbers: Sequence[_Number], described: bool = True) -> set[Scal
         found |= {*read(numbers)}
         if any(map(_is_usual, found)):
             break
-    return {_turned(one, numbers) for one in found}
+    return {_turned(one, numbers) for one in found if one.low != one.high}
 
 
-def _may_be_grade(number: _Number) -> bool:
-    """True for a number in a clause that speaks of grades, as in `polite, 1-5 rating`."""
-    if number.counted or number.value in (0, 10) or _LISTED.match(number.behind):
-        return False
-    before, behind = (re.split(r"[.;\n]", text) for text in (number.before, number.behind))
-    return bool(_GRADING.search(f"{before[-1]} {behind[0]}"))
+def _has_one_range(numbers: Sequence[_Number]) -> bool:
+    """True if one range is asked for as `from 3 to 7` or `[-1, 1]`, and no other number of the rubric is in one."""
+    ranges = [(one, two) for one, two in pairwise(numbers) if _is_range(one, two)]
+    return len(ranges) == 1 and bool(_FROM.search(ranges[0][0].before))
+
+
+def _is_range(one: _Number, two: _Number) -> bool:
+    enclosed = one.before[-1:] in ("[", "(", "{") and two.behind[:1] in ("]", ")", "}")
+    return bool(_TO_THE_NEXT.fullmatch(one.behind)) or (enclosed and one.behind.strip() == ",")
+
+
+def _may_state_grades(numbers: Sequence[_Number]) -> bool:
+    """True if a range, levels, or a number in a clause that speaks of grades, may be a scale that is not read."""
+    own = [one for one in numbers if not (one.counted or one.value in (0, 10))]
+    begun = [one for one in own if _FIRST.search(one.before) or _OTHER.search(one.before)]
+    levels = [one for one in begun if _SIGN.match(one.behind)]
+    ranges = any(_is_range(one, two) and not two.counted for one, two in pairwise(numbers))
+    clauses = (
+        " ".join((re.split(r"[.;\n]", one.before)[-1], re.split(r"[.;\n]", one.behind)[0]))
+        for one in own
+        if not ("\n" in one.before and _LISTED.match(one.behind))
+    )
+    return ranges or len(levels) > 1 or any(map(_GRADING.search, clauses))
 
 
 def _states_grades(numbers: Sequence[_Number]) -> bool:
@@ -235,6 +238,7 @@ def _states_grades(numbers: Sequence[_Number]) -> bool:
 
 
 def _read_numbers(rubric: str) -> list[_Number]:
+    rubric = _MINUS.sub("-", rubric)
     rubric = _WRITTEN.sub(lambda word: _DIGITS[word[0].lower()], rubric)
     found = [*islice(_NUMBER.finditer(rubric), _MOST_NUMBERS)]
     ends = [0, *(one.end() for one in found)]
@@ -256,27 +260,17 @@ def _is_usual(scale: Scale) -> bool:
 
 def _turned(scale: Scale, numbers: Sequence[_Number]) -> Scale:
     """The scale from its worst grade on: from 5 to 1 for `1 (best) to 5 (worst)`, and for `1 to 5, where 1 is best`."""
-    low, high = (max((_meaning(one) for one in numbers if one.value == end), key=abs, default=0) for end in scale[:2])
-    if (low > 0 > high) or (low == 2 and not high) or (high == -2 and not low):
-        return Scale(scale.high, scale.low)
+    low, high = ([words for one in numbers if one.value == end and (words := _level(one))] for end in scale[:2])
     ends = [one for one in numbers if one.value in scale[:2]]
-    texts = [text for one in ends for text in (one.behind, f";{one.before}")]
-    marks = scale[:2] in ((1, 5), (1, 6)) and any(map(_MARKS.search, texts))
-    below = marks or any(map(_LOWER_IS_BETTER.search, texts))
-    return Scale(scale.high, scale.low) if below and low <= 0 <= high else scale
+    around = [text for one in ends for text in (one.behind, f";{one.before}")]
+    turned = is_turned(low, high, around, marks=scale[:2] in ((1, 5), (1, 6)))
+    return Scale(scale.high, scale.low) if turned else scale
 
 
-def _meaning(level: _Number) -> int:
-    """Above 0 where the words of a level say that it is a high one, below for a low one; 2 for the best one; 0 where
-    they say anything else, and for conditions: in `1 if it does not say so` the grade is the best one."""
-    sign = _SIGN.match(level.behind)
-    if sign is None or _IF.search(sign[0]):
-        return 0
-    words = _LEVEL_ENDS.split(level.behind[sign.end() :].lstrip(" ("), maxsplit=1)[0].strip()
-    for kind, way in ((_BEST_GRADE, 1), (_WORST_GRADE, -1)):
-        if found := kind.fullmatch(words):
-            return way * (2 if found["most"] else 1)
-    return 0
+def _level(number: _Number) -> str:
+    """The words of a level; "" for none, and for conditions: in `1 if it does not say so` the grade is the best one."""
+    sign = _SIGN.match(number.behind)
+    return "" if sign is None or _IF.search(sign[0]) else number.behind[sign.end() :]
 
 
 def _opens(number: _Number) -> bool:
@@ -290,7 +284,7 @@ def _asked_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
     for one, two in pairwise(numbers):
         enclosed = one.before[-1:] in ("[", "(", "{") and two.behind[:1] in ("]", ")", "}")
         joint = _TO_THE_NEXT.fullmatch(one.behind)
-        if not (joint or (enclosed and one.behind.strip() == ",")) or (two.percent and two.value != 100):
+        if not _is_range(one, two) or (two.percent and two.value != 100):
             continue
         either = re.search(r"(?i)\b(?:or|and)\s*\Z", one.behind) and not re.search(r"(?i)\bbetween\b", one.before)
         if either and {one.value, two.value} != {0, 1}:
@@ -348,7 +342,7 @@ def _find_levels(numbers: Sequence[_Number]) -> list[_Number]:
     (fine, poor), (finer, poorer) = (
         (bool(_FINE.search(one.words)), bool(_POOR.search(one.words))) for one in (levels[0], levels[-1])
     )
-    turned = len(levels) == 2 and _meaning(levels[0]) > 0 > _meaning(levels[-1])
+    turned = len(levels) == 2 and is_turned([_level(levels[0])], [_level(levels[-1])], ())
     return levels if (poor and not poorer) or (finer and not fine) or turned else []
 
 
