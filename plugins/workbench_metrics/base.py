@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
-from workbench.kit.answers import TRUTH, plain
+from workbench.kit.answers import read_truth
 from workbench.lm import split_thoughts
 from workbench.task import Example, Score
 
@@ -53,13 +53,6 @@ def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
         said = f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}"
         raise NodeError("data", said) if what == "row" else ValueError(said)
     return values[name]
-
-
-def read_truth(wanted: Any) -> bool | None:
-    """A row's value as the truth value that it stands for, as tables store it: 1, 0.0, "1", "yes"; None for others."""
-    if isinstance(wanted, int | float):
-        return bool(wanted) if wanted in (0, 1) else None
-    return TRUTH.whole.get(plain(wanted).removesuffix(".0")) if isinstance(wanted, str) else None
 
 
 def unreadable(target: str, why: str) -> NodeError:

@@ -254,14 +254,16 @@ async def _value(
         return rollout.drawn / part.tokens
     if part.kind == "overlong":
         return score_overlong(rollout.drawn, part.tokens)
-    answer = as_text(result.prediction.get(part.field, "")) if part.field else rollout.text
+    answer = result.prediction.get(part.field, "") if part.field else rollout.text
     if part.kind == "judge":
-        return await ask_judge(answer, part, example, judge)
+        return await ask_judge(as_text(answer), part, example, judge)
     wanted = example[part.target]
     if part.kind == "tool_n1":
-        return tool_n1(answer, wanted)
+        return tool_n1(as_text(answer), wanted)
     choices = [*wanted, wanted] if isinstance(wanted, list) else [wanted]
-    return float(any(is_same(one, answer) for one in choices))
+    right = any(is_same(answer, one) for one in choices)
+    # Where no field of the prediction is named, a list or an object is a text.
+    return float(right or (isinstance(answer, str) and isinstance(wanted, list | dict) and is_same(wanted, answer)))
 
 
 def score_format(result: Result) -> float:

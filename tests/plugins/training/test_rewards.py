@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example, Score
 from workbench.workflow import CallRecord, Span, Trace
+from workbench_metrics.text import ExactMatch
 from workbench_training.rewards import (
     GUARDS,
     Guard,
@@ -125,6 +127,20 @@ def test_the_reward_exact_match_compares_as_the_metric_does(label: Any, answer: 
     made = rollout(answer)
     made.example = Example("1", {"label": label})
     assert earned(made, RewardTerm(kind="exact_match")) == reward
+
+
+@pytest.mark.parametrize(
+    ("label", "answer"),
+    [(None, None), ("3", 3.0), ("True", True), (1, True), ("yes", True), ("[1,2]", [1, 2]), ([1, 2], [1, 2])],
+)
+def test_a_field_of_the_prediction_is_compared_with_its_type(label: Any, answer: Any) -> None:
+    made = rollout("anything")
+    made.example, made.result = Example("1", {"label": label}), replace(made.result, prediction={"label": answer})
+    term = RewardTerm(kind="exact_match", field="label")
+    assert earned(made, term) == ExactMatch("label")(made.example, {"label": answer}).value == 1.0
+    made.reward = None
+    made.example = Example("1", {"label": "other"})
+    assert earned(made, term) == 0.0
 
 
 def test_a_penalty_does_not_say_what_is_right() -> None:
