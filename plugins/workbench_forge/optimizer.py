@@ -24,7 +24,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.prompting import Batches, Proposer
-from workbench.study import Blame, node_of, score_of
+from workbench.study import Blame, node_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
@@ -237,8 +237,8 @@ class Forge(Optimizer):
     def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
         """Ask for a program, or for a repair of one that did so on train."""
         present = repaired.workflow if repaired is not None else study.best
-        mistakes = [one for one in repaired.results if score_of(one) < 1] if repaired is not None else []
         node = node_at(present, address)
+        mistakes = prompts.find_mistakes(address, node, repaired, study.targets) if repaired is not None else []
         return prompts.program(node, present, study.train, study.targets, CHARS, mistakes)
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from workbench import Evaluation, Workflow
 from workbench.base.text import short
+from workbench.kit.answers import is_same
 from workbench.kit.prompting import show_results
-from workbench.study import Result
 from workbench.task import Example
 from workbench_forge.actions import HARMLESS, Function
 
@@ -117,12 +117,12 @@ def program(
     train: Sequence[Example],
     targets: Mapping[str, str],
     shown: int,
-    mistakes: Sequence[Result] = (),
+    mistakes: Sequence[str] = (),
 ) -> list[dict[str, str]]:
     """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where
-    labelled. mistakes: rows that the present program does not solve, of which some are shown with what it gave."""
+    labelled. mistakes: of the present program, see `find_mistakes`."""
     present = _cut(node.config.source, shown // 2)
-    wrong = _fitted([_mistake(node, one, targets) for one in mistakes[:MISTAKES]], shown // 4)
+    wrong = _fitted(mistakes, shown // 4)
     rows, size = [], len(present) + sum(map(len, wrong))
     for example in train:
         known = {n: example[n] for n in node.inputs if n in example}
@@ -147,8 +147,21 @@ def program(
     return [{"role": "user", "content": task}]
 
 
-def _mistake(node: Any, result: Result, targets: Mapping[str, str]) -> str:
-    given = {name: result.example[name] for name in node.inputs if name in result.example}
-    right = {name: result.example[at] for name in node.outputs if (at := targets.get(name, name)) in result.example}
-    gave = f"it fails: {result.message}" if result.failure else f"it gives {short(dict(result.prediction), 200)}"
-    return f"{short(given, 300)}: {gave}{f', and right is {short(right, 200)}' if right else ''}"
+def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[str, str]) -> list[str]:
+    """Say what a program gives where it fails, or gives something else than a label of its own output: as many as
+    MISTAKES, with what it was given. A row that another node fails on says nothing about it."""
+    said, place = list[str](), address.removeprefix("nodes.").rpartition(".")[0]
+    for result in found.results:
+        span = next((one for one in (result.trace.spans if result.trace else ()) if one.node == place), None)
+        if span is None or len(said) == MISTAKES:
+            continue
+        row, gave = result.example, {name: span.outputs.get(name) for name in node.outputs}
+        labels = {name: row[at] for name in node.outputs if (at := targets.get(name, name)) in row}
+        wrong = {name: label for name, label in labels.items() if not is_same(gave[name], label)}
+        given = short(dict(span.inputs), 300)
+        if span.error:
+            said.append(f"{given}: it fails: {span.error}")
+        elif wrong:
+            gave = {name: gave[name] for name in wrong}
+            said.append(f"{given}: it gives {short(gave, 200)}, and right is {short(wrong, 200)}")
+    return said

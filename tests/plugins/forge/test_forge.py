@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from workbench.lm import Request
 from workbench.proof import Report
 from workbench.run import Options, optimize
 from workbench.runtime import Runtime
-from workbench_forge import optimizer as forge_optimizer
+from workbench.study import Evaluation, Result
+from workbench.task import Example
+from workbench.workflow import Span, Trace, Workflow
+from workbench_forge import optimizer as forge_optimizer, prompts
 from workbench_forge.actions import Refused, apply_action, read_action
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -129,6 +133,40 @@ def test_the_mistakes_of_the_best_program_are_shown_and_repaired(tmp_path: Path)
     shown = asked[1].split("is wrong here")[1]
     assert 1 <= shown.count("it gives") <= 3 and shown.count("and right is") == shown.count("it gives")
     assert NEAR in asked[1] and WRONG not in asked[1]
+
+
+def test_a_row_without_a_result_says_nothing_of_a_program(tmp_path: Path) -> None:
+    file, script = write(tmp_path, CODE, {"forge": {"samples": 3}}, 2000, 0, (20, 20, 30)), Script(lambda r: NEAR)
+    rows = (tmp_path / "train.jsonl").read_text().splitlines()
+    first = {**json.loads(rows[0]), "answer": "many"}  # no number, so that nothing can be scored on it
+    (tmp_path / "train.jsonl").write_text("\n".join([json.dumps(first), *rows[1:]]))
+    options = Options(out=str(tmp_path / "out.yaml"), allow_unproved=True)
+    report = optimize(file, database=tmp_path / "run.db", pool=script, options=options)
+    assert report.status == "finished", report.error
+
+
+def test_a_program_is_shown_what_it_was_given_and_gave_itself() -> None:
+    node: Any = SimpleNamespace(name="count", inputs=("facts",), outputs=("answer",))
+    row = Example("1", {"text": "x", "answer": 3})
+
+    def result(span: Span | None, **rest: Any) -> Result:
+        return Result(row, 0.0, trace=Trace("1", [span] if span else []), **rest)
+
+    def span(given: str, gave: Any, error: str | None = None) -> Span:
+        return Span("count", "code", {"facts": given}, {"answer": gave}, error=error)
+
+    results = (
+        result(span("a", 3), failure="parse", message="the next node fails"),
+        result(span("b", 4)),
+        result(None, failure="parse", message="an earlier node fails"),
+        result(span("c", None, "KeyError: 'c'"), failure="code"),
+        result(span("d", "3")),
+    )
+    found = Evaluation(Workflow({"name": "w", "nodes": {}}), "train", results, True)
+    assert prompts.find_mistakes("nodes.count.source", node, found, {}) == [
+        '{"facts": "b"}: it gives {"answer": 4}, and right is {"answer": 3}',
+        """{"facts": "c"}: it fails: KeyError: 'c'""",
+    ]
 
 
 @pytest.mark.slow
