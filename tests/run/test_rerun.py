@@ -9,15 +9,17 @@ import pytest
 from tests.helpers.planted import PlantedLM, plant
 from tests.run.test_sealed import Offers
 
+from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.proof import Report, compare_reruns, count_runs
+from workbench.proof import Report, any_agree, compare_reruns, count_runs
+from workbench.proof.rerun import vote_of
 from workbench.run import Options, optimize, resume
 from workbench.study import Result
 from workbench.task import Example
 from workbench.testing import Killed
 
 ROW = Example("1", {"text": "x"})
-LONG = "Long. " * 60
+LONG = "Long. " * 200
 
 
 def result(label: str, score: float | None, **cost: Any) -> Result:
@@ -61,11 +63,47 @@ def test_without_being_asked_for_it_is_only_told(tmp_path: Path) -> None:
     assert "rerun" not in report.as_dict()
 
 
-@pytest.mark.parametrize("calls", [170, 200, 260])
-def test_its_calls_are_of_the_budget(calls: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("calls", "rows"), [(170, 0), (230, 1), (2000, 60)])
+def test_its_calls_are_what_the_budget_leaves(calls: int, rows: int, tmp_path: Path) -> None:
     report, lm = run(tmp_path, better_by(0.4), calls=calls)
-    assert lm.requests <= calls and report.proof is not None
-    assert report.rerun is None or 0 < report.rerun.rows <= report.test_rows
+    said = "\n".join(report.lines())
+    assert lm.requests <= calls and report.proof is not None and report.test_rows == 60, "the proof comes first"
+    assert "measures that" not in said, "what was asked for is not advised"
+    assert (report.rerun.rows if report.rerun else 0) >= rows
+    if report.rerun is None:
+        assert "leaves nothing for the rerun" in said
+    elif report.rerun.rows < 60:
+        assert f"compares {report.rerun.rows} of 60 rows" in said
+
+
+@pytest.mark.parametrize("own", [{"lm": {"temperature": 0}}, {"node": {"decoding": {"temperature": 0.0}}}])
+def test_a_workflow_that_draws_nothing_has_no_vote(own: Any, tmp_path: Path) -> None:
+    lm = {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", **own.get("lm", {})}
+    sort = {"predict": "text -> label: Literal['a', 'b', 'c', 'd']", "instructions": "Plain.", **own.get("node", {})}
+    plant(
+        tmp_path,
+        better_by(0.4),
+        "random",
+        calls=900,
+        rows=(8, 24, 60),
+        proof={"rerun": True},
+        lm=lm,
+        nodes={"sort": sort},
+    )
+    report, _ = run(tmp_path, better_by(0.4))
+    assert report.rerun is None and any("draws nothing" in line for line in report.warnings)
+
+
+def test_the_vote_is_of_what_the_metric_compares(tmp_path: Path) -> None:
+    """Notes that differ each time are no other answer."""
+    nodes = {
+        "think": {"predict": "text -> notes", "instructions": "Note."},
+        "sort": {"predict": "text, notes -> label: Literal['a', 'b', 'c', 'd']", "instructions": "Plain."},
+    }
+    plant(tmp_path, better_by(0.3), "random", calls=3000, rows=(8, 24, 60), proof={"rerun": True}, nodes=nodes)
+    report, _ = run(tmp_path, better_by(0.3))
+    assert report.rerun is not None and report.proof is not None
+    assert report.rerun.vote > report.proof.baseline_mean + 0.05
 
 
 class KilledAt(PlantedLM):
@@ -105,6 +143,43 @@ def test_how_many_runs_the_money_buys() -> None:
     assert count_runs([(old, result("a", 1.0, usd=1.9))]) == (1, "")
     assert count_runs([(old, result("a", 1.0, usd=99.0))]) == (16, "dollars")
     assert count_runs([]) == (1, "")
+
+
+def test_a_server_that_fails_takes_no_proof_with_it(tmp_path: Path) -> None:
+    _, lm = run(tmp_path / "whole", better_by(0.4))
+    plant(tmp_path / "o", better_by(0.4), "random", calls=2000, rows=(8, 24, 60), proof={"rerun": True})
+
+    class Refuses(PlantedLM):
+        async def complete(self, request: Request) -> Response:
+            if self.requests >= lm.requests - 100:
+                raise LMError("auth", "the key was withdrawn")
+            return await super().complete(request)
+
+    report = optimize(
+        tmp_path / "o" / "workflow.yaml",
+        database=tmp_path / "o" / "o.db",
+        pool=Refuses(better_by(0.4)),
+        optimizers=[("offers", Offers(text=LONG))],
+        options=Options(out=str(tmp_path / "o" / "o.yaml")),
+    )
+    assert report.status == "finished" and report.gain_shown and report.test_rows == 60
+    assert any("the rerun ended early" in line and "withdrawn" in line for line in report.warnings)
+
+
+def test_rows_of_a_cluster_count_once() -> None:
+    right, wrong = result("a", 1.0), result("b", 0.0)
+    rows, winners, keys = [[wrong, wrong]] * 12 + [[right, right]] * 4, [right] * 16, [0] * 12 + [1, 2, 3, 4]
+    found = compare_reruns(rows, winners, "tokens", clusters=keys)
+    assert found is not None and found.diff == pytest.approx(0.2) and found.rows == 16
+
+
+def test_answers_are_alike_as_the_metric_compares_them() -> None:
+    def number(value: Any, score: float) -> Result:
+        return Result(ROW, score, prediction={"answer": value, "why": str(value) * 3})
+
+    rows = [number("7", 0.0), number("42", 1.0), number(42.0, 1.0), number("7 ", 0.0), number(42, 1.0)]
+    assert vote_of(rows, "answer") == 1.0
+    assert any_agree([rows], "answer") and not any_agree([[rows[0], rows[1]]], "answer")
 
 
 def test_votes_are_of_answers_that_have_a_score() -> None:

@@ -29,7 +29,13 @@ from workbench.proof.learning_curves import (
 from workbench.proof.paired_binary import smallest_binary_gain as smallest_binary_gain
 from workbench.proof.prediction_powered import powered_mean as powered_mean
 from workbench.proof.report import Report as Report
-from workbench.proof.rerun import Rerun as Rerun, compare_reruns as compare_reruns, count_runs as count_runs
+from workbench.proof.rerun import (
+    MOST_RUNS as MOST_RUNS,
+    Rerun as Rerun,
+    any_agree as any_agree,
+    compare_reruns as compare_reruns,
+    count_runs as count_runs,
+)
 from workbench.proof.reuse import (
     evaluated_name as evaluated_name,
     find_tests_of as find_tests_of,

@@ -69,7 +69,8 @@ class Report:
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
     floor: Floor | None = None  # what the sealed rows reach without a model, if the metric knows
     old_runs: tuple[int, str] = (1, "")  # of the old workflow for what the winner takes, and in what
-    rerun: Rerun | None = None  # their vote, if the file asks for it
+    rerun: Rerun | None = None  # their vote
+    rerun_asked: bool = False  # whether the file asks for it
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -278,7 +279,7 @@ class Report:
     def _rerun_hint(self) -> list[str]:
         runs, unit = self.old_runs
         hint = f"For the {unit} that the winner takes a row the old workflow could run {runs} times and vote"
-        return [f"{hint}: proof: {{rerun: true}} measures that."] if runs > 1 else []
+        return [f"{hint}: proof: {{rerun: true}} measures that."] if runs > 1 and not self.rerun_asked else []
 
     def _why_unchanged(self) -> str:
         if self.untried:

@@ -6,11 +6,10 @@ ask again.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from workbench.base.hashing import canonical
+from workbench.kit.answers import is_same
 from workbench.proof.statistics import paired_proof
 from workbench.study import Result
 
@@ -42,9 +41,10 @@ class Rerun(NamedTuple):
 
 
 def count_runs(pairs: Sequence[tuple[Result, Result]]) -> tuple[int, str]:
-    """(runs of the first side for what the second one takes, in what): dollars, where both sides cost some, or else
+    """(runs of the first side for what the second one takes, in what): dollars, where all calls have a price, or else
     tokens, or else calls; (1, "") where the second side takes less than twice as much."""
-    for unit, name in (("usd", "dollars"), ("tokens", "tokens"), ("calls", "calls")):
+    priced = all(one.usd > 0 for pair in pairs for one in pair if one.calls)
+    for unit, name in (("usd", "dollars"), ("tokens", "tokens"), ("calls", "calls"))[not priced :]:
         old, new = (sum(getattr(pair[side], unit) for pair in pairs) for side in (0, 1))
         if old > 0 and new > 0:
             runs = min(MOST_RUNS, int(new / old + 1e-9))
@@ -52,28 +52,62 @@ def count_runs(pairs: Sequence[tuple[Result, Result]]) -> tuple[int, str]:
     return 1, ""
 
 
-def compare_reruns(reruns: Sequence[Sequence[Result]], winners: Sequence[Result], unit: str) -> Rerun | None:
+def compare_reruns(
+    reruns: Sequence[Sequence[Result]],
+    winners: Sequence[Result],
+    unit: str,
+    *,
+    field: str | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    highest: float = 1.0,
+) -> Rerun | None:
     """Compare a winner with the votes of several runs of the old workflow, a sequence for each row. None without a row
-    on which all of them, and the winner, have a score."""
+    on which all of them, and the winner, have a score.
+
+    Args:
+        field: of the prediction, which the metric compares; None: answers are alike where all fields are.
+        clusters, highest: as of `paired_proof`.
+    """
+    keys = range(len(winners)) if clusters is None else clusters
     rows = [
-        (runs, winner)
-        for runs, winner in zip(reruns, winners, strict=True)
+        (key, runs, winner)
+        for key, runs, winner in zip(keys, reruns, winners, strict=True)
         if all(one.score is not None for one in (*runs, winner))
     ]
     if not rows:
         return None
-    votes = [vote_of(runs) for runs, _ in rows]
-    best = [max(one.score or 0.0 for one in runs) for runs, _ in rows]
-    proof = paired_proof(votes, [winner.score for _, winner in rows])
-    mean = sum(best) / len(best)
-    return Rerun(len(rows[0][0]), unit, len(rows), proof.baseline_mean, mean, proof.diff, proof.ci95)
+    votes, best = [vote_of(runs, field) for _, runs, _ in rows], [_best_of(runs) for _, runs, _ in rows]
+    given, scores = [key for key, _, _ in rows], [winner.score for _, _, winner in rows]
+    found = paired_proof(votes, scores, clusters=given, highest=highest)
+    most = paired_proof(best, scores, clusters=given, highest=highest).baseline_mean
+    return Rerun(len(rows[0][1]), unit, len(rows), found.baseline_mean, most, found.diff, found.ci95)
 
 
-def vote_of(runs: Sequence[Result]) -> float:
+def vote_of(runs: Sequence[Result], field: str | None = None) -> float:
     """The score of the most frequent answer of runs with scores; of equals, of the one that came first. A failure has
     no vote, unless all failed."""
-    answers = defaultdict[str, list[float]](list)
+    groups = list[list[Result]]()
     for one in runs:
-        if one.failure is None:
-            answers[canonical(dict(one.prediction))].append(one.score or 0.0)
-    return max(answers.values(), key=len)[0] if answers else 0.0
+        if one.failure is not None:
+            continue
+        alike = next((group for group in groups if _agree(group[0], one, field)), None)
+        if alike is None:
+            groups.append([one])
+        else:
+            alike.append(one)
+    return max(groups, key=len)[0].score or 0.0 if groups else 0.0
+
+
+def any_agree(reruns: Sequence[Sequence[Result]], field: str | None) -> bool:
+    """Return True if two answers to a row are alike, without which there is no vote."""
+    answered = [[one for one in runs if one.failure is None] for runs in reruns]
+    return any(_agree(a, b, field) for runs in answered for n, a in enumerate(runs) for b in runs[n + 1 :])
+
+
+def _agree(one: Result, other: Result, field: str | None) -> bool:
+    given = (result.prediction.get(field or "", dict(result.prediction)) for result in (one, other))
+    return is_same(*given)
+
+
+def _best_of(runs: Sequence[Result]) -> float:
+    return max(one.score or 0.0 for one in runs)

@@ -15,6 +15,7 @@ from typing import Any
 from workbench.errors import SpecError, StoreError
 from workbench.ledger import no_price_line
 from workbench.proof import (
+    MOST_RUNS,
     few_rows_for_attacks,
     few_rows_warning,
     find_floor,
@@ -68,7 +69,8 @@ def estimate(
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
-    total = baseline.calls + proof.calls + known if bounded else None
+    again = row.times((MOST_RUNS - 1) * len(data.test)).calls if task.spec.proof.rerun else 0
+    total = baseline.calls + proof.calls + known + again if bounded else None
     candidates = _candidates(task, baseline, proof, 0 if bounded else known)
     searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
     smallest, shown = _smallest_gain(task)
@@ -79,6 +81,7 @@ def estimate(
         f"Baseline on val: {parts['baseline']}.",
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
         *_search_lines(task, search, known, total, baseline, proof),
+        *([f"The rerun takes what the budget leaves, up to {again} calls; not counted below."] if again else []),
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
         *describe_workers(task, parts["total"]),

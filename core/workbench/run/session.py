@@ -189,8 +189,9 @@ class Session:
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
         asked = task.spec.proof.rerun and winner != baseline
-        rerun = await rerun_baseline(task, self.evaluator, rows) if asked else None
-        return replace(self._report(status, winner, rows, broken), rerun=rerun)
+        rerun, told = await rerun_baseline(task, self.evaluator, rows) if asked else (None, [])
+        report = self._report(status, winner, rows, broken)
+        return replace(report, rerun=rerun, rerun_asked=asked, warnings=[*report.warnings, *told])
 
     async def _search(self) -> tuple[str, str | None]:
         """Evaluate the baseline, then run the optimizers, each on the best so far. Returns (status, error)."""

@@ -40,7 +40,7 @@ class ProofSpec(Strict):
     rerun: bool = Field(
         False,
         description="also run the old workflow on each sealed row as often as the winner's cost pays for, and compare "
-        "the winner with its vote; takes up to as much as the winner's side of the test",
+        "the winner with its vote; takes what the budget leaves after the proof",
     )
     ceiling: dict[Literal["usd", "tokens", "calls", "latency"], Annotated[float, Field(gt=0)]] = Field(
         default={},

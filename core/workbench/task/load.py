@@ -59,9 +59,8 @@ class Task:
 
     @property
     def sealed_runs(self) -> int:
-        """Count the runs that a sealed row takes: each side as it is, and under each attack; and with `rerun`, those of
-        the old workflow for what one of the winner takes."""
-        return self.spec.tested_sides * (1 + len(self.sealed_attacks)) + self.spec.proof.rerun
+        """Count the runs that a sealed row takes: each side as it is, and under each attack."""
+        return self.spec.tested_sides * (1 + len(self.sealed_attacks))
 
     @property
     def target(self) -> str | None:
