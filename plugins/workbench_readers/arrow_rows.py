@@ -118,6 +118,8 @@ def _bytes(array: Any) -> int:
         return len(array) * _NUMBER + texts
     if types.is_nested(kind) or hasattr(array, "storage"):
         return len(array) * _LIST + sum(map(_bytes, _parts_of(array)))
+    if types.is_fixed_size_binary(kind):
+        return len(array) * (_NUMBER + kind.byte_width)
     if types.is_boolean(kind) or types.is_int8(kind) or types.is_uint8(kind):
         return len(array) * REFERENCE
     return len(array) * (_NUMBER if types.is_integer(kind) or types.is_floating(kind) else _OTHER)

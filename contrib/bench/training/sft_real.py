@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workbench.proof import paired_proof
 from workbench.run import Options, optimize
+from workbench.store import ReadOnlyStore
 
 SPLITS = ("train", "val", "test")
 ARMS: dict[str, dict[str, Any]] = {
@@ -65,9 +67,39 @@ def run(arm: str, model: Path, rows: Path, seed: int, folder: Path) -> dict[str,
         "before": found["baseline"],
         "after": found["best"],
         "gain": found["gain"],
+        "scores": sealed_scores(folder / "run.db", found["best"]["workflow"]),
         "calls": report.spent["calls"],
         "seconds": round(time.monotonic() - begun),
     }
+
+
+def sealed_scores(database: Path, candidate: str) -> dict[str, float | None]:
+    """The scores of a candidate on the sealed rows, by row."""
+    with ReadOnlyStore(database) as store:
+        rows = store.rows(
+            "select example, score from results where evaluation_id in "
+            "(select id from evaluations where split = 'test' and candidate = ?)",
+            candidate,
+        )
+        return {row["example"]: row["score"] for row in rows}
+
+
+def table(done: list[dict[str, Any]]) -> str:
+    """The arms, and the differences of `sft` to `bootstrap` on the same rows."""
+    lines = []
+    for one in done:
+        low, high = one["gain"]["ci95"]
+        before, after = one["before"]["test"]["score"], one["after"]["test"]["score"]
+        gain = f"{one['gain']['diff']:+.3f} [{low:+.3f}, {high:+.3f}]"
+        lines.append(f"| {one['task']} | {one['arm']} | {one['seed']} | {before:.3f} | {after:.3f} | {gain} |")
+    arms = {(one["task"], one["seed"], one["arm"]): one["scores"] for one in done}
+    for task, seed, arm in arms:
+        if arm == "sft" and (other := arms.get((task, seed, "bootstrap"))) is not None:
+            own = arms[task, seed, arm]
+            proof = paired_proof([other[row] for row in own], [*own.values()])
+            low, high = proof.ci95
+            lines.append(f"{task}, seed {seed}: sft less bootstrap {proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -87,6 +119,8 @@ def main() -> None:
                 found = run(arm, args.model, args.rows, seed, folder)
                 with args.out.open("a") as file:
                     file.write(json.dumps(found) + "\n")
+                done.append(found)
+    print(table(done))
 
 
 if __name__ == "__main__":

@@ -91,6 +91,7 @@ def test_a_row_is_as_large_as_its_values(tmp_path: Path, monkeypatch: pytest.Mon
         pyarrow.array([[1] * 8300] * 3, pyarrow.list_(small)),
         pyarrow.array([[(str(n), n) for n in range(1100)]] * 3, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
         pyarrow.array([{"a": [{"b": long}] * 70}] * 3),
+        pyarrow.array([b"x" * 66_000] * 3, pyarrow.binary(66_000)),
     ):
         with pytest.raises(SpecError, match="row 1, most of it in the column 'a'") as refused:
             [*read_parquet(write(tmp_path, {"b": ["x"] * 3, "a": column}), {})]
