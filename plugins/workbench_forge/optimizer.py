@@ -236,10 +236,12 @@ class Forge(Optimizer):
 
     def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
         """Ask for a program, or for a repair of one that did so on train."""
-        present = repaired.workflow if repaired is not None else study.best
-        node = node_at(present, address)
+        node = node_at(study.best, address)
+        task = prompts.program(node, study.best, study.train, study.targets, CHARS)
         mistakes = prompts.find_mistakes(address, node, repaired, study.targets) if repaired is not None else []
-        return prompts.program(node, present, study.train, study.targets, CHARS, mistakes)
+        if repaired is None or not mistakes:
+            return task
+        return [*prompts.repair(task, repaired.workflow.get(address), mistakes, CHARS)]
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:

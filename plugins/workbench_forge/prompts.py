@@ -117,18 +117,16 @@ def program(
     train: Sequence[Example],
     targets: Mapping[str, str],
     shown: int,
-    mistakes: Sequence[str] = (),
 ) -> list[dict[str, str]]:
-    """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where
-    labelled. mistakes: of the present program, see `find_mistakes`."""
+    """Asks for one program of a `code` node. Rows are shown as calls with what they must give, or, without a label,
+    with all that train has of them."""
     present = _cut(node.config.source, shown // 2)
-    wrong = _fitted(mistakes, shown // 4)
-    rows, size = [], len(present) + sum(map(len, wrong))
+    rows, size = [], len(present)
     for example in train:
         known = {n: example[n] for n in node.inputs if n in example}
         wanted = {n: example[targets.get(n, n)] for n in node.outputs if targets.get(n, n) in example}
-        rest = {} if known and wanted else dict(example.fields)
-        line = short({**known, **wanted, **rest}, 400)
+        whole = known and wanted
+        line = f"{_call(node, known)} == {_value(node, wanted)}" if whole else short(dict(example.fields), 400)
         if size + len(line) > shown:
             break
         rows.append(line)
@@ -139,12 +137,22 @@ def program(
         + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
         "no files, network, processes or threads.\n"
         f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{present}\n```\n"
-        "Examples:\n" + "\n".join(rows) + "\n"
+        "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
     )
-    if wrong:
-        task += "The present program is wrong here, so correct it:\n" + "\n".join(wrong) + "\n"
-    task += "Find the rule, do not list the examples. Answer with one Python block."
     return [{"role": "user", "content": task}]
+
+
+def repair(
+    task: Sequence[Mapping[str, str]], source: str, mistakes: Sequence[str], shown: int
+) -> list[Mapping[str, str]]:
+    """Asks to repair an answer to `program`. mistakes: what it does wrong, see `find_mistakes`."""
+    wrong = "\n".join(_fitted(mistakes, shown // 2))
+    told = (
+        f"That is wrong:\n{wrong}\nSay in one sentence what it overlooks. Then write the whole program again, in one "
+        "Python block, so that this is right as well."
+    )
+    answer = f"```python\n{_cut(source, shown // 2)}\n```"
+    return [*task, {"role": "assistant", "content": answer}, {"role": "user", "content": told}]
 
 
 def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[str, str]) -> list[str]:
@@ -155,13 +163,21 @@ def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[s
         span = next((one for one in (result.trace.spans if result.trace else ()) if one.node == place), None)
         if span is None or len(said) == MISTAKES:
             continue
-        row, gave = result.example, {name: span.outputs.get(name) for name in node.outputs}
+        row = result.example
         labels = {name: row[at] for name in node.outputs if (at := targets.get(name, name)) in row}
-        wrong = {name: label for name, label in labels.items() if not is_same(gave[name], label)}
-        given = short(dict(span.inputs), 300)
+        wrong = {name: label for name, label in labels.items() if not is_same(span.outputs.get(name), label)}
         if span.error:
-            said.append(f"{given}: it fails: {span.error}")
+            said.append(f"{_call(node, span.inputs)} fails: {span.error}")
         elif wrong:
-            gave = {name: gave[name] for name in wrong}
-            said.append(f"{given}: it gives {short(gave, 200)}, and right is {short(wrong, 200)}")
+            gave, right = ({name: one.get(name) for name in wrong} for one in (span.outputs, labels))
+            said.append(f"{_call(node, span.inputs)} gives {_value(node, gave)}, and must give {_value(node, right)}")
     return said
+
+
+def _call(node: Any, given: Mapping[str, Any]) -> str:
+    return f"{node.function}({', '.join(short(given[name], 300) for name in node.inputs if name in given)})"
+
+
+def _value(node: Any, outputs: Mapping[str, Any]) -> str:
+    """What a program returns: the value of a single output, or a dict."""
+    return short(outputs[node.outputs[0]] if len(node.outputs) == 1 else dict(outputs), 200)

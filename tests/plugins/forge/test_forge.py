@@ -125,14 +125,14 @@ def test_the_mistakes_of_the_best_program_are_shown_and_repaired(tmp_path: Path)
 
     def say(request: Request) -> str:
         asked.append(text_of(request))
-        return RIGHT if "is wrong here" in asked[-1] else NEAR
+        return RIGHT if "That is wrong" in asked[-1] else NEAR
 
     report, _ = run(tmp_path, CODE, say, {"forge": {"samples": 2}})
     assert report.winner.get("nodes.count.source") == RIGHT and report.gain_shown
-    assert "is wrong here" not in asked[0], "nothing is known of the first program"
-    shown = asked[1].split("is wrong here")[1]
-    assert 1 <= shown.count("it gives") <= 3 and shown.count("and right is") == shown.count("it gives")
-    assert NEAR in asked[1] and WRONG not in asked[1]
+    assert "That is wrong" not in asked[0], "nothing is known of the first program"
+    assert asked[1].startswith(asked[0]) and NEAR in asked[1], "so that a server's cache has the task"
+    shown = asked[1].split("That is wrong")[1]
+    assert 1 <= shown.count(" gives ") <= 3 and shown.count("and must give") == shown.count(" gives ")
 
 
 def test_a_row_without_a_result_says_nothing_of_a_program(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_row_without_a_result_says_nothing_of_a_program(tmp_path: Path) -> Non
 
 
 def test_a_program_is_shown_what_it_was_given_and_gave_itself() -> None:
-    node: Any = SimpleNamespace(name="count", inputs=("facts",), outputs=("answer",))
+    node: Any = SimpleNamespace(name="count", function="rule", inputs=("facts",), outputs=("answer",))
     row = Example("1", {"text": "x", "answer": 3})
 
     def result(span: Span | None, **rest: Any) -> Result:
@@ -164,8 +164,8 @@ def test_a_program_is_shown_what_it_was_given_and_gave_itself() -> None:
     )
     found = Evaluation(Workflow({"name": "w", "nodes": {}}), "train", results, True)
     assert prompts.find_mistakes("nodes.count.source", node, found, {}) == [
-        '{"facts": "b"}: it gives {"answer": 4}, and right is {"answer": 3}',
-        """{"facts": "c"}: it fails: KeyError: 'c'""",
+        'rule("b") gives 4, and must give 3',
+        """rule("c") fails: KeyError: 'c'""",
     ]
 
 
@@ -201,8 +201,9 @@ def test_test_rows_are_never_shown_to_the_proposer(tmp_path: Path) -> None:
     _report, script = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"samples": 2}})
     for split in ("val", "test"):
         for line in (tmp_path / f"{split}.jsonl").read_text().splitlines():
-            row = json.dumps(json.loads(line))
-            assert not any(row in text_of(r) for r in script.requests)
+            assert not any(f'rule("{json.loads(line)["text"]}")' in text_of(r) for r in script.requests)
+    shown = json.loads((tmp_path / "train.jsonl").read_text().splitlines()[0])
+    assert all(f'rule("{shown["text"]}") == {shown["answer"]}' in text_of(r) for r in script.requests)
 
 
 def test_programs_that_do_harm_change_nothing(tmp_path: Path) -> None:
