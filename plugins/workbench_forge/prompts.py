@@ -179,5 +179,5 @@ def _call(node: Any, given: Mapping[str, Any]) -> str:
 
 
 def _value(node: Any, outputs: Mapping[str, Any]) -> str:
-    """What a program returns: the value of a single output, or a dict."""
+    """Write what a program returns: the value of a single output, or a dict."""
     return short(outputs[node.outputs[0]] if len(node.outputs) == 1 else dict(outputs), 200)

@@ -11,14 +11,15 @@ from tests.run.test_sealed import Offers
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.proof import Report, any_agree, compare_reruns, count_runs
-from workbench.proof.rerun import vote_of
+from workbench.proof import Report, alike_by, any_agree, compare_reruns, count_runs, vote_of
 from workbench.run import Options, optimize, resume
 from workbench.study import Result
 from workbench.task import Example
 from workbench.testing import Killed
+from workbench_metrics.text import ExactMatch
 
 ROW = Example("1", {"text": "x"})
+ALIKE = alike_by(ExactMatch("label"))
 LONG = "Long. " * 200
 
 
@@ -169,7 +170,7 @@ def test_a_server_that_fails_takes_no_proof_with_it(tmp_path: Path) -> None:
 def test_rows_of_a_cluster_count_once() -> None:
     right, wrong = result("a", 1.0), result("b", 0.0)
     rows, winners, keys = [[wrong, wrong]] * 12 + [[right, right]] * 4, [right] * 16, [0] * 12 + [1, 2, 3, 4]
-    found = compare_reruns(rows, winners, "tokens", clusters=keys)
+    found = compare_reruns(rows, winners, "tokens", alike=ALIKE, clusters=keys)
     assert found is not None and found.diff == pytest.approx(0.2) and found.rows == 16
 
 
@@ -178,15 +179,17 @@ def test_answers_are_alike_as_the_metric_compares_them() -> None:
         return Result(ROW, score, prediction={"answer": value, "why": str(value) * 3})
 
     rows = [number("7", 0.0), number("42", 1.0), number(42.0, 1.0), number("7 ", 0.0), number(42, 1.0)]
-    assert vote_of(rows, "answer") == 1.0
-    assert any_agree([rows], "answer") and not any_agree([[rows[0], rows[1]]], "answer")
+    alike = alike_by(ExactMatch("answer"))
+    assert vote_of(rows, alike) == 1.0
+    assert any_agree([rows], alike) and not any_agree([[rows[0], rows[1]]], alike)
+    assert not any_agree([rows], alike_by(None)), "without a field, all of them count"
 
 
 def test_votes_are_of_answers_that_have_a_score() -> None:
     right, wrong, failed, lost = result("a", 1.0), result("b", 0.0), result("", 0.0), result("", None)
     rows = [[wrong, right, right], [failed, failed, right], [failed, failed, failed], [right, wrong, lost]]
     winners = [right, right, wrong, right]
-    found = compare_reruns(rows, winners, "tokens")
+    found = compare_reruns(rows, winners, "tokens", alike=ALIKE)
     assert found is not None and (found.runs, found.rows) == (3, 3), "a row without a result is left out"
     assert found.vote == pytest.approx(2 / 3) and found.best == pytest.approx(2 / 3) and found.diff == pytest.approx(0)
-    assert compare_reruns([[lost]], [right], "tokens") is None
+    assert compare_reruns([[lost]], [right], "tokens", alike=ALIKE) is None

@@ -31,10 +31,13 @@ from workbench.proof.prediction_powered import powered_mean as powered_mean
 from workbench.proof.report import Report as Report
 from workbench.proof.rerun import (
     MOST_RUNS as MOST_RUNS,
+    Alike as Alike,
     Rerun as Rerun,
+    alike_by as alike_by,
     any_agree as any_agree,
     compare_reruns as compare_reruns,
     count_runs as count_runs,
+    vote_of as vote_of,
 )
 from workbench.proof.reuse import (
     evaluated_name as evaluated_name,

@@ -1,4 +1,4 @@
-"""What the winner's money buys from the old workflow: as many runs of it, of which a vote decides.
+"""The runs that the winner's money buys from the old workflow, of which a vote decides.
 
 A winner may cost several times what the baseline does. One that is not above the vote of so many runs is a dear way to
 ask again.
@@ -6,12 +6,16 @@ ask again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from workbench.kit.answers import is_same
+from workbench.base.hashing import canonical
 from workbench.proof.statistics import paired_proof
-from workbench.study import Result
+from workbench.study import Result, score_of
+
+#: Whether two answers to a row are alike.
+Alike = Callable[[Result, Result], bool]
 
 #: Runs of the old workflow on a row, at most.
 MOST_RUNS = 16
@@ -57,7 +61,7 @@ def compare_reruns(
     winners: Sequence[Result],
     unit: str,
     *,
-    field: str | None = None,
+    alike: Alike,
     clusters: Sequence[Hashable] | None = None,
     highest: float = 1.0,
 ) -> Rerun | None:
@@ -65,7 +69,7 @@ def compare_reruns(
     on which all of them, and the winner, have a score.
 
     Args:
-        field: of the prediction, which the metric compares; None: answers are alike where all fields are.
+        alike: whether two answers count as one, see `alike_by`.
         clusters, highest: as of `paired_proof`.
     """
     keys = range(len(winners)) if clusters is None else clusters
@@ -76,38 +80,49 @@ def compare_reruns(
     ]
     if not rows:
         return None
-    votes, best = [vote_of(runs, field) for _, runs, _ in rows], [_best_of(runs) for _, runs, _ in rows]
+    votes, best = [vote_of(runs, alike) for _, runs, _ in rows], [_best_of(runs) for _, runs, _ in rows]
     given, scores = [key for key, _, _ in rows], [winner.score for _, _, winner in rows]
     found = paired_proof(votes, scores, clusters=given, highest=highest)
     most = paired_proof(best, scores, clusters=given, highest=highest).baseline_mean
     return Rerun(len(rows[0][1]), unit, len(rows), found.baseline_mean, most, found.diff, found.ci95)
 
 
-def vote_of(runs: Sequence[Result], field: str | None = None) -> float:
+def vote_of(runs: Sequence[Result], alike: Alike) -> float:
     """The score of the most frequent answer of runs with scores; of equals, of the one that came first. A failure has
     no vote, unless all failed."""
     groups = list[list[Result]]()
     for one in runs:
         if one.failure is not None:
             continue
-        alike = next((group for group in groups if _agree(group[0], one, field)), None)
-        if alike is None:
+        known = next((group for group in groups if alike(group[0], one)), None)
+        if known is None:
             groups.append([one])
         else:
-            alike.append(one)
-    return max(groups, key=len)[0].score or 0.0 if groups else 0.0
+            known.append(one)
+    return score_of(max(groups, key=len)[0]) if groups else 0.0
 
 
-def any_agree(reruns: Sequence[Sequence[Result]], field: str | None) -> bool:
+def any_agree(reruns: Sequence[Sequence[Result]], alike: Alike) -> bool:
     """Return True if two answers to a row are alike, without which there is no vote."""
     answered = [[one for one in runs if one.failure is None] for runs in reruns]
-    return any(_agree(a, b, field) for runs in answered for n, a in enumerate(runs) for b in runs[n + 1 :])
+    return any(alike(a, b) for runs in answered for n, a in enumerate(runs) for b in runs[n + 1 :])
 
 
-def _agree(one: Result, other: Result, field: str | None) -> bool:
-    given = (result.prediction.get(field or "", dict(result.prediction)) for result in (one, other))
-    return is_same(*given)
+def alike_by(metric: Any) -> Alike:
+    """Return what tells whether two answers are alike: equal in the field that the metric compares, or in all of them;
+    or the metric would take one for the other."""
+    field, compare = getattr(metric, "field", None), getattr(metric, "compare", None)
+
+    def alike(one: Result, other: Result) -> bool:
+        a, b = (result.prediction.get(field or "", dict(result.prediction)) for result in (one, other))
+        if canonical(a) == canonical(b):
+            return True
+        with suppress(Exception):  # of a metric, for what cannot be compared
+            return compare is not None and compare(a, b).value == 1
+        return False
+
+    return alike
 
 
 def _best_of(runs: Sequence[Result]) -> float:
-    return max(one.score or 0.0 for one in runs)
+    return max(map(score_of, runs))

@@ -69,8 +69,7 @@ def estimate(
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
-    again = row.times((MOST_RUNS - 1) * len(data.test)).calls if task.spec.proof.rerun else 0
-    total = baseline.calls + proof.calls + known + again if bounded else None
+    total = baseline.calls + proof.calls + known + _rerun_calls(task, row) if bounded else None
     candidates = _candidates(task, baseline, proof, 0 if bounded else known)
     searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
     smallest, shown = _smallest_gain(task)
@@ -81,12 +80,11 @@ def estimate(
         f"Baseline on val: {parts['baseline']}.",
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
         *_search_lines(task, search, known, total, baseline, proof),
-        *([f"The rerun takes what the budget leaves, up to {again} calls; not counted below."] if again else []),
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
         *describe_workers(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
-        *_floor_lines(task),
+        *_proof_lines(task, row),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
@@ -104,9 +102,18 @@ def estimate(
     }
 
 
-def _floor_lines(task: Task) -> list[str]:
+def _proof_lines(task: Task, row: Cost) -> list[str]:
+    """Lines on what stands beside the proof: what no model reaches, and the old workflow run again."""
     floor, failed = find_floor(task, task.dataset.val)
-    return [f"{floor.describe('val')}."] if floor is not None else [f"Warning: {line}" for line in failed]
+    again = _rerun_calls(task, row)
+    lines = [f"The rerun takes what the budget leaves, up to {again} calls."] if again else []
+    if floor is not None:
+        return [*lines, f"{floor.describe('val')}."]
+    return lines + [f"Warning: {line}" for line in failed]
+
+
+def _rerun_calls(task: Task, row: Cost) -> int:
+    return row.times((MOST_RUNS - 1) * len(task.dataset.test)).calls if task.spec.proof.rerun else 0
 
 
 def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:

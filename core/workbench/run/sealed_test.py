@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from workbench.errors import BudgetSpent, LMError, ServerDead
+from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger, price_of
-from workbench.proof import Rerun, any_agree, compare_reruns, count_runs, order_sides, record_test
+from workbench.proof import order_sides, record_test
 from workbench.run.cost_estimate import LEAST_TOKENS
 from workbench.run.stored_scores import RowKeys, store_evaluation
-from workbench.runtime import Draw, Runtime, dearest_call
+from workbench.runtime import Runtime, dearest_call
 from workbench.spec import LMSpec
 from workbench.study import Attacker, Evaluation, Evaluator, Progress, Result, estimate_calls, pick_winner
-from workbench.task import Example, Task, describe_rows, highest_score
+from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
 
 #: The largest share of a ceiling that is reserved for what does not fit: a baseline and its proof that take more than
@@ -27,9 +26,6 @@ LARGEST_RESERVE = 0.5
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
 MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
-
-#: At which answers are drawn again where the file says nothing, as `samples` of a `predict` node does.
-TEMPERATURE = 0.7
 
 #: What rows that run at once take together; their minutes pass at the same time.
 _ADDED_UP = ("calls", "tokens", "usd")
@@ -187,68 +183,3 @@ async def run_sealed_test(
         evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
         await store_evaluation(ledger.store, ledger.run_id, evaluation, row_keys)
     return done
-
-
-async def rerun_baseline(
-    task: Task, evaluator: Evaluator, rows: Sequence[tuple[Result, ...]]
-) -> tuple[Rerun | None, list[str]]:
-    """Run the baseline again on tested rows, as often as the winner's cost pays for, and compare the winner with its
-    vote. Takes what the budget leaves.
-
-    The first run is the tested one; the others are drawn at the file's temperature, or at TEMPERATURE where it has
-    none.
-
-    Args:
-        rows: a result of the baseline and one of the winner for each row, as `run_sealed_test` returns them.
-
-    Returns:
-        the comparison, None where the winner takes less than twice as much, and where there is nothing to compare;
-        warnings, which say why.
-    """
-    runs, unit = count_runs([(row[0], row[1]) for row in rows])
-    if runs < 2:
-        return None, []
-    named = task.spec.lm.temperature is not None
-    drawn = task.workflow if named else task.workflow.patched({"lm.temperature": TEMPERATURE})
-    program, found, ledger = evaluator.program(drawn), dict[int, list[Result]](), evaluator.runtime.ledger
-    row = {
-        what: (runs - 1) * (sum(getattr(one[0], what) for one in rows) / len(rows) + getattr(evaluator.judging, what))
-        for what in _ADDED_UP
-    }
-    most = min(len(rows), *(_times(ledger.remaining(what), each) for what, each in row.items() if each))
-
-    async def run_row(index: int) -> None:
-        again = [
-            await evaluator.run_one(program, rows[index][0].example, Draw(replica), split="test")
-            for replica in range(1, runs)
-        ]
-        found[index] = [rows[index][0], *again]
-
-    before, warnings = ledger.spent.calls, list[str]()
-    try:
-        await evaluator.gather(most, run_row)
-    except BudgetSpent:
-        pass
-    except (LMError, ServerDead) as error:  # the test is paid for, and is reported
-        warnings.append(f"the rerun ended early: {error}")
-    done, field = sorted(found), getattr(task.metric, "field", None)
-    reruns = [found[index] for index in done]
-    if not done:
-        return None, warnings or ["the budget leaves nothing for the rerun of the old workflow"]
-    if ledger.spent.calls == before:
-        return None, [*warnings, "the old workflow draws nothing (its temperature is 0): run again, it answers alike"]
-    answered = [one for runs in reruns for one in runs[1:] if one.failure is None]
-    if not answered:
-        return None, [*warnings, f"the old workflow, run again, fails: {reruns[0][1].message}"]
-    if not any_agree(reruns, field):
-        return None, [*warnings, "no two answers of the old workflow to a row are alike, so there is no vote"]
-    if len(done) < len(rows):
-        warnings.append(f"the rerun of the old workflow compares {len(done)} of {len(rows)} rows: the budget ended")
-    winners, highest = [rows[index][1] for index in done], highest_score(task.metric)
-    clusters = [task.cluster_of(one.example) for one in winners]
-    return compare_reruns(reruns, winners, unit, field=field, clusters=clusters, highest=highest), warnings
-
-
-def _times(left: float, each: float) -> int:
-    """How often an amount is left; often enough where no ceiling is set."""
-    return int(min(left / each, sys.maxsize))

@@ -36,8 +36,9 @@ from workbench.run import preflight
 from workbench.run.announce import Announcer
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
+from workbench.run.rerun import rerun_baseline
 from workbench.run.result_files import write_results
-from workbench.run.sealed_test import rerun_baseline, reserve_for_proof, run_sealed_test
+from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo

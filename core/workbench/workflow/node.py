@@ -39,7 +39,7 @@ class Surroundings:
 
 
 class TextRole(NamedTuple):
-    """What a learnable text of a node is, for who writes a better one.
+    """The role of a learnable text of a node, for who writes a better one.
 
     what: e.g. `the description of the tool look_up of an agent`. instructs: it says what to do, and may say it in
     other words and at any length. before, behind: the words of the message that it is a part of.

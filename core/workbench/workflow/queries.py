@@ -36,7 +36,7 @@ def node_at(workflow: Workflow, address: str) -> NodeKind:
 
 
 def text_role(workflow: Workflow, address: str) -> TextRole:
-    """What the text at an address is. Raises KeyError if no node has it."""
+    """Return what the text at an address is. Raises KeyError if no node has it."""
     node, path = _find(workflow, address)
     return node.text_role(".".join(path))
 

@@ -1,4 +1,4 @@
-"""What a slot is, for who writes a better text for it: of which kind, whose, and which words stand around it."""
+"""The role of a slot, for who writes a better text for it: its kind, whose it is, and the words around it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROLES = {
 
 
 def role_of(slot: Slot, slots: Mapping[str, Slot]) -> TextRole:
-    """What a slot is. slots: of its agent, in which the parts of a message stand in their order."""
+    """Return what a slot is. slots: of its agent, in which the parts of a message stand in their order."""
     what, instructs = _ROLES[slot.in_]
     if slot.in_ == "field" and not slot.parameter:
         what = "the description of {name}, the form of an agent's answer"
