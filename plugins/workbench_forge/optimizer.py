@@ -241,7 +241,7 @@ class Forge(Optimizer):
         mistakes = prompts.find_mistakes(address, node, repaired, study.targets) if repaired is not None else []
         if repaired is None or not mistakes:
             return task
-        return [*prompts.repair(task, repaired.workflow.get(address), mistakes, CHARS)]
+        return prompts.repair(task, repaired.workflow.get(address), mistakes, CHARS)
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:

@@ -142,9 +142,7 @@ def program(
     return [{"role": "user", "content": task}]
 
 
-def repair(
-    task: Sequence[Mapping[str, str]], source: str, mistakes: Sequence[str], shown: int
-) -> list[Mapping[str, str]]:
+def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], shown: int) -> list[dict[str, str]]:
     """Asks to repair an answer to `program`. mistakes: what it does wrong, see `find_mistakes`."""
     wrong = "\n".join(_fitted(mistakes, shown // 2))
     told = (
