@@ -14,7 +14,7 @@ from workbench.lm import Request, Response
 from workbench.proof import Report, alike_by, any_agree, compare_reruns, count_runs, vote_of
 from workbench.run import Options, optimize, resume
 from workbench.study import Result
-from workbench.task import Example
+from workbench.task import Example, Task
 from workbench.testing import Killed
 from workbench_metrics.text import ExactMatch
 
@@ -172,6 +172,18 @@ def test_rows_of_a_cluster_count_once() -> None:
     rows, winners, keys = [[wrong, wrong]] * 12 + [[right, right]] * 4, [right] * 16, [0] * 12 + [1, 2, 3, 4]
     found = compare_reruns(rows, winners, "tokens", alike=ALIKE, clusters=keys)
     assert found is not None and found.diff == pytest.approx(0.2) and found.rows == 16
+
+
+def test_the_report_counts_clusters_in_both_comparisons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart, _ = run(tmp_path, better_by(0.4))
+    (tmp_path / "o.db").unlink()
+    (tmp_path / "o.yaml").unlink()
+    monkeypatch.setattr(Task, "cluster_of", lambda self, example: example["label"])
+    grouped, _ = run(tmp_path, better_by(0.4))
+    assert apart.rerun is not None and grouped.rerun is not None and grouped.proof is not None
+    assert grouped.proof.n == 4 and grouped.rerun.rows == apart.rerun.rows == 60
+    (low, high), (least, most) = apart.rerun.ci95, grouped.rerun.ci95
+    assert most - least > high - low, "of four units, and not of sixty"
 
 
 def test_answers_are_alike_as_the_metric_compares_them() -> None:

@@ -133,6 +133,18 @@ def test_what_an_earlier_process_evaluated_is_among_what_was_tried(tmp_path: Pat
     studying(tmp_path, course)
 
 
+def test_optimizers_tell_of_candidates_in_one_way() -> None:
+    """Or what looks at the candidates of a run, as `evolve` does, misses some."""
+    root = Path(__file__).parents[2]
+    tell = [
+        path.name
+        for folder in ("core", "plugins")
+        for path in sorted((root / folder).rglob("*.py"))
+        if ".on_candidate(" in path.read_text(encoding="utf-8")
+    ]
+    assert tell == ["standing.py"]
+
+
 def test_a_race_against_the_best_cannot_be_won_by_a_part(tmp_path: Path) -> None:
     async def course(study: Study) -> None:
         await study.evaluate(right(study, 9), race=True)  # nothing to race against yet

@@ -27,6 +27,7 @@ from workbench_external.node import External
 from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patches
+from workbench_external.slots.roles import role_of
 from workbench_external.slots.template import Template
 from workbench_external.sources.folder import Sources
 
@@ -114,6 +115,15 @@ def test_5_a_slot_is_what_the_user_wrote_of_what_is_sent(name: str, tmp_path: Pa
     assert patched(slots, known) == known.replace("answer", "ANSWER").replace("sort t", "SORT t").replace(
         '"sorter"', '"sorter"'
     )
+
+
+def test_parts_of_a_message_know_each_other(tmp_path: Path) -> None:
+    """So that a proposer is shown what stands around the one that it writes."""
+    source = f'system=[dict(text="{OWN}"), dict(text="""{MORE}""")]'
+    slots = cut(tmp_path, {"agent.py": source}, f"{OWN}\n{MORE}")
+    found = {name: Slot.model_validate(slot) for name, slot in slots.items()}
+    first, second = (role_of(slot, found) for slot in found.values())
+    assert (first.before, first.behind) == ("", MORE) and (second.before, second.behind) == (OWN, "")
 
 
 def test_5_the_docstring_behind_a_signature_is_the_slot(tmp_path: Path) -> None:
