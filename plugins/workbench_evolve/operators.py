@@ -72,12 +72,11 @@ class Breeder:
         return taken, f"crossed with {other.workflow.hash[:8]}"
 
     async def revise(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        address, text = await self._text_of(parent)
+        address = await self._choose(self.texts, parent)
         evidence = show_results(parent.screened.results, CHARS)
         request = rewrite_request(
-            node_at(parent.workflow, address),
-            text,
-            role=text_role(parent.workflow, address),
+            parent.workflow,
+            address,
             evidence=evidence,
             advice="Mend the failures. Where small changes will not do, take another approach.",
         )
@@ -105,16 +104,15 @@ class Breeder:
         return None if made is None else ({address: made}, f"recombined with {other.workflow.hash[:8]}")
 
     async def refine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        address, text = await self._text_of(parent)
+        address = await self._choose(self.texts, parent)
         best = pool[0]
         others = [m for m in pool if m.workflow != parent.workflow and text_at(m.workflow, address)][:4]
         advice = ""
         if best.workflow != parent.workflow:
             advice = f"The best instruction so far:\n{wrap_in_tags(text_at(best.workflow, address))}"
         request = rewrite_request(
-            node_at(parent.workflow, address),
-            text,
-            role=text_role(parent.workflow, address),
+            parent.workflow,
+            address,
             advice=advice,
             evidence=show_results(parent.screened.results, CHARS // 2),
             tried=[(text_at(m.workflow, address), m.fitness) for m in others],
@@ -131,9 +129,8 @@ class Breeder:
         texts = learnable_addresses(whose, "text")
         settings = {a: v for a, v in _differences(here.workflow, whose).items() if a not in texts}
         request = rewrite_request(
-            node_at(here.workflow, address),
-            text,
-            role=text_role(here.workflow, address),
+            here.workflow,
+            address,
             advice=particle.advice(address, best),
             evidence=show_results(here.screened.results, CHARS // 2),
         )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.kit.prompting import Proposer, rewrite_request, show_results
-from workbench.workflow import learnable_addresses, node_at, text_at, text_role
+from workbench.workflow import learnable_addresses
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.
 CHARS = 100_000
@@ -57,8 +57,7 @@ class Rewrite(Optimizer):
             rows = study.rng.sample(rows, self.batch)
         found = await study.evaluate(best, rows, traces=True)
         evidence = show_results(found.results, CHARS)
-        prompt = text_at(best, address)
-        request = rewrite_request(node_at(best, address), prompt, role=text_role(best, address), evidence=evidence)
+        request = rewrite_request(best, address, evidence=evidence)
         seen = list[str]()
         for number in range(self.width):
             proposer = Proposer(study, self.temperature)

@@ -158,8 +158,10 @@ def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[s
     MISTAKES, with what it was given. A row that another node fails on says nothing about it."""
     said, place = list[str](), address.removeprefix("nodes.").rpartition(".")[0]
     for result in found.results:
+        if len(said) == MISTAKES:
+            break
         span = next((one for one in (result.trace.spans if result.trace else ()) if one.node == place), None)
-        if span is None or len(said) == MISTAKES:
+        if span is None:
             continue
         row = result.example
         labels = {name: row[at] for name in node.outputs if (at := targets.get(name, name)) in row}

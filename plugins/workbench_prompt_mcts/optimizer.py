@@ -147,7 +147,7 @@ class _Search:
         advice = await self.proposer.ask(prompts.feedback(step, prompt, role, chosen, CHARS), self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
         evidence = show_results(chosen, CHARS)
-        request = rewrite_request(step, prompt, role=role, evidence=evidence, advice=advice or "", tried=tried)
+        request = rewrite_request(parent.state.workflow, address, evidence=evidence, advice=advice or "", tried=tried)
         text = await self.proposer.prompt(
             request, parent.state.workflow, address, self.made, [text for text, _ in tried]
         )

@@ -20,7 +20,7 @@ from workbench.kit.answers import read_objects
 from workbench.kit.prompting import Batches, Proposer, finalists, rewrite_request, room_for
 from workbench.kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench.study import score_of
-from workbench.workflow import learnable_addresses, text_at, text_role
+from workbench.workflow import learnable_addresses, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import CHARS, Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
@@ -158,14 +158,13 @@ class _Descent:
         return frozenset(name for name in learning if blame.spares(name, learning, self.study.rng))
 
     async def rewritten(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
-        prompt = text_at(backward.workflow, address)
-        found = backward.evidence(address, prompt)
+        found = backward.evidence(address, text_at(backward.workflow, address))
         if found is None:
             return {}
-        node, evidence = found
         tried = {text_at(w, address): score for w, score in self.kept[-4:]}
-        role = text_role(backward.workflow, address)
-        request = rewrite_request(node, prompt, role=role, evidence=evidence, advice=gradient.step, tried=tried.items())
+        request = rewrite_request(
+            backward.workflow, address, evidence=found[1], advice=gradient.step, tried=tried.items()
+        )
         text = await self.proposer.prompt(request, backward.workflow, address, backward.replica, tried)
         return {address: text} if text is not None else {}
 

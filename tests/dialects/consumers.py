@@ -151,8 +151,7 @@ async def propose(dialect: Dialect, lab: Lab, folder: Path) -> None:
             _progress(),
             random.Random(0),
         )
-        node = workflow.enabled_nodes["sort"]
-        request = rewrite_request(node, "Sort the ticket.")
+        request = rewrite_request(workflow, "nodes.sort.instructions")
         found = await study.lm("proposer")(request, max_tokens=500, temperature=0.8)
         assert found.text.strip() == f"<prompt>\n{INSTRUCTION}\n</prompt>"
         assert await Proposer(study).prompt(request, workflow, "nodes.sort.instructions") == INSTRUCTION

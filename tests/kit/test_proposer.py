@@ -220,9 +220,9 @@ ROWS = (
 
 
 def judge(text: str) -> str | None:
-    node = make_workflow({"n": CARDS}, Path()).enabled_nodes["n"]
-    request = rewrite_request(node, "Classify it.", tried=[("Sort it by topic.", 0.4)])
-    return why_unusable(text, node, ["Classify it.", "Sort it by topic."], request, ROWS)
+    workflow = make_workflow({"n": CARDS}, Path())
+    request = rewrite_request(workflow, "nodes.n.instructions", tried=[("Sort it by topic.", 0.4)])
+    return why_unusable(text, workflow.enabled_nodes["n"], ["Classify it.", "Sort it by topic."], request, ROWS)
 
 
 @pytest.mark.parametrize(
@@ -274,9 +274,9 @@ def test_what_was_refused_gives_way_to_what_was_written_before_it() -> None:
 
 
 def test_a_text_is_told_once_with_its_last_score_and_the_one_in_force_not_at_all() -> None:
-    node = make_workflow({"n": CARDS}, Path()).enabled_nodes["n"]
+    workflow = make_workflow({"n": CARDS}, Path())
     tried = [("Sort it.", 0.4), ("classify it", 0.7), ("sort it", 0.5)]
-    content = rewrite_request(node, "Classify it.", tried=tried)[0]["content"]
+    content = rewrite_request(workflow, "nodes.n.instructions", tried=tried)[0]["content"]
     assert content.count("- score") == 1 and "- score 0.50: sort it" in content
     assert "say what each label stands for" in content and "own words" not in content
 

@@ -124,7 +124,7 @@ def _claims(
     claims = {
         "proof": proof,
         "floor": floor,
-        "old_runs": count_runs(pairs) if winner != task.workflow else (1, ""),
+        "old_runs": (1, "") if winner == task.workflow or task.spec.proof.rerun else count_runs(pairs),
         "judge": judge,
         "saving": saving,
         "attacks": attacks,

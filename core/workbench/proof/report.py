@@ -68,9 +68,8 @@ class Report:
     elsewhere: str | None = None  # why another of them makes the proof
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
     floor: Floor | None = None  # what the sealed rows reach without a model, if the metric knows
-    old_runs: tuple[int, str] = (1, "")  # of the old workflow for what the winner takes, and in what
-    rerun: Rerun | None = None  # their vote
-    rerun_asked: bool = False  # whether the file asks for it
+    old_runs: tuple[int, str] = (1, "")  # of the old workflow for what the winner takes, where nobody asked to run it
+    rerun: Rerun | None = None  # the vote of these, where the file asks for it
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -279,7 +278,7 @@ class Report:
     def _rerun_hint(self) -> list[str]:
         runs, unit = self.old_runs
         hint = f"For the {unit} that the winner takes a row the old workflow could run {runs} times and vote"
-        return [f"{hint}: proof: {{rerun: true}} measures that."] if runs > 1 and not self.rerun_asked else []
+        return [f"{hint}: proof: {{rerun: true}} measures that."] if runs > 1 else []
 
     def _why_unchanged(self) -> str:
         if self.untried:

@@ -80,7 +80,7 @@ def compare_reruns(
     ]
     if not rows:
         return None
-    votes, best = [vote_of(runs, alike) for _, runs, _ in rows], [_best_of(runs) for _, runs, _ in rows]
+    votes, best = [vote_of(runs, alike) for _, runs, _ in rows], [max(map(score_of, runs)) for _, runs, _ in rows]
     given, scores = [key for key, _, _ in rows], [winner.score for _, _, winner in rows]
     found = paired_proof(votes, scores, clusters=given, highest=highest)
     most = paired_proof(best, scores, clusters=given, highest=highest).baseline_mean
@@ -122,7 +122,3 @@ def alike_by(metric: Any) -> Alike:
         return False
 
     return alike
-
-
-def _best_of(runs: Sequence[Result]) -> float:
-    return max(map(score_of, runs))

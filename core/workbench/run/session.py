@@ -192,7 +192,7 @@ class Session:
         asked = task.spec.proof.rerun and winner != baseline
         rerun, told = await rerun_baseline(task, self.evaluator, rows) if asked else (None, [])
         report = self._report(status, winner, rows, broken)
-        return replace(report, rerun=rerun, rerun_asked=asked, warnings=[*report.warnings, *told])
+        return replace(report, rerun=rerun, warnings=[*report.warnings, *told])
 
     async def _search(self) -> tuple[str, str | None]:
         """Evaluate the baseline, then run the optimizers, each on the best so far. Returns (status, error)."""

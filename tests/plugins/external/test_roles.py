@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.scripted import make_workflow
 
 from workbench.kit.prompting import rewrite_request
-from workbench.workflow import Workflow, learnable_addresses, node_at, text_at, text_role
+from workbench.workflow import TextRole, Workflow, learnable_addresses, text_role
 
 SLOTS: dict[str, dict[str, Any]] = {
     "tool_look_up": {"in": "tool", "name": "look_up", "match": "Looks up a policy."},
@@ -34,9 +34,7 @@ def agent(tmp_path: Path) -> Workflow:
 
 
 def asked(workflow: Workflow, name: str) -> str:
-    address = f"nodes.agent.slots.{name}.text"
-    role, node = text_role(workflow, address), node_at(workflow, address)
-    return str(rewrite_request(node, text_at(workflow, address), role=role)[0]["content"])
+    return str(rewrite_request(workflow, f"nodes.agent.slots.{name}.text")[0]["content"])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,7 @@ def test_long_messages_come_before_short_descriptions(agent: Workflow) -> None:
 def test_nodes_of_a_workflow_are_asked_as_before(tmp_path: Path) -> None:
     workflow = make_workflow({"n": {"predict": "text -> label", "instructions": "Sort it."}}, tmp_path)
     address = "nodes.n.instructions"
-    plain = rewrite_request(node_at(workflow, address), "Sort it.")
-    assert rewrite_request(node_at(workflow, address), "Sort it.", role=text_role(workflow, address)) == plain
+    plain = rewrite_request(workflow, address)
+    assert text_role(workflow, address) == TextRole()
     assert str(plain[0]["content"]).startswith("You write the instruction of one step of a workflow.")
     assert json.dumps(plain).count("The instruction now") == 1

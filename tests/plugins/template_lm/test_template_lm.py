@@ -25,9 +25,8 @@ def ask(text: str, replica: int = 0) -> str:
 
 
 def rewritten(prompt: str, replica: int = 0) -> str:
-    from workbench.workflow import node_at
-
-    messages = rewrite_request(node_at(BASE, "nodes.a.instructions"), prompt, evidence="- score 0.00; task: {}")
+    address = "nodes.a.instructions"
+    messages = rewrite_request(BASE.patched({address: prompt}), address, evidence="- score 0.00; task: {}")
     found = read_prompt(ask(messages[0]["content"], replica))
     assert found is not None
     return found

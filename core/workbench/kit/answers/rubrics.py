@@ -196,8 +196,11 @@ def _has_one_range(numbers: Sequence[_Number]) -> bool:
 
 
 def _is_range(one: _Number, two: _Number) -> bool:
-    enclosed = one.before[-1:] in ("[", "(", "{") and two.behind[:1] in ("]", ")", "}")
-    return bool(_TO_THE_NEXT.fullmatch(one.behind)) or (enclosed and one.behind.strip() == ",")
+    return bool(_TO_THE_NEXT.fullmatch(one.behind)) or (_is_enclosed(one, two) and one.behind.strip() == ",")
+
+
+def _is_enclosed(one: _Number, two: _Number) -> bool:
+    return one.before[-1:] in ("[", "(", "{") and two.behind[:1] in ("]", ")", "}")
 
 
 def _may_state_grades(numbers: Sequence[_Number]) -> bool:
@@ -282,8 +285,7 @@ def _asked_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
     `1-3: poor, 4-5: good`."""
     pairs, bands = list[Scale](), set[Scale]()
     for one, two in pairwise(numbers):
-        enclosed = one.before[-1:] in ("[", "(", "{") and two.behind[:1] in ("]", ")", "}")
-        joint = _TO_THE_NEXT.fullmatch(one.behind)
+        enclosed, joint = _is_enclosed(one, two), _TO_THE_NEXT.fullmatch(one.behind)
         if not _is_range(one, two) or (two.percent and two.value != 100):
             continue
         either = re.search(r"(?i)\b(?:or|and)\s*\Z", one.behind) and not re.search(r"(?i)\bbetween\b", one.before)

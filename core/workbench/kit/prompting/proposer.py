@@ -14,7 +14,7 @@ from workbench.kit.prompting.proposals import BEFORE, fold, read_prompt, why_unu
 from workbench.lm import Response, is_blank, is_refusal
 from workbench.study import Result, Study, score_of
 from workbench.task import Example
-from workbench.workflow import NodeKind, TextRole, Workflow, node_at, text_at
+from workbench.workflow import NodeKind, TextRole, Workflow, node_at, text_at, text_role
 
 INSTRUCTION = TextRole()
 
@@ -171,24 +171,23 @@ def describe(node: NodeKind) -> str:
 
 
 def rewrite_request(
-    node: NodeKind,
-    prompt: str,
+    workflow: Workflow,
+    address: str,
     *,
-    role: TextRole = INSTRUCTION,
     evidence: str = "",
     advice: str = "",
     tried: Iterable[tuple[str, float]] = (),
 ) -> list[dict[str, str]]:
-    """The messages that ask for a better instruction of a node, or another text of it.
+    """The messages that ask for a better text at an address, such as the instruction of a node.
 
     Args:
-        node: the node.
-        prompt: its current instruction.
-        role: what it is, see `workbench.workflow.text_role`.
+        workflow: with the text in force.
+        address: of the text.
         evidence: results, see `show_results`.
         advice: what to change.
         tried: earlier instructions with their scores.
     """
+    node, prompt, role = node_at(workflow, address), text_at(workflow, address), text_role(workflow, address)
     parts = [
         f"You write {role.what}. Another language model {'follows' if role.instructs else 'reads'} it.",
         describe(node),
