@@ -15,14 +15,14 @@ from tests.helpers.said import Asked, Reply, billed, saying
 HERE = Path(__file__).parents[2] / "contrib/bench/peers"
 sys.path.insert(0, str(HERE))
 
-from peers import table  # type: ignore[import-not-found]  # noqa: E402
+from peers import read_results, table  # type: ignore[import-not-found]  # noqa: E402
 from proxy import Proxy  # type: ignore[import-not-found]  # noqa: E402
 
 LABELS = ["billing", "technical"]
 
 
-def ask(url: str, text: str) -> tuple[int, str]:
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+def ask(url: str, text: str, **settings: float) -> tuple[int, str]:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}], **settings}).encode()
     request = urllib.request.Request(f"{url}/v1/chat/completions", body, {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request) as answer:
@@ -59,19 +59,29 @@ def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: 
         assert again.calls == 4 and again.recalled == 2, "what is new is sent, each answer is given once"
         assert len(server.asked) == 7
 
+        first = ask(url, "one", temperature=0.0)
+        other = proxy.begin("other", 9, ())
+        assert ask(f"{proxy.url}/other", "one", temperature=0.0) == first and other.calls == other.recalled == 1
+        assert ask(f"{proxy.url}/other", "one", temperature=0.7) != ask(f"{proxy.url}/other", "one", temperature=0.7)
+    with Proxy("http://127.0.0.1:9", tmp_path) as proxy:
+        proxy.begin("late", 9, ())
+        assert ask(f"{proxy.url}/late", "one", temperature=0.0) == first, "out of the logs"
+
 
 def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: Path) -> None:
     counts = {"calls": 400, "prompt": 1000, "completion": 20, "sealed": 4}
 
     def write(arm: str, seed: int, scores: list[float], note: str = "") -> None:
         line = {"task": "t", "arm": arm, "seed": seed, "scores": scores, "counts": counts, "note": note}
-        (tmp_path / f"t.{arm}.{seed}.json").write_text(json.dumps(line))
+        with (tmp_path / "results.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
     write("gepa", 0, [1.0] * 30 + [0.0] * 10)
     write("textgrad", 0, [1.0] * 10 + [0.0] * 30, "raised")
     write("wb_default", 0, [0.0] * 40)
     write("wb_default", 1, [1.0] * 30 + [0.0] * 10)
-    lines = [line for line in table(tmp_path).splitlines() if line.startswith("| ")][2:]
+    write("wb_default", 1, [0.0] * 40, "a second time")
+    lines = [line for line in table(read_results(tmp_path / "results.jsonl")).splitlines() if line.startswith("| ")][2:]
     assert [line.split(" | ")[0] for line in lines] == ["| gepa", "| wb_default", "| textgrad"]
     assert "0.750 [" in lines[0] and "-0.375 [" in lines[1] and "0.375 [" in lines[1] and "raised" in lines[2]
 
@@ -93,7 +103,8 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
 
     def run(server: str) -> str:
         command = [sys.executable, str(HERE / "peers.py"), "--server", server, "--rows", str(tmp_path / "rows")]
-        command += ["--out", str(tmp_path / "out"), "--venvs", str(tmp_path), "--seeds", "0", "--calls", "100"]
+        command += ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results.jsonl")]
+        command += ["--plot", str(tmp_path / "peers.svg"), "--venvs", str(tmp_path), "--seeds", "0", "--calls", "100"]
         command += ["--arms", "wb_unchanged", "wb_bootstrap", "gepa"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -102,6 +113,7 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
         sent = len(server.asked)
     assert "tickets.gepa.0: left out" in said and "tickets.wb_unchanged.0: 0.500" in said
     assert "tickets.wb_bootstrap.0: 1.000" in said and "nearest_vote" in said
-    found = json.loads((tmp_path / "out" / "tickets.wb_bootstrap.0.json").read_text())["counts"]
+    assert "wb_bootstrap (1)" in (tmp_path / "peers.svg").read_text()
+    found = read_results(tmp_path / "results.jsonl")["tickets"]["wb_bootstrap"][0]["counts"]
     assert found["calls"] <= 100 and found["sealed"] == 2 * 4 and found["calls"] + found["sealed"] + 4 == sent
     assert "tickets.wb_bootstrap.0: 1.000" not in run("http://127.0.0.1:9"), "nothing is asked again"

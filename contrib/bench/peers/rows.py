@@ -54,15 +54,15 @@ def toole(row: Row) -> tuple[str, str] | None:
     return (row["inputs"]["query"], label) if label in TOOLS else None
 
 
-def hyperbaton(row: Row) -> tuple[str, str] | None:
-    return (row["inputs"]["input"], row["labels"]["target"]) if row["meta"]["task"] == "hyperbaton" else None
+def booleans(row: Row) -> tuple[str, str] | None:
+    return (row["inputs"]["input"], row["labels"]["target"]) if row["meta"]["task"] == "boolean_expressions" else None
 
 
 #: By task: the folder, what is taken of it, the start, and the rows of train and val.
 TASKS: dict[str, tuple[str, Callable[[Row], tuple[str, str] | None], str, tuple[int, int]]] = {
     "banking": ("banking77", banking, "Classify the customer's message.", (64, 48)),
     "toole": ("toole", toole, "Choose the tool for the request.", (64, 48)),
-    "hyperbaton": ("bbh", hyperbaton, "Answer the question.", (24, 32)),
+    "booleans": ("bbh", booleans, "Answer the question.", (24, 32)),
 }
 
 
