@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Study, Workflow
-from workbench.kit.prompting import Proposer, describe, rewrite_request, show_results, wrap_in_tags
+from workbench.kit.prompting import Proposer, describe, one_of_each_message, show_results, wrap_in_tags
 from workbench.study import RandomTrial, score_of
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at, text_role
@@ -39,7 +39,7 @@ class Breeder:
 
     @property
     def texts(self) -> list[str]:
-        return list(learnable_addresses(self.study.workflow, "text"))
+        return one_of_each_message(self.study.workflow, learnable_addresses(self.study.workflow, "text"))
 
     async def _text_of(self, parent: Individual) -> tuple[str, str]:
         address = await self._choose(self.texts, parent)
@@ -74,14 +74,9 @@ class Breeder:
     async def revise(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         address = await self._choose(self.texts, parent)
         evidence = show_results(parent.screened.results, CHARS)
-        request = rewrite_request(
-            parent.workflow,
-            address,
-            evidence=evidence,
-            advice="Mend the failures. Where small changes will not do, take another approach.",
-        )
-        made = await self.proposer.prompt(request, parent.workflow, address, replica)
-        return None if made is None else ({address: made}, "revised")
+        advice = "Mend the failures. Where small changes will not do, take another approach."
+        made = await self.proposer.rewrite(parent.workflow, address, replica, evidence=evidence, advice=advice)
+        return (made, "revised") if made else None
 
     async def recombine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         address, text = await self._text_of(parent)
@@ -110,15 +105,15 @@ class Breeder:
         advice = ""
         if best.workflow != parent.workflow:
             advice = f"The best instruction so far:\n{wrap_in_tags(text_at(best.workflow, address))}"
-        request = rewrite_request(
+        made = await self.proposer.rewrite(
             parent.workflow,
             address,
+            replica,
             advice=advice,
             evidence=show_results(parent.screened.results, CHARS // 2),
             tried=[(text_at(m.workflow, address), m.fitness) for m in others],
         )
-        made = await self.proposer.prompt(request, parent.workflow, address, replica)
-        return None if made is None else ({address: made}, "refined")
+        return (made, "refined") if made else None
 
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
         """The next position of a particle, or None if the proposer repeats a failed move. Settings that are not texts
@@ -128,16 +123,16 @@ class Breeder:
         whose = self.study.rng.choice((here, particle.best, best)).workflow
         texts = learnable_addresses(whose, "text")
         settings = {a: v for a, v in _differences(here.workflow, whose).items() if a not in texts}
-        request = rewrite_request(
+        made = await self.proposer.rewrite(
             here.workflow,
             address,
+            replica,
             advice=particle.advice(address, best),
             evidence=show_results(here.screened.results, CHARS // 2),
         )
-        made = await self.proposer.prompt(request, here.workflow, address, replica)
-        if made is None or particle.has_failed(diff_texts(address, text, made)):
+        if not made or particle.has_failed(diff_texts(address, text, made.get(address, text))):
             return None
-        return {**settings, address: made}, "moved"
+        return {**settings, **made}, "moved"
 
     def _other(self, parent: Individual, pool: Sequence[Individual]) -> Individual | None:
         others = [m for m in pool if m.workflow != parent.workflow]

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.kit.prompting import Proposer, rewrite_request, show_results
+from workbench.kit.prompting import Proposer, order_texts, show_results
 from workbench.workflow import learnable_addresses
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.
@@ -36,36 +38,39 @@ class Rewrite(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        addresses = list(learnable_addresses(study.workflow, "text"))
+        learns = bool(learnable_addresses(study.workflow, "text"))
+        turns = Counter[str]()
         misses = 0
         rows = study.train[: self.batch] if self.batch is not None else study.train
-        for turn in range(self.rounds if addresses and rows else 0):
+        for turn in range(self.rounds if learns and rows else 0):
             if misses >= self.patience or not study.affords(study.best, rows):
                 break
             before = study.best
-            address = addresses[turn % len(addresses)]
-            if self.guided and len(addresses) > 1:
-                address = (await study.attribution(study.best, rows)).choose(addresses, study.rng)
-            await self._round(study, address, turn)
+            await self._round(study, turns, turn)
             misses = misses + 1 if study.best == before else 0
         return study.best
 
-    async def _round(self, study: Study, address: str, turn: int) -> None:
+    async def _round(self, study: Study, turns: Counter[str], turn: int) -> None:
+        """Rewrite the text, of those that had the fewest turns, that takes part in most failures."""
         best = study.best
         rows = list(study.train)
         if self.batch is not None and self.batch < len(rows):
             rows = study.rng.sample(rows, self.batch)
         found = await study.evaluate(best, rows, traces=True)
         evidence = show_results(found.results, CHARS)
-        request = rewrite_request(best, address, evidence=evidence)
+        addresses = order_texts(best, found.results)
+        address = min(addresses, key=lambda one: turns[one])
+        if self.guided and len(addresses) > 1:
+            address = (await study.attribution(best, rows)).choose(addresses, study.rng)
+        turns[address] += 1
         seen = list[str]()
         for number in range(self.width):
-            proposer = Proposer(study, self.temperature)
-            made = await proposer.prompt(request, best, address, turn * self.width + number, seen)
-            if made is None:
+            proposer, replica = Proposer(study, self.temperature), turn * self.width + number
+            made = await proposer.rewrite(best, address, replica, evidence=evidence, made=seen)
+            if not made:
                 continue
-            seen.append(made)
-            candidate = best.patched(Patch({address: made}, note=f"rewritten, round {turn + 1}"))
+            seen += made.values()
+            candidate = best.patched(Patch(made, note=f"rewritten, round {turn + 1}"))
             if not study.affords(candidate):
                 return
             await study.evaluate(candidate, race=True)

@@ -16,15 +16,15 @@ from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study,
 from workbench.kit.prompting import (
     Proposer,
     finalists,
+    one_of_each_message,
     prompt_in_use,
-    rewrite_request,
     room_for,
     runs_left,
     show_results,
 )
 from workbench.kit.searching import Backup, Node, back_up, select, uct
 from workbench.study import paired_race, score_of
-from workbench.workflow import learnable_addresses, node_at, text_at, text_role
+from workbench.workflow import learnable_addresses, text_at
 from workbench_prompt_mcts import prompts
 
 #: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.
@@ -64,7 +64,7 @@ class PromptMCTS(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        addresses = list(learnable_addresses(study.best, "text"))
+        addresses = one_of_each_message(study.best, learnable_addresses(study.best, "text"))
         most = self.rows or int(min(48, max(8, runs_left(study) / 50)))
         rows = study.rng.sample(list(study.train), len(study.train))
         guide = rows[: min(most, len(rows) // 2)]
@@ -140,20 +140,24 @@ class _Search:
             return None
         address = used[self.made % len(used)]
         self.made += 1
-        step, prompt = node_at(parent.state.workflow, address), texts[address]
         scored = [r for r in results if r.score is not None]
         chosen = [r for r in scored if score_of(r) < 1] or scored
-        role = text_role(parent.state.workflow, address)
-        advice = await self.proposer.ask(prompts.feedback(step, prompt, role, chosen, CHARS), self.made)
+        asked = prompts.feedback(parent.state.workflow, address, chosen, CHARS)
+        advice = await self.proposer.ask(asked, self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
         evidence = show_results(chosen, CHARS)
-        request = rewrite_request(parent.state.workflow, address, evidence=evidence, advice=advice or "", tried=tried)
-        text = await self.proposer.prompt(
-            request, parent.state.workflow, address, self.made, [text for text, _ in tried]
+        made = await self.proposer.rewrite(
+            parent.state.workflow,
+            address,
+            self.made,
+            evidence=evidence,
+            advice=advice or "",
+            tried=tried,
+            made=[text for text, _ in tried],
         )
-        if text is None:
+        if not made:
             return None
-        workflow = parent.state.workflow.patched(Patch({address: text}, note=f"rewritten, depth {parent.depth + 1}"))
+        workflow = parent.state.workflow.patched(Patch(made, note=f"rewritten, depth {parent.depth + 1}"))
         if workflow.hash in self.seen:
             return None
         self.seen.add(workflow.hash)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from workbench.kit.prompting import describe, show_in_place, show_results
 from workbench.study import Result
-from workbench.workflow import NodeKind, TextRole
+from workbench.workflow import Workflow, node_at, text_role
 
 _FAILED = (
     "For each of these failures, say why this text leads to it. Then sum up: what should it say, "
@@ -18,15 +18,13 @@ _WORKED = (
 )
 
 
-def feedback(
-    node: NodeKind, prompt: str, role: TextRole, results: Sequence[Result], shown: int
-) -> list[dict[str, str]]:
+def feedback(workflow: Workflow, address: str, results: Sequence[Result], shown: int) -> list[dict[str, str]]:
     """Asks for reasons and changes. results: failures, or, where there are none, successes."""
     failed = any(r.score is not None and r.score < 1 for r in results)
     parts = [
-        f"You improve {role.what}, which another language model follows.",
-        describe(node),
-        show_in_place(prompt, role),
+        f"You improve {text_role(workflow, address).what}, which another language model follows.",
+        describe(node_at(workflow, address)),
+        show_in_place(workflow, address),
         f"How the step did with it:\n{show_results(results, shown)}",
         _FAILED if failed else _WORKED,
     ]

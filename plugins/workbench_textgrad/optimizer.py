@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.answers import read_objects
-from workbench.kit.prompting import Batches, Proposer, finalists, rewrite_request, room_for
+from workbench.kit.prompting import Batches, Proposer, finalists, one_of_each_message, room_for
 from workbench.kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench.study import score_of
 from workbench.workflow import learnable_addresses, text_at
@@ -139,7 +139,7 @@ class _Descent:
         values: dict[str, Any] = {}
         for name, gradient in gradients.items():
             if gradient.step and not gradient.removes:
-                for address in backward.layers[name].prompts:
+                for address in one_of_each_message(current, backward.layers[name].prompts):
                     values |= await self.rewritten(backward, address, gradient)
                 for address in backward.layers[name].functions:
                     values |= await self.described(backward, address, gradient)
@@ -162,11 +162,15 @@ class _Descent:
         if found is None:
             return {}
         tried = {text_at(w, address): score for w, score in self.kept[-4:]}
-        request = rewrite_request(
-            backward.workflow, address, evidence=found[1], advice=gradient.step, tried=tried.items()
+        return await self.proposer.rewrite(
+            backward.workflow,
+            address,
+            backward.replica,
+            evidence=found[1],
+            advice=gradient.step,
+            tried=tried.items(),
+            made=tried,
         )
-        text = await self.proposer.prompt(request, backward.workflow, address, backward.replica, tried)
-        return {address: text} if text is not None else {}
 
     async def described(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
         found = backward.evidence(address)

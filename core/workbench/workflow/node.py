@@ -42,13 +42,13 @@ class TextRole(NamedTuple):
     """The role of a learnable text of a node, for who writes a better one.
 
     what: e.g. `the description of the tool look_up of an agent`. instructs: it says what to do, and may say it in
-    other words and at any length. before, behind: the words of the message that it is a part of.
+    other words and at any length. parts: of the message that it is one part of, all learnable parts by their setting
+    in the order in which they stand, itself among them; what `queries.text_role` returns has their addresses.
     """
 
     what: str = "the instruction of one step of a workflow"
     instructs: bool = True
-    before: str = ""
-    behind: str = ""
+    parts: Mapping[str, str] = {}
 
 
 class NodeConfig(BaseModel):

@@ -38,7 +38,9 @@ def node_at(workflow: Workflow, address: str) -> NodeKind:
 def text_role(workflow: Workflow, address: str) -> TextRole:
     """Return what the text at an address is. Raises KeyError if no node has it."""
     node, path = _find(workflow, address)
-    return node.text_role(".".join(path))
+    name = ".".join(path)
+    role = node.text_role(name)
+    return role._replace(parts={address.removesuffix(name) + own: text for own, text in role.parts.items()})
 
 
 def _find(workflow: Workflow, address: str) -> tuple[NodeKind, list[str]]:

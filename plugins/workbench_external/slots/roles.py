@@ -1,4 +1,4 @@
-"""The role of a slot, for who writes a better text for it: its kind, whose it is, and the words around it."""
+"""The role of a slot, for who writes a better text for it: its kind, whose it is, and the parts of its message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def role_of(slot: Slot, slots: Mapping[str, Slot]) -> TextRole:
         what = f"{what} ({{{{1}}}} and the like stand for what varies, and must stay)"
     if not slot.part:
         return TextRole(what, instructs)
-    parts = [one for one in slots.values() if slot.of and one.of == slot.of]
-    texts = [one.match if one.text is None else one.text for one in parts]
-    place = parts.index(slot) if slot in parts else 0
-    return TextRole(f"a part of {what}", False, "\n".join(texts[:place]), "\n".join(texts[place + 1 :]))
+    parts = {
+        f"slots.{name}.text": one.match if one.text is None else one.text
+        for name, one in slots.items()
+        if slot.of and one.of == slot.of
+    }
+    return TextRole(f"a part of {what}", False, parts if len(parts) > 1 else {})

@@ -123,7 +123,7 @@ def test_parts_of_a_message_know_each_other(tmp_path: Path) -> None:
     slots = cut(tmp_path, {"agent.py": source}, f"{OWN}\n{MORE}")
     found = {name: Slot.model_validate(slot) for name, slot in slots.items()}
     first, second = (role_of(slot, found) for slot in found.values())
-    assert (first.before, first.behind) == ("", MORE) and (second.before, second.behind) == (OWN, "")
+    assert [*first.parts.values()] == [OWN, MORE] and first.parts == second.parts
 
 
 def test_5_the_docstring_behind_a_signature_is_the_slot(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A proposer is told what a text of an agent is: of which kind, whose, and which words stand around it."""
+"""A proposer is told what a text of an agent is: of which kind, whose, and of which message a part."""
 
 from __future__ import annotations
 
@@ -54,19 +54,28 @@ def asked(workflow: Workflow, name: str) -> str:
 def test_what_a_text_is_is_said(slot: str, said: str, agent: Workflow) -> None:
     request = asked(agent, slot)
     assert request.startswith(f"You write {said}") and "instruction of one step" not in request
-    description = SLOTS[slot]["in"] in ("tool", "parameter", "field", "turn") or "part" in SLOTS[slot]
-    assert ("still" in request and "about as long" in request) == description
+    description = SLOTS[slot]["in"] in ("tool", "parameter", "field", "turn")
+    assert ("still" in request) == description and ("about as long" in request) == (
+        description or "part" in SLOTS[slot]
+    )
 
 
 def test_a_part_stands_among_the_other_parts_of_its_message(agent: Workflow) -> None:
     changed = agent.patched({"nodes.agent.slots.system.text": "You sort the mail."})
     request = asked(changed, "system_2")
     shown = (
-        "among the words around it in its message:\nYou sort the mail.\n<prompt>\nlogin: how a customer signs in\n"
-        "</prompt>\nAnswer in one word."
+        "The parts of the message now:\n<part 1>\nYou sort the mail.\n</part 1>\n<part 2>\n"
+        "login: how a customer signs in\n</part 2>\n<part 3>\nAnswer in one word.\n</part 3>"
     )
     assert shown in request, "as it is now, and without the message of somebody else"
     assert "another clerk" not in request
+    assert "Write a better part 2" in request
+
+
+def test_a_part_that_stands_alone_is_asked_for_as_one_text(tmp_path: Path) -> None:
+    slots = {"one": {"in": "system", "match": "Sort.", "text": "Sort.", "part": True, "of": "system"}}
+    alone = make_workflow({"agent": {"external": "letter -> desk", "command": ["true"], "slots": slots}}, tmp_path)
+    assert asked(alone, "one").endswith("between <prompt> and </prompt>.")
 
 
 def test_long_messages_come_before_short_descriptions(agent: Workflow) -> None:

@@ -34,13 +34,17 @@ from workbench.kit.prompting.proposals import (
 from workbench.kit.prompting.proposer import (
     Batches as Batches,
     Proposer as Proposer,
-    describe as describe,
     finalists as finalists,
-    outline as outline,
+    one_of_each_message as one_of_each_message,
+    order_texts as order_texts,
     prompt_in_use as prompt_in_use,
-    rewrite_request as rewrite_request,
     room_for as room_for,
     runs_left as runs_left,
+)
+from workbench.kit.prompting.requests import (
+    describe as describe,
+    outline as outline,
+    rewrite_request as rewrite_request,
     show_in_place as show_in_place,
     show_results as show_results,
 )

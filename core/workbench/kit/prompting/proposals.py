@@ -19,6 +19,7 @@ MAX_PROMPT = 6000
 _BARE = 1200
 
 _PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
+_PART = re.compile(r"(?is)<part (\d{1,3})>((?:(?!<part ).)*?)(?:<\\?/part(?: \d+)?>|\Z)")
 #: Names under which models give a prompt in JSON.
 _NAMES = frozenset(
     f"{new}{name}"
@@ -36,7 +37,7 @@ _ELEMENT, _RULERS = re.compile(r"(?s)\A<(\w+)>(.*)</\1>\Z"), re.compile(r"(?s)\A
 _COMPLETED = re.compile(r"\s*\[\[ ## completed ## \]\]\s*\Z")
 
 #: Ends with an escaped stroke, as in JSON, and what is left of tags.
-_ESCAPED, _TAG = re.compile(r"(?i)<\\/prompt>"), re.compile(r"(?i)</?prompt>")
+_ESCAPED, _TAG = re.compile(r"(?i)<\\/prompt>"), re.compile(r"(?i)</?(?:prompt|part \d+)>")
 #: What stands in a line of `show_results`, also with other values.
 _SHOWN = re.compile(
     r"(?i)\b(?:answer|task|called)\W{0,3}:\s*\{[^{}]*(?:\}|\Z)|\bexpected\b[^,;\n]*,?\s*got\b[^;\n]*|"
@@ -67,6 +68,17 @@ def read_prompt(text: str, refuse: Callable[[str], object] = lambda prompt: None
         if not refuse(body):
             return body
     return None
+
+
+def read_parts(text: str, count: int, own: int) -> dict[int, str]:
+    """The parts of a message in an answer, by their place of `count`: what stands between <part N> and </part N>, of
+    two of one number the last. An answer in the form of one prompt is that of the part that was asked for, `own`."""
+    places = {int(number) - 1: body.strip() for number, body in _PART.findall(text)}
+    if not places:
+        body = read_prompt(text)
+        places = {own: body} if body is not None else {}
+    usable = {place: body for place, body in places.items() if 0 <= place < count and 0 < len(body) <= MAX_PROMPT}
+    return {place: body for place, body in usable.items() if not is_refusal(body)}
 
 
 def _bare_prompt(text: str) -> str:

@@ -1,22 +1,18 @@
-"""Helpers for optimizers with a proposer: ask it, show it results."""
+"""Helpers for optimizers with a proposer: ask it, choose what it rewrites, and know what that may cost."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from workbench.base.text import short
 from workbench.errors import BudgetSpent, LMError
-from workbench.kit.prompting.proposals import BEFORE, fold, read_prompt, why_unusable, wrap_in_tags
+from workbench.kit.prompting.proposals import BEFORE, read_parts, read_prompt, why_unusable
+from workbench.kit.prompting.requests import rewrite_request
 from workbench.lm import Response, is_blank, is_refusal
-from workbench.study import Result, Study, score_of
+from workbench.study import Result, Study
 from workbench.task import Example
-from workbench.workflow import NodeKind, TextRole, Workflow, node_at, text_at, text_role
-
-INSTRUCTION = TextRole()
+from workbench.workflow import Workflow, learnable_addresses, node_at, text_at, text_role
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,37 @@ class Proposer:
         response = await self._response(messages, replica)
         return response.text if response is not None else None
 
+    async def rewrite(
+        self,
+        workflow: Workflow,
+        address: str,
+        replica: int = 0,
+        *,
+        evidence: str = "",
+        advice: str = "",
+        tried: Iterable[tuple[str, float]] = (),
+        made: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Ask for a better text at an address and return it by its address; of a part of a message perhaps with its
+        other parts, or without it. Empty if there is none to try.
+
+        evidence, advice, tried: see `rewrite_request`. made: texts that would bring nothing new.
+        """
+        request = rewrite_request(workflow, address, evidence=evidence, advice=advice, tried=tried)
+        known = list(made)
+        parts = [*text_role(workflow, address).parts]
+        if not parts:
+            text = await self.prompt(request, workflow, address, replica, known)
+            return {} if text is None else {address: text}
+        text = await self._whole(request, replica, "</part")
+        found = read_parts(text or "", len(parts), parts.index(address))
+        values = {parts[place]: body for place, body in found.items()}
+        reasons = {one: self._why_not(body, workflow, one, request, known) for one, body in values.items()}
+        usable = {one: body for one, body in values.items() if reasons[one] is None}
+        if not usable:
+            self._tell(reasons.values())
+        return usable
+
     async def prompt(
         self,
         messages: Sequence[Mapping[str, str]],
@@ -49,25 +76,43 @@ class Proposer:
     ) -> str | None:
         """Ask for another prompt at an address and return it (see `read_prompt`), or None. A truncated answer, and one
         that cannot help (see `why_unusable`), is logged as an event."""
+        text, tried = await self._whole(messages, replica, "</prompt>"), list(tried)
+        reasons = list[str | None]()
+
+        def refuse(body: str) -> str | None:
+            reasons.append(self._why_not(body, workflow, address, messages, tried))
+            return reasons[-1]
+
+        found = read_prompt(text or "", refuse)
+        if found is None:
+            self._tell(reasons)
+        return found
+
+    async def _whole(self, messages: Sequence[Mapping[str, str]], replica: int, end: str) -> str | None:
+        """The text of an answer; None without one, and where it was cut before its end."""
         response = await self._response(messages, replica)
-        if response is None:
-            return None
-        if response.finish == "length" and "</prompt>" not in response.text:
+        if response is not None and response.finish == "length" and end not in response.text:
             self.study.log(
                 f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
             )
             return None
-        node, known, rows = node_at(workflow, address), [text_at(workflow, address), *tried], self.study.train
-        reasons = list[str | None]()
+        return response.text if response is not None else None
 
-        def refuse(text: str) -> str | None:
-            reasons.append(why_unusable(text, node, known, messages, rows))
-            return reasons[-1]
+    def _why_not(
+        self,
+        text: str,
+        workflow: Workflow,
+        address: str,
+        messages: Sequence[Mapping[str, str]],
+        tried: Iterable[str],
+    ) -> str | None:
+        known = [text_at(workflow, address), *tried]
+        return why_unusable(text, node_at(workflow, address), known, messages, self.study.train)
 
-        found = read_prompt(response.text, refuse)
-        if found is None and (why := next(filter(None, reasons), "")) and why != BEFORE:
+    def _tell(self, reasons: Iterable[str | None]) -> None:
+        """Log why an answer of which nothing is tried is not, unless that is the most frequent reason."""
+        if why := next((why for why in reasons if why and why != BEFORE), None):
             self.study.log(f"a prompt of the {self.role} is not tried: {why}")
-        return found
 
     async def _response(self, messages: Sequence[Mapping[str, str]], replica: int) -> Response | None:
         given = self.study.evaluator.runtime.roles.get(self.role)
@@ -99,6 +144,28 @@ class Batches:
             self._rows = self.study.rng.sample(list(self.study.train), len(self.study.train))
         batch, self._rows = self._rows[: self.size], self._rows[self.size :]
         return batch
+
+
+def order_texts(workflow: Workflow, results: Sequence[Result]) -> list[str]:
+    """The addresses of the texts that optimizers may change, one of each message: first those that take part in most
+    failures, else as the nodes have them. The results must have traces."""
+    failed = [r for r in results if r.score is not None and r.score < 1]
+
+    def failures(address: str) -> int:
+        return sum(prompt_in_use(address, text_at(workflow, address), [r]) is not None for r in failed)
+
+    texts = one_of_each_message(workflow, learnable_addresses(workflow, "text"))
+    return sorted(texts, key=failures, reverse=True)
+
+
+def one_of_each_message(workflow: Workflow, addresses: Iterable[str]) -> list[str]:
+    """The addresses without those of a message of which one came before: one proposal may change them all."""
+    found, seen = list[str](), set[str]()
+    for address in addresses:
+        if address not in seen:
+            found.append(address)
+        seen |= {address, *text_role(workflow, address).parts}
+    return found
 
 
 def runs_left(study: Study) -> float:
@@ -155,127 +222,3 @@ def _holds(text: str, line: str) -> bool:
     """Return True if a text contains a line. A short one, e.g. `Answer.`, fits any sentence, so it must be a whole
     line."""
     return line in text if len(line) >= 30 else line in map(str.strip, text.splitlines())
-
-
-def describe(node: NodeKind) -> str:
-    """Describe a node's inputs and outputs, for a proposer's prompt."""
-    signature = getattr(node, "signature", None)
-    gives = (
-        ", ".join(
-            f"{f.name} (one of {', '.join(map(str, f.allowed))})" if f.closed else f.name for f in signature.outputs
-        )
-        if signature
-        else ", ".join(node.outputs)
-    )
-    return f"The step '{node.name}' reads {', '.join(node.inputs) or 'nothing'} and gives {gives}."
-
-
-def rewrite_request(
-    workflow: Workflow,
-    address: str,
-    *,
-    evidence: str = "",
-    advice: str = "",
-    tried: Iterable[tuple[str, float]] = (),
-) -> list[dict[str, str]]:
-    """The messages that ask for a better text at an address, such as the instruction of a node.
-
-    Args:
-        workflow: with the text in force.
-        address: of the text.
-        evidence: results, see `show_results`.
-        advice: what to change.
-        tried: earlier instructions with their scores.
-    """
-    node, prompt, role = node_at(workflow, address), text_at(workflow, address), text_role(workflow, address)
-    parts = [
-        f"You write {role.what}. Another language model {'follows' if role.instructs else 'reads'} it.",
-        describe(node),
-        show_in_place(prompt, role),
-    ]
-    if evidence:
-        parts.append(f"How the step did with it:\n{evidence}")
-    if advice:
-        parts.append(f"Advice:\n{advice}")
-    earlier = {fold(text): f"- score {score:.2f}: {text}" for text, score in tried}
-    earlier.pop(fold(prompt), None)
-    if earlier:
-        parts.append("Tried before:\n" + "\n".join(earlier.values()))
-    signature = getattr(node, "signature", None)
-    closed = [field.name for field in signature.outputs if field.values] if signature else []
-    wanted = (
-        f"and say what each {' and '.join(closed)} stands for, above all where one is taken for another"
-        if closed
-        else "and without any of the examples' own words as answers"
-    )
-    if role.instructs:
-        noun = "instruction" if role == INSTRUCTION else "text"
-        parts.append(
-            f"Write a better {noun}: general, clear, {wanted}. Keep what works. Answer with the {noun} alone, between "
-            "<prompt> and </prompt>."
-        )
-    else:
-        parts.append(
-            f"Write a better text in its place, which is still {role.what}: about as long, and fit for the words "
-            "around it. Answer with the text alone, between <prompt> and </prompt>."
-        )
-    return [{"role": "user", "content": "\n\n".join(parts)}]
-
-
-def show_in_place(prompt: str, role: TextRole) -> str:
-    """A text in tags, with the words around it in its message."""
-    if not (role.before or role.behind):
-        return f"The {'instruction' if role == INSTRUCTION else 'text'} now:\n{wrap_in_tags(prompt)}"
-    around = [role.before, wrap_in_tags(prompt), role.behind]
-    return "The text now, among the words around it in its message:\n" + "\n".join(filter(None, around))
-
-
-def show_results(results: Sequence[Result], limit: int) -> str:
-    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative;
-    before them what is confused most often. Rows without a result are left out: they say nothing about the workflow."""
-    ordered = sorted((r for r in results if r.score is not None), key=score_of)
-    share = min(600, max(200, limit // max(1, len(ordered))))
-    lines = _confusions(ordered, limit // 4)
-    size = sum(len(line) + 1 for line in lines)
-    for result in ordered:
-        line = _line(result, share)
-        if size + len(line) + 1 > limit:
-            break
-        lines.append(line)
-        size += len(line) + 1
-    return "\n".join(lines)
-
-
-def _confusions(results: Sequence[Result], limit: int) -> list[str]:
-    """The pairs of a right and a wrong value that occur more than once, the most frequent first."""
-    pairs = Counter(
-        (name, str(right), str(said))
-        for r in results
-        if score_of(r) < 1
-        for name, said in r.prediction.items()
-        if _is_label(right := r.example.get(name)) and _is_label(said) and right != said
-    )
-    found = [
-        f"- {name}: {n} times {right} was taken for {said}" for (name, right, said), n in pairs.most_common(8) if n > 1
-    ]
-    return found if sum(len(line) + 1 for line in found) <= limit else []
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str | int) and 0 < len(str(value)) <= 60
-
-
-def _line(result: Result, share: int) -> str:
-    line = f"- score {score_of(result):.2f}; task: {short(dict(result.example.fields), share // 2)}; "
-    line += f"answer: {short(dict(result.prediction), share // 4)}"
-    if result.failure or result.feedback:
-        line += f"; {result.failure or ''} {result.message or result.feedback or ''}"[: share // 4]
-    for span in result.trace.spans if result.trace else ():
-        for call in span.notes.get("tools", []):
-            line += f"; called {call['name']}({short(call['arguments'], 60)}): {call['result'][:60]}"
-    return line[:share]
-
-
-def outline(workflow: Workflow) -> str:
-    """The nodes of a workflow with their addresses and settings, one per line."""
-    return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())

@@ -1,0 +1,115 @@
+"""One proposal may change all parts of a message; what is rewritten first takes part in most failures."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.helpers.scripted import Script, make_workflow, run_rows
+
+from workbench import Workflow
+from workbench.kit.prompting import Proposer, one_of_each_message, order_texts
+from workbench.lm import Response
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import learnable_addresses
+
+PARTS = {"one": "You are the clerk of a shop.", "two": "Desks: billing, shipping.", "three": "Answer in one word."}
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Workflow:
+    slots = {
+        name: {"in": "system", "match": text, "text": text, "part": True, "of": "system"}
+        for name, text in PARTS.items()
+    }
+    slots["file"] = {"in": "file", "name": "CLAUDE.md", "match": "Be brief.", "text": "Be brief."}
+    return make_workflow({"agent": {"external": "letter -> desk", "command": ["true"], "slots": slots}}, tmp_path)
+
+
+def address(name: str) -> str:
+    return f"nodes.agent.slots.{name}.text"
+
+
+def rewrite(agent: Workflow, said: str, name: str = "two", finish: str = "stop") -> tuple[dict[str, str], list[str]]:
+    """(what a proposer that says this gives for a part, what was logged)."""
+    logged = list[str]()
+
+    async def complete(messages: Any, **settings: Any) -> Response:
+        return Response(said, finish, 3, 1, 0.0)
+
+    rows = [Example("0", {"letter": "Where is my parcel?", "desk": "shipping"})]
+    runtime = SimpleNamespace(evaluator=SimpleNamespace(runtime=SimpleNamespace(roles={})), train=rows)
+    study = SimpleNamespace(**vars(runtime), lm=lambda role: complete, log=logged.append)
+    found = asyncio.run(Proposer(cast(Any, study)).rewrite(agent, address(name)))
+    return {place.split(".")[3]: text for place, text in found.items()}, logged
+
+
+def test_one_answer_changes_several_parts_and_leaves_out_what_did_not_change(agent: Workflow) -> None:
+    said = (
+        "Here they are.\n<part 1>\nYou are the clerk of a shop.\n</part 1>\n<part 2>Desks: billing: money.</part>\n"
+        "<part 3>\nAnswer with the desk.\n<\\/part 3>\n<part 9>No such part.</part 9>"
+    )
+    assert rewrite(agent, said) == ({"two": "Desks: billing: money.", "three": "Answer with the desk."}, [])
+
+
+@pytest.mark.parametrize("said", ["<prompt>Desks: money.</prompt>", "<part 2>Desks: money.", "Desks: money."])
+def test_an_answer_in_the_form_of_one_text_is_that_of_the_part(said: str, agent: Workflow) -> None:
+    assert rewrite(agent, said)[0] == {"two": "Desks: money."}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("<part 2>shipping</part 2>", "it is a row or an answer"),
+        ("<part 2>Where is my parcel?</part 2>", "it is a row or an answer"),
+        ("<part 2>none</part 2>", "it says that there is none"),
+        ("<part 2>Desks: </prompt> money.</part 2>", "it holds a tag"),
+        ("<part 2>desks: BILLING, shipping</part 2>", ""),
+        ("<part 2>I'm sorry, but I can't help with that.</part 2>", ""),
+        ("<part 2></part 2>", ""),
+    ],
+)
+def test_a_part_that_cannot_help_is_refused_for_free(said: str, why: str, agent: Workflow) -> None:
+    found, logged = rewrite(agent, said)
+    assert not found and len(logged) == bool(why) and why in "".join(logged)
+    assert rewrite(agent, f"{said}\n<part 3>Answer with the desk.</part 3>") == ({"three": "Answer with the desk."}, [])
+
+
+def test_what_was_cut_before_any_part_ended_is_not_tried(agent: Workflow) -> None:
+    found, logged = rewrite(agent, "<part 2>Desks: bil", finish="length")
+    assert not found and "max_tokens" in logged[0]
+
+
+def test_the_parts_of_a_message_are_rewritten_once(agent: Workflow) -> None:
+    texts = one_of_each_message(agent, learnable_addresses(agent, "text"))
+    assert len(texts) == 2 and address("file") in texts
+
+
+def test_what_takes_part_in_most_failures_comes_first(tmp_path: Path) -> None:
+    workflow = make_workflow(
+        {
+            "sort": {"predict": "text -> desk", "instructions": "Sort it."},
+            "route": {
+                "branch": "desk",
+                "cases": {
+                    "a": {"predict": "text -> answer", "instructions": "Answer as desk A."},
+                    "b": {"predict": "text -> answer", "instructions": "Answer as desk B."},
+                },
+            },
+        },
+        tmp_path,
+    )
+
+    def result(desk: str, score: float | None) -> Result:
+        script = Script(lambda request: desk if "Sort it." in str(request.messages) else "yes")
+        (outcome,) = run_rows(workflow, [{"text": "t"}], script, tmp_path / f"{desk}{score}.db")
+        assert outcome.failure is None, outcome.message
+        return Result(Example("0", {"text": "t"}), score, trace=outcome.trace)
+
+    found = [result("a", 1.0), result("a", 1.0), result("a", None), result("b", 0.0)]
+    assert order_texts(workflow, found)[:2] == ["nodes.sort.instructions", "nodes.route.cases.b.instructions"]
+    assert order_texts(workflow, found[:3]) == list(learnable_addresses(workflow, "text"))
