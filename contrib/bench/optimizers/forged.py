@@ -14,13 +14,15 @@ import argparse
 import json
 import random
 import shutil
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.proof import paired_proof
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from commands import predict, workbench
 
 #: By task of BBH: the type of the answer, and what is asked for.
 TASKS = {
@@ -70,25 +72,11 @@ def run(task: str, seed: int, calls: int, server: str, data: Path, folder: Path)
         file, best = folder / f"{arm}.yaml", folder / f"{arm}-best.yaml"
         file.write_text(json.dumps({**spec, **rest}))
         if arm == "forged":
-            found["said"] = _workbench("optimize", file, "--out", best, folder=folder)
-        given = _workbench_rows(best if best.exists() else file, folder, arm)
+            found["said"] = workbench("optimize", file, "--out", best, db=folder / "runs.db")
+        given = predict(best if best.exists() else file, folder / "test.jsonl", db=folder / "runs.db")
         found[arm] = [float(str(a["label"]) == b["label"]) for a, b in zip(given, rows["test"], strict=True)]
     proof = paired_proof(found["answers"], found["forged"])
     return {"task": task, "seed": seed, **found, "diff": proof.diff, "ci95": proof.ci95}
-
-
-def _workbench(*arguments: Any, folder: Path) -> str:
-    command = [sys.executable, "-m", "workbench", *map(str, arguments), "--db", str(folder / "runs.db")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in (0, 1, 101):
-        raise RuntimeError(f"{command}: exit {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout + done.stderr
-
-
-def _workbench_rows(file: Path, folder: Path, arm: str) -> list[Mapping[str, Any]]:
-    out = folder / f"{arm}.jsonl"
-    _workbench("predict", file, folder / "test.jsonl", "--out", out, "--cache", folder=folder)
-    return [json.loads(line) for line in out.open()]
 
 
 def main() -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rows import read_task
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from commands import predict, workbench
 
 #: By arm: what the file has besides the task. ITSELF: the model is its own proposer.
 ITSELF = {"roles": {"proposer": "itself"}}
@@ -57,21 +60,12 @@ def main(arm: str, rows: Path, url: str, seed: int, calls: int, out: Path) -> No
     folder = out.with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    file, best, answers = write(arm, rows, url, seed, calls, folder), folder / "best.yaml", folder / "answers.jsonl"
-    said, note = "", ""
-
-    def run(*arguments: Any) -> str:
-        command = [sys.executable, "-m", "workbench", *map(str, arguments), "--db", str(folder / "runs.db")]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode not in (0, 1, 101):
-            raise RuntimeError(f"{command}: exit {done.returncode}: {done.stderr[-2000:]}")
-        return done.stdout + done.stderr
-
+    file, best = write(arm, rows, url, seed, calls, folder), folder / "best.yaml"
+    said, note, db = "", "", folder / "runs.db"
     if arm != "unchanged":
-        said = run("optimize", file, "--out", best, "--keep-unproved")  # the best on val, as of the peers
+        said = workbench("optimize", file, "--out", best, "--keep-unproved", db=db)  # the best on val, as of the peers
         note = "" if "Changed:" in said else "no winner: the file as it is"
-    run("predict", best if best.exists() else file, rows / "test.jsonl", "--out", answers, "--cache")
-    found = [json.loads(line) for line in answers.open()]
+    found = predict(best if best.exists() else file, folder / "test.jsonl", db=db)
     scores = [float(a["label"] == b["label"]) for a, b in zip(found, read_task(rows)[3], strict=True)]
     made = {"scores": scores, "note": note, "version": f"workbench {version('agent-optimization-workbench')}"}
     out.write_text(json.dumps({**made, "said": said[-4000:]}))
