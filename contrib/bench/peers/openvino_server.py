@@ -15,6 +15,7 @@ import argparse
 import itertools
 import json
 import queue
+import random
 import threading
 import time
 from collections.abc import Mapping
@@ -96,7 +97,8 @@ def read_config(body: Mapping[str, Any]) -> Any:
     config.stop_strings = {stops} if isinstance(stops, str) else {*stops}
     if temperature := body.get("temperature", 1.0):
         config.do_sample, config.temperature, config.top_p = True, temperature, body.get("top_p") or 1.0
-        config.rng_seed = body.get("seed") or 0
+        seed = body.get("seed")
+        config.rng_seed = random.getrandbits(32) if seed is None else seed
     return config
 
 
