@@ -82,6 +82,8 @@ def test_a_part_that_cannot_help_is_refused_for_free(said: str, why: str, agent:
 def test_what_was_cut_before_any_part_ended_is_not_tried(agent: Workflow) -> None:
     found, logged = rewrite(agent, "<part 2>Desks: bil", finish="length")
     assert not found and "max_tokens" in logged[0]
+    said = "<part 3>Answer with the desk.</part 3>\n<part 2>Desks: bil"
+    assert rewrite(agent, said, finish="length") == ({"three": "Answer with the desk."}, [])
 
 
 def test_the_parts_of_a_message_are_rewritten_once(agent: Workflow) -> None:

@@ -57,7 +57,7 @@ class Proposer:
         if not parts:
             text = await self.prompt(request, workflow, address, replica, known)
             return {} if text is None else {address: text}
-        text = await self._whole(request, replica, "</part")
+        text = await self._whole(request, replica, "part")
         found = read_parts(text or "", len(parts), parts.index(address))
         values = {parts[place]: body for place, body in found.items()}
         reasons = {one: self._why_not(body, workflow, one, request, known) for one, body in values.items()}
@@ -76,7 +76,7 @@ class Proposer:
     ) -> str | None:
         """Ask for another prompt at an address and return it (see `read_prompt`), or None. A truncated answer, and one
         that cannot help (see `why_unusable`), is logged as an event."""
-        text, tried = await self._whole(messages, replica, "</prompt>"), list(tried)
+        text, tried = await self._whole(messages, replica, "prompt"), list(tried)
         reasons = list[str | None]()
 
         def refuse(body: str) -> str | None:
@@ -88,15 +88,17 @@ class Proposer:
             self._tell(reasons)
         return found
 
-    async def _whole(self, messages: Sequence[Mapping[str, str]], replica: int, end: str) -> str | None:
-        """The text of an answer; None without one, and where it was cut before its end."""
+    async def _whole(self, messages: Sequence[Mapping[str, str]], replica: int, tag: str) -> str | None:
+        """The text of an answer, of a truncated one up to the last end of a tag; None without one."""
         response = await self._response(messages, replica)
-        if response is not None and response.finish == "length" and end not in response.text:
+        if response is None or response.finish != "length":
+            return None if response is None else response.text
+        before, end, _ = response.text.rpartition(f"</{tag}")
+        if not end:
             self.study.log(
                 f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
             )
-            return None
-        return response.text if response is not None else None
+        return f"{before}</{tag}>" if end else None
 
     def _why_not(
         self,
