@@ -237,7 +237,7 @@ class Forge(Optimizer):
     def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
         """Ask for a program, or for a repair of one that did so on train."""
         node = node_at(study.best, address)
-        task = prompts.program(node, study.best, study.train, study.targets, CHARS)
+        task = prompts.program(node, study.train, study.targets, CHARS)
         mistakes = prompts.find_mistakes(address, node, repaired, study.targets) if repaired is not None else []
         if repaired is None or not mistakes:
             return task

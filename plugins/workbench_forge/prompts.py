@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench import Evaluation, Workflow
+from workbench import Evaluation
 from workbench.base.text import short
 from workbench.kit.answers import is_same
 from workbench.kit.prompting import show_results
@@ -113,7 +113,6 @@ def _cut(text: str, most: int) -> str:
 
 def program(
     node: Any,
-    workflow: Workflow,
     train: Sequence[Example],
     targets: Mapping[str, str],
     shown: int,
@@ -135,8 +134,7 @@ def program(
         f"Write the Python function `{node.function}({', '.join(node.inputs)})`. It returns "
         + (f"the value of `{node.outputs[0]}`" if len(node.outputs) == 1 else f"a dict with {', '.join(node.outputs)}")
         + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
-        "no files, network, processes or threads.\n"
-        f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{present}\n```\n"
+        f"no files, network, processes or threads.\n\nThe present program:\n```python\n{present}\n```\n"
         "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
     )
     return [{"role": "user", "content": task}]

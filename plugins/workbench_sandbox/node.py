@@ -78,8 +78,11 @@ class CodeNode(SignatureNode):
             value = {self.signature.outputs[0].name: value}
         checked = {}
         for field in self.signature.outputs:
+            found = value[field.name]
+            if field.allowed and found not in field.allowed:  # True for 'True', 3 for '3'
+                found = next((one for one in field.allowed if str(one) == str(found)), found)
             try:
-                checked[field.name] = TypeAdapter(field.type).validate_python(value[field.name])
+                checked[field.name] = TypeAdapter(field.type).validate_python(found)
             except ValidationError as error:
                 raise NodeError("code", f"{self.function} returned an invalid '{field.name}': {error}") from None
         return checked

@@ -43,7 +43,7 @@ def rewrite(agent: Workflow, said: str, name: str = "two", finish: str = "stop")
 
     rows = [Example("0", {"letter": "Where is my parcel?", "desk": "shipping"})]
     runtime = SimpleNamespace(evaluator=SimpleNamespace(runtime=SimpleNamespace(roles={})), train=rows)
-    study = SimpleNamespace(**vars(runtime), lm=lambda role: complete, log=logged.append)
+    study = SimpleNamespace(**vars(runtime), lm=lambda role: complete, log=logged.append, description="")
     found = asyncio.run(Proposer(cast(Any, study)).rewrite(agent, address(name)))
     return {place.split(".")[3]: text for place, text in found.items()}, logged
 

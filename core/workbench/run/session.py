@@ -266,6 +266,7 @@ class Session:
             name=name,
             levels=spec.targets,
             searchers=self.searchers,
+            description=spec.description,
         )
 
     async def _add_by_hand(self, workflow: Workflow) -> None:

@@ -114,7 +114,7 @@ class Spec(Strict):
     """A whole workflow file."""
 
     name: str = Field("workflow", min_length=1, max_length=100, description="what runs of it are called")
-    description: str = Field("", description="for readers")
+    description: str = Field("", description="what it is for; readers see it, and proposers are told")
     lm: LMSpec = Field(
         default_factory=lambda: LMSpec.model_validate({"model": defaults.LM}),
         description="the language model that does the task; short: its name alone",

@@ -95,7 +95,7 @@ class Study:
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
     limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
-    levels: the service levels of the file (`targets:`).
+    levels: the service levels of the file (`targets:`). description: what the file says that it is for.
     searchers: the other runs that search this study, if there are any.
     """
 
@@ -114,6 +114,7 @@ class Study:
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
     levels: TargetsSpec | None = None
     searchers: Searchers | None = None
+    description: str = ""
 
     @property
     def raced(self) -> bool:

@@ -135,6 +135,23 @@ def test_the_mistakes_of_the_best_program_are_shown_and_repaired(tmp_path: Path)
     assert 1 <= shown.count(" gives ") <= 3 and shown.count("and must give") == shown.count(" gives ")
 
 
+@pytest.mark.parametrize("description", ["Counts the facts that follow from others.", ""])
+def test_the_proposer_is_told_what_the_file_is_for(description: str, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def say(request: Request) -> str:
+        asked.append(text_of(request))
+        return NEAR if len(asked) == 1 else RIGHT
+
+    file, script = write(tmp_path, CODE, {"forge": {"samples": 2}}, 2000, 0, (20, 20, 30)), Script(say)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "description": description}))
+    report = optimize(file, database=tmp_path / "run.db", pool=script, options=Options(out=str(tmp_path / "o.yaml")))
+    assert report.status == "finished", report.error
+    for text in asked:  # a repair is told once, too
+        assert text.count(description or "What the workflow is for") == bool(description)
+        assert text.startswith(f"What the workflow is for: {description}") == bool(description)
+
+
 def test_a_row_without_a_result_says_nothing_of_a_program(tmp_path: Path) -> None:
     file, script = write(tmp_path, CODE, {"forge": {"samples": 3}}, 2000, 0, (20, 20, 30)), Script(lambda r: NEAR)
     rows = (tmp_path / "train.jsonl").read_text().splitlines()

@@ -24,8 +24,29 @@ def test_a_node_runs_its_source(tmp_path: Path) -> None:
 
 @needs_kernel
 @pytest.mark.parametrize(
+    ("allowed", "value", "given"),
+    [
+        ("'True', 'False'", "True", "True"),
+        ("'1', '2'", "2", "2"),
+        ("1, 2", "'2'", 2),
+        ("'None', 'some'", "None", "None"),
+        ("1, 2", "1.0", 1),
+    ],
+)
+def test_a_value_that_is_written_as_an_allowed_one_is_that_one(
+    allowed: str, value: str, given: object, tmp_path: Path
+) -> None:
+    node = code(f"def f(text): return {value}", f"text -> a: Literal[{allowed}]")
+    outcome, _ = run_node(node, {"text": "a"}, tmp_path)
+    assert outcome.prediction.get("a") == given, outcome
+
+
+@needs_kernel
+@pytest.mark.parametrize(
     ("node", "message"),
     [
+        (code("def f(text): return 3", "text -> a: Literal['1', '2']"), "returned an invalid 'a'"),
+        (code("def f(text): return 'true'", "text -> a: Literal['True', 'False']"), "returned an invalid 'a'"),
         (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
         (code("def f(text): return 'many'"), "returned an invalid 'n'"),
         (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),

@@ -14,10 +14,13 @@ from workbench.study import Result, Study
 from workbench.task import Example
 from workbench.workflow import Workflow, learnable_addresses, node_at, text_at, text_role
 
+#: Characters.
+MOST_PURPOSE = 1000
+
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role.
+    """The language model of a role. Each request begins with what the file says that it is for (`description`).
 
     temperature, max_tokens: used unless the file's `roles` set them.
     """
@@ -122,6 +125,9 @@ class Proposer:
             name: own if (own := getattr(given, name, None)) is not None else getattr(self, name)
             for name in ("temperature", "max_tokens")
         }
+        if purpose := self.study.description.strip()[:MOST_PURPOSE]:
+            first = {**messages[0], "content": f"What the workflow is for: {purpose}\n\n{messages[0]['content']}"}
+            messages = [first, *messages[1:]]
         try:
             response = await self.study.lm(self.role)(messages, replica=replica, **settings)
         except BudgetSpent:
