@@ -135,7 +135,8 @@ def program(
         + (f"the value of `{node.outputs[0]}`" if len(node.outputs) == 1 else f"a dict with {', '.join(node.outputs)}")
         + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
         f"no files, network, processes or threads.\n\nThe present program:\n```python\n{present}\n```\n"
-        "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
+        "Examples:\n" + "\n".join(rows) + "\n\nIt must hold for others than these, too: find the rule, do not list the "
+        "examples. Answer with the whole program in one Python block, and nothing else."
     )
     return [{"role": "user", "content": task}]
 

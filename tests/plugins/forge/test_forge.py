@@ -149,7 +149,7 @@ def test_the_proposer_is_told_what_the_file_is_for(description: str, tmp_path: P
     assert report.status == "finished", report.error
     for text in asked:  # a repair is told once, too
         assert text.count(description or "What the workflow is for") == bool(description)
-        assert text.startswith(f"What the workflow is for: {description}") == bool(description)
+        assert (f"\n\nWhat the workflow is for: {description}\n\nIt must hold" in text) == bool(description)
 
 
 def test_a_row_without_a_result_says_nothing_of_a_program(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ MOST_PURPOSE = 1000
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role. Each request begins with what the file says that it is for (`description`).
+    """The language model of a role. Each request has, before what it asks for, what the file says that it is for.
 
     temperature, max_tokens: used unless the file's `roles` set them.
     """
@@ -126,8 +126,9 @@ class Proposer:
             for name in ("temperature", "max_tokens")
         }
         if purpose := self.study.description.strip()[:MOST_PURPOSE]:
-            first = {**messages[0], "content": f"What the workflow is for: {purpose}\n\n{messages[0]['content']}"}
-            messages = [first, *messages[1:]]
+            shown, gap, asked = messages[0]["content"].rpartition("\n\n")
+            content = f"{shown}{gap}What the workflow is for: {purpose}\n\n{asked}"
+            messages = [{**messages[0], "content": content}, *messages[1:]]
         try:
             response = await self.study.lm(self.role)(messages, replica=replica, **settings)
         except BudgetSpent:
