@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Study, Workflow
-from workbench.kit.prompting import Proposer, describe, one_of_each_message, show_results, wrap_in_tags
+from workbench.kit.prompting import Proposer, describe, message_at, show_results, wrap_in_tags
 from workbench.study import RandomTrial, score_of
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at, text_role
@@ -39,7 +39,7 @@ class Breeder:
 
     @property
     def texts(self) -> list[str]:
-        return one_of_each_message(self.study.workflow, learnable_addresses(self.study.workflow, "text"))
+        return list(learnable_addresses(self.study.workflow, "text"))
 
     async def _text_of(self, parent: Individual) -> tuple[str, str]:
         address = await self._choose(self.texts, parent)
@@ -103,7 +103,7 @@ class Breeder:
         best = pool[0]
         others = [m for m in pool if m.workflow != parent.workflow and text_at(m.workflow, address)][:4]
         advice = ""
-        if best.workflow != parent.workflow:
+        if text_at(best.workflow, address) != text_at(parent.workflow, address):
             advice = f"The best instruction so far:\n{wrap_in_tags(text_at(best.workflow, address))}"
         made = await self.proposer.rewrite(
             parent.workflow,
@@ -111,14 +111,14 @@ class Breeder:
             replica,
             advice=advice,
             evidence=show_results(parent.screened.results, CHARS // 2),
-            tried=[(text_at(m.workflow, address), m.fitness) for m in others],
+            tried=[(message_at(m.workflow, address), m.fitness) for m in others],
         )
         return (made, "refined") if made else None
 
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
         """The next position of a particle, or None if the proposer repeats a failed move. Settings that are not texts
         are taken from the position, the particle's best or the global best, with equal probability."""
-        address, text = await self._text_of(particle.position)
+        address = await self._choose(self.texts, particle.position)
         here, best = particle.position, pool[0]
         whose = self.study.rng.choice((here, particle.best, best)).workflow
         texts = learnable_addresses(whose, "text")
@@ -130,7 +130,8 @@ class Breeder:
             advice=particle.advice(address, best),
             evidence=show_results(here.screened.results, CHARS // 2),
         )
-        if not made or particle.has_failed(diff_texts(address, text, made.get(address, text))):
+        moves = [diff_texts(one, text_at(here.workflow, one), new) for one, new in made.items()]
+        if not moves or (len(moves) == 1 and particle.has_failed(moves[0])):
             return None
         return {**settings, **made}, "moved"
 

@@ -16,6 +16,7 @@ from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study,
 from workbench.kit.prompting import (
     Proposer,
     finalists,
+    message_at,
     one_of_each_message,
     prompt_in_use,
     room_for,
@@ -144,7 +145,7 @@ class _Search:
         chosen = [r for r in scored if score_of(r) < 1] or scored
         asked = prompts.feedback(parent.state.workflow, address, chosen, CHARS)
         advice = await self.proposer.ask(asked, self.made)
-        tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
+        tried = [(message_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
         evidence = show_results(chosen, CHARS)
         made = await self.proposer.rewrite(
             parent.state.workflow,

@@ -35,6 +35,7 @@ RULES = (
     "Ignore what does not bear on the answer.",
     "Where two seem right, take the more specific one.",
 )
+_WANTED = re.compile(r"Write a better part (\d+),")
 
 
 @declares()
@@ -55,7 +56,12 @@ class Templates:
     async def complete(self, request: Request) -> Response:
         text = "\n".join(str(m["content"]) for m in request.messages)
         draw = random.Random(hashlib.sha256(request.key(self.identity).encode()).digest())
-        answer = wrap_in_tags(_instruction(text, draw)) if "between <prompt>" in text else draw.choice(RULES)
+        if part := _WANTED.search(text):  # of a message in several: the one that is asked for
+            shown = re.findall(rf"<part {part[1]}>\n(.*?)\n</part {part[1]}>", text, re.DOTALL)
+            written = _instruction(f"{text.partition('<part')[0]}{wrap_in_tags(shown[0] if shown else '')}", draw)
+            answer = f"<part {part[1]}>\n{written}\n</part {part[1]}>"
+        else:
+            answer = wrap_in_tags(_instruction(text, draw)) if "between <prompt>" in text else draw.choice(RULES)
         return Response(answer, "stop", estimate_tokens(request.messages), len(answer) // 4, 0.0)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:

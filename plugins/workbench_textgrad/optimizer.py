@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.answers import read_objects
-from workbench.kit.prompting import Batches, Proposer, finalists, one_of_each_message, room_for
+from workbench.kit.prompting import Batches, Proposer, finalists, message_at, one_of_each_message, room_for
 from workbench.kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench.study import score_of
 from workbench.workflow import learnable_addresses, text_at
@@ -110,7 +110,8 @@ class _Descent:
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
         """Return True if the budget covers `passes` passes over a batch and then the finalists, proposals included."""
-        proposals = 1 + 2 * len(learnable_addresses(workflow, "text")) + bool(self.settings.edits)
+        texts = one_of_each_message(workflow, learnable_addresses(workflow, "text"))
+        proposals = 1 + 2 * len(texts) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
         tokens = proposals * (1000 + CHARS // 3)
         return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
@@ -161,7 +162,7 @@ class _Descent:
         found = backward.evidence(address, text_at(backward.workflow, address))
         if found is None:
             return {}
-        tried = {text_at(w, address): score for w, score in self.kept[-4:]}
+        tried = {message_at(w, address): score for w, score in self.kept[-4:]}
         return await self.proposer.rewrite(
             backward.workflow,
             address,

@@ -104,7 +104,18 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
     def run(server: str) -> str:
         command = [sys.executable, str(HERE / "peers.py"), "--server", server, "--rows", str(tmp_path / "rows")]
         command += ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results.jsonl")]
-        command += ["--plot", str(tmp_path / "peers.svg"), "--venvs", str(tmp_path), "--seeds", "0", "--calls", "100"]
+        command += [
+            "--plot",
+            str(tmp_path / "peers.svg"),
+            "--venvs",
+            str(tmp_path),
+            "--seeds",
+            "0",
+            "--calls",
+            "100",
+            "--model",
+            "m",
+        ]
         command += ["--arms", "wb_unchanged", "wb_bootstrap", "gepa"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -114,7 +125,7 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
     assert "tickets.gepa.0: left out" in said and "tickets.wb_unchanged.0: 0.500" in said
     assert "tickets.wb_bootstrap.0: 1.000" in said and "nearest_vote" in said
     assert "wb_bootstrap (1)" in (tmp_path / "peers.svg").read_text()
-    found = read_results(tmp_path / "results.jsonl")["tickets"]["wb_bootstrap"][0]["counts"]
+    found = read_results(tmp_path / "results.jsonl")["tickets, m, 100 calls"]["wb_bootstrap"][0]["counts"]
     assert found["calls"] <= 100 and found["sealed"] == 2 * 4
     assert found["recalled"] == 4, "the rows of the start, which the other arm asked about"
     assert found["calls"] + found["sealed"] == sent

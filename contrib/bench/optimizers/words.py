@@ -83,11 +83,11 @@ def main() -> None:
                 done.append(found)
                 with args.out.open("a") as file:
                     file.write(json.dumps(found) + "\n")
-            start = next((one for one in done if (one["arm"], one["seed"]) == ("unchanged", seed)), found)
-            proof = paired_proof(start["scores"], found["scores"])
-            low, high = proof.ci95
-            score = sum(found["scores"]) / len(found["scores"])
-            print(f"| {arm} | {seed} | {score:.3f} | {proof.diff:+.3f} [{low:+.3f}, {high:+.3f}] |", flush=True)
+            less = ""
+            if start := next((one for one in done if (one["arm"], one["seed"]) == ("unchanged", seed)), None):
+                proof = paired_proof(start["scores"], found["scores"])
+                less = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}]"
+            print(f"| {arm} | {seed} | {sum(found['scores']) / len(found['scores']):.3f} | {less} |", flush=True)
 
 
 if __name__ == "__main__":

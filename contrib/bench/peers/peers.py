@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=[*ARMS])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--model", default="Qwen2.5-Coder-0.5B-Instruct, 8 bits", help="what the server serves")
     parser.add_argument("--calls", type=int, default=400, help="of each search; test rows are apart")
     parser.add_argument("--timeout", type=float, default=4 * 3600, help="seconds of one arm")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, and run nothing")
@@ -93,14 +95,14 @@ def main() -> None:
     if not args.table:
         args.out.mkdir(parents=True, exist_ok=True)
         for task in args.tasks or sorted(folder.name for folder in args.rows.iterdir()):
-            vote(args.rows / task, args.results)
-            with Proxy(args.server, args.out / "calls") as proxy:
+            vote(args.rows / task, args)
+            with Proxy(args.server, args.out / "calls" / re.sub(r"\W+", "-", args.model)) as proxy:
                 for seed in args.seeds:
                     for name in args.arms:
                         run(task, name, seed, proxy, args)
     found = read_results(args.results)
     print(table(found))
-    if args.plot:
+    if args.plot and found:
         draw(found, args.plot)
 
 
@@ -109,7 +111,7 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
     arm, of = ARMS[name], f"{task}.{name}.{seed}"
     made, rows = args.out.resolve() / f"{of}.part", args.rows.resolve() / task
     python = args.venvs.absolute() / arm.venv / "bin/python" if arm.venv else Path(sys.executable)
-    if any(line["seed"] == seed for line in read_results(args.results)[task][name]):
+    if any(line["seed"] == seed for line in read_results(args.results)[_title(task, args)][name]):
         return
     if not python.exists():
         print(f"{of}: left out, as {python} is not there", flush=True)
@@ -133,15 +135,20 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
         print(f"{of}: {ended}, see {made.with_suffix('.txt')}", flush=True)
         return
     found = json.loads(made.read_text())
-    line = {"task": task, "arm": name, "seed": seed, "counts": asdict(counts)}
+    line = {"task": _title(task, args), "arm": name, "seed": seed, "counts": asdict(counts)}
     _write(args.results, line | {name: found[name] for name in ("scores", "note", "version")}, time.monotonic() - begun)
     print(f"{of}: {sum(found['scores']) / len(found['scores']):.3f}", flush=True)
 
 
-def vote(rows: Path, results: Path) -> None:
+def _title(task: str, args: argparse.Namespace) -> str:
+    """What the rows of one table share."""
+    return f"{task}, {args.model}, {args.calls} calls"
+
+
+def vote(rows: Path, args: argparse.Namespace) -> None:
     """Score what the report of workbench calls the floor: a vote of the nearest rows. Nothing where there is none."""
     scores = list[float]()
-    if read_results(results)[rows.name]["nearest_vote"]:
+    if read_results(args.results)[_title(rows.name, args)]["nearest_vote"]:
         return
 
     def score(row: Mapping[str, Any], label: Any) -> float:
@@ -150,8 +157,8 @@ def vote(rows: Path, results: Path) -> None:
 
     _, train, _, test = read_task(rows)
     if (found := vote_of_nearest(train, test, ["text"], "label", score)) is not None:
-        line = {"task": rows.name, "arm": "nearest_vote", "seed": 0, "counts": asdict(Counts()), "scores": scores}
-        _write(results, {**line, "note": found[1], "version": "no model"})
+        line = {"arm": "nearest_vote", "seed": 0, "counts": asdict(Counts()), "scores": scores}
+        _write(args.results, {"task": _title(rows.name, args), **line, "note": found[1], "version": "no model"})
 
 
 def read_results(results: Path) -> Results:
@@ -207,10 +214,12 @@ def draw(results: Results, path: Path) -> None:
         for height, name in enumerate(names):
             mean, (low, high) = sum(scores[name]) / len(scores[name]), interval(scores[name])
             colour = next((colour for start, colour in COLOURS.items() if name.startswith(start)), "0.6")
-            place.errorbar(mean, height, xerr=[[mean - low], [high - mean]], color=colour, marker="o", capsize=2)
+            error = [[max(0.0, mean - low)], [max(0.0, high - mean)]]  # rounded, an end may lie within
+            place.errorbar(mean, height, xerr=error, color=colour, marker="o", capsize=2)
         place.set_yticks(range(len(names)), [f"{name} ({len(arms[name])})" for name in names])
-        place.set_title(f"{task}: score on sealed rows (seeds)")
+        place.set_title(task.replace(", ", "\n", 1), fontsize=10)
         place.set_xlim(0, 1)
+    figure.supxlabel("score on sealed rows, with its 95% interval; in brackets: seeds", fontsize=10)
     figure.tight_layout()
     figure.savefig(path)
 

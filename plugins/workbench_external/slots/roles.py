@@ -25,13 +25,11 @@ def role_of(slot: Slot, slots: Mapping[str, Slot]) -> TextRole:
     if slot.in_ == "field" and not slot.parameter:
         what = "the description of {name}, the form of an agent's answer"
     what = what.format(name=slot.name or "without a name", parameter=slot.parameter)
-    if "{{" in slot.match:
+    group = {name: one for name, one in slots.items() if slot.of and (one.of, one.in_) == (slot.of, slot.in_)}
+    group = {name: one for name, one in group.items() if one.part} if slot.part else {}
+    if any("{{" in one.match for one in (slot, *group.values())):
         what = f"{what} ({{{{1}}}} and the like stand for what varies, and must stay)"
     if not slot.part:
         return TextRole(what, instructs)
-    parts = {
-        f"slots.{name}.text": one.match if one.text is None else one.text
-        for name, one in slots.items()
-        if slot.of and one.of == slot.of
-    }
+    parts = {f"slots.{name}.text": one.match if one.text is None else one.text for name, one in group.items()}
     return TextRole(f"a part of {what}", False, parts if len(parts) > 1 else {})

@@ -43,6 +43,7 @@ from workbench.kit.prompting.proposer import (
 )
 from workbench.kit.prompting.requests import (
     describe as describe,
+    message_at as message_at,
     outline as outline,
     rewrite_request as rewrite_request,
     show_in_place as show_in_place,

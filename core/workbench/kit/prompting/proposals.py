@@ -19,7 +19,15 @@ MAX_PROMPT = 6000
 _BARE = 1200
 
 _PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
-_PART = re.compile(r"(?is)<part (\d{1,3})>((?:(?!<part ).)*?)(?:<\\?/part(?: \d+)?>|\Z)")
+#: A part of a message, at the start of a line: up to its end, the next part, or the end of the answer.
+_BEGIN, _CLOSE = r"<part[\s_-]?(\d{1,3})\b[^<>\n]*>", r"<\\?/part(?:[\s_-]?\d{1,3}\b[^<>\n]*)?>"
+_PART = re.compile(rf"(?ims)^[ \t]*{_BEGIN}(.*?)({_CLOSE}|(?=^[ \t]*<part[\s_-]?\d)|\Z)")
+_NEXT_PART = re.compile(rf"(?i)({_CLOSE})[ \t]*(?=<part)")
+#: What says that a part stays, and headings of parts without tags.
+_SAME = re.compile(r"(?i)\W*(?:unchanged|not changed|no changes?|(?:the )?same(?: as before)?|as (?:before|it is))\W*")
+_PART_HEADING = re.compile(r"(?im)^\W*part\s*\d+\W*$")
+#: The end of a text in an answer.
+_END = re.compile(rf"(?i)<\\?/prompt>|{_CLOSE}")
 #: Names under which models give a prompt in JSON.
 _NAMES = frozenset(
     f"{new}{name}"
@@ -37,7 +45,7 @@ _ELEMENT, _RULERS = re.compile(r"(?s)\A<(\w+)>(.*)</\1>\Z"), re.compile(r"(?s)\A
 _COMPLETED = re.compile(r"\s*\[\[ ## completed ## \]\]\s*\Z")
 
 #: Ends with an escaped stroke, as in JSON, and what is left of tags.
-_ESCAPED, _TAG = re.compile(r"(?i)<\\/prompt>"), re.compile(r"(?i)</?(?:prompt|part \d+)>")
+_ESCAPED, _TAG = re.compile(r"(?i)<\\/prompt>"), re.compile(r"(?i)</?(?:prompt|part[\s_-]?\d+\b[^<>\n]*)>")
 #: What stands in a line of `show_results`, also with other values.
 _SHOWN = re.compile(
     r"(?i)\b(?:answer|task|called)\W{0,3}:\s*\{[^{}]*(?:\}|\Z)|\bexpected\b[^,;\n]*,?\s*got\b[^;\n]*|"
@@ -70,15 +78,29 @@ def read_prompt(text: str, refuse: Callable[[str], object] = lambda prompt: None
     return None
 
 
-def read_parts(text: str, count: int, own: int) -> dict[int, str]:
+def read_parts(
+    text: str, count: int, own: int, refuse: Callable[[str], object] = lambda prompt: None
+) -> dict[int, str]:
     """The parts of a message in an answer, by their place of `count`: what stands between <part N> and </part N>, of
-    two of one number the last. An answer in the form of one prompt is that of the part that was asked for, `own`."""
-    places = {int(number) - 1: body.strip() for number, body in _PART.findall(text)}
-    if not places:
-        body = read_prompt(text)
-        places = {own: body} if body is not None else {}
-    usable = {place: body for place, body in places.items() if 0 <= place < count and 0 < len(body) <= MAX_PROMPT}
-    return {place: body for place, body in usable.items() if not is_refusal(body)}
+    two of one number the last. An answer in the form of one prompt is that of the part that was asked for, `own`;
+    refuse: see `read_prompt`."""
+    found = [(int(number) - 1, body.strip(), end) for number, body, end in _PART.findall(_NEXT_PART.sub("\\1\n", text))]
+    if not found:
+        body = read_prompt(text, refuse)
+        return {} if body is None or _PART_HEADING.search(body) else {own: body}
+    closed = any(end for _, _, end in found)
+    places = {place: body for place, body, end in found if 0 <= place < count and (end or not closed)}
+    return {
+        place: body
+        for place, body in places.items()
+        if 0 < len(body) <= MAX_PROMPT and not is_refusal(body) and not _SAME.fullmatch(body)
+    }
+
+
+def keep_whole(text: str) -> str:
+    """What a truncated answer has up to the end of its last text; empty if none ends."""
+    ends = [*_END.finditer(text)]
+    return text[: ends[-1].end()] if ends else ""
 
 
 def _bare_prompt(text: str) -> str:

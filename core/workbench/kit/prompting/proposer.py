@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.errors import BudgetSpent, LMError
-from workbench.kit.prompting.proposals import BEFORE, read_parts, read_prompt, why_unusable
+from workbench.kit.prompting.proposals import BEFORE, fold, keep_whole, read_parts, read_prompt, why_unusable
 from workbench.kit.prompting.requests import rewrite_request
 from workbench.lm import Response, is_blank, is_refusal
 from workbench.study import Result, Study
@@ -20,7 +20,7 @@ MOST_PURPOSE = 1000
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role. Each request has, before what it asks for, what the file says that it is for.
+    """The language model of a role. Each request has, before its last paragraph, what the file says that it is for.
 
     temperature, max_tokens: used unless the file's `roles` set them.
     """
@@ -56,18 +56,25 @@ class Proposer:
         """
         request = rewrite_request(workflow, address, evidence=evidence, advice=advice, tried=tried)
         known = list(made)
-        parts = [*text_role(workflow, address).parts]
+        parts = text_role(workflow, address).parts
         if not parts:
             text = await self.prompt(request, workflow, address, replica, known)
             return {} if text is None else {address: text}
-        text = await self._whole(request, replica, "part")
-        found = read_parts(text or "", len(parts), parts.index(address))
-        values = {parts[place]: body for place, body in found.items()}
-        reasons = {one: self._why_not(body, workflow, one, request, known) for one, body in values.items()}
-        usable = {one: body for one, body in values.items() if reasons[one] is None}
-        if not usable:
-            self._tell(reasons.values())
-        return usable
+        places, text, reasons = [*parts], await self._whole(request, replica), list[str | None]()
+
+        def judge(body: str, one: str = address) -> str | None:
+            reasons.append(self._why_not(body, workflow, one, request, ()))
+            return reasons[-1]
+
+        found = read_parts(text or "", len(places), places.index(address), judge)
+        values = {places[place]: body for place, body in found.items()}
+        values = {one: body for one, body in values.items() if fold(body) != fold(parts[one])}
+        if values and {fold(body) for body in values.values()} <= {fold(text) for text in known}:
+            return {}
+        # One part of what belongs together is no proposal: all of it is tried, or nothing.
+        refused = [judge(body, one) for one, body in values.items()]
+        self._tell(reasons)
+        return {} if any(refused) else values
 
     async def prompt(
         self,
@@ -79,7 +86,7 @@ class Proposer:
     ) -> str | None:
         """Ask for another prompt at an address and return it (see `read_prompt`), or None. A truncated answer, and one
         that cannot help (see `why_unusable`), is logged as an event."""
-        text, tried = await self._whole(messages, replica, "prompt"), list(tried)
+        text, tried = await self._whole(messages, replica), list(tried)
         reasons = list[str | None]()
 
         def refuse(body: str) -> str | None:
@@ -91,17 +98,17 @@ class Proposer:
             self._tell(reasons)
         return found
 
-    async def _whole(self, messages: Sequence[Mapping[str, str]], replica: int, tag: str) -> str | None:
-        """The text of an answer, of a truncated one up to the last end of a tag; None without one."""
+    async def _whole(self, messages: Sequence[Mapping[str, str]], replica: int) -> str | None:
+        """The text of an answer, of a truncated one what is whole of it; None without one."""
         response = await self._response(messages, replica)
         if response is None or response.finish != "length":
             return None if response is None else response.text
-        before, end, _ = response.text.rpartition(f"</{tag}")
-        if not end:
+        whole = keep_whole(response.text)
+        if not whole:
             self.study.log(
                 f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
             )
-        return f"{before}</{tag}>" if end else None
+        return whole or None
 
     def _why_not(
         self,
@@ -126,7 +133,7 @@ class Proposer:
             for name in ("temperature", "max_tokens")
         }
         if purpose := self.study.description.strip()[:MOST_PURPOSE]:
-            shown, gap, asked = messages[0]["content"].rpartition("\n\n")
+            shown, gap, asked = str(messages[0]["content"]).rpartition("\n\n")
             content = f"{shown}{gap}What the workflow is for: {purpose}\n\n{asked}"
             messages = [{**messages[0], "content": content}, *messages[1:]]
         try:

@@ -43,9 +43,9 @@ def rewrite_request(
         address: of the text.
         evidence: results, see `show_results`.
         advice: what to change.
-        tried: earlier texts with their scores.
+        tried: earlier texts, of a part the whole messages (`message_at`), with their scores.
     """
-    node, prompt, role = node_at(workflow, address), text_at(workflow, address), text_role(workflow, address)
+    node, role = node_at(workflow, address), text_role(workflow, address)
     parts = [
         f"You write {role.what}. Another language model {'follows' if role.instructs else 'reads'} it.",
         describe(node),
@@ -56,7 +56,7 @@ def rewrite_request(
     if advice:
         parts.append(f"Advice:\n{advice}")
     earlier = {fold(text): f"- score {score:.2f}: {text}" for text, score in tried}
-    earlier.pop(fold(prompt), None)
+    earlier.pop(fold(message_at(workflow, address)), None)
     if earlier:
         parts.append("Tried before:\n" + "\n".join(earlier.values()))
     parts.append(_ask_for(node, role, [*role.parts].index(address) + 1 if role.parts else 0))
@@ -88,6 +88,12 @@ def _ask_for(node: NodeKind, role: TextRole, part: int) -> str:
         f"Write a better {noun}: general, clear, {wanted}. Keep what works. Answer with the {noun} alone, between "
         "<prompt> and </prompt>."
     )
+
+
+def message_at(workflow: Workflow, address: str) -> str:
+    """The text at an address, of a part of a message all of it: what a proposal may change."""
+    parts = text_role(workflow, address).parts
+    return "\n".join(parts.values()) if parts else text_at(workflow, address)
 
 
 def show_in_place(workflow: Workflow, address: str) -> str:
