@@ -54,7 +54,7 @@ def screened(workflow: Workflow) -> Individual:
 def breeder(reader: Reader) -> Breeder:
     no_roles = SimpleNamespace(runtime=SimpleNamespace(roles={}))
     study: Any = SimpleNamespace(
-        workflow=BASE, rng=random.Random(0), lm=lambda role: reader, evaluator=no_roles, train=()
+        description="", workflow=BASE, rng=random.Random(0), lm=lambda role: reader, evaluator=no_roles, train=()
     )
     return Breeder(study, Space({}), Proposer(study))
 

@@ -55,7 +55,7 @@ def breeder(told: Told | None = None, domains: dict[str, Any] | None = None, see
     told = told or Told()
     no_roles = SimpleNamespace(runtime=SimpleNamespace(roles={}))
     study: Any = SimpleNamespace(
-        workflow=BASE, rng=random.Random(seed), lm=lambda role: told, evaluator=no_roles, train=()
+        description="", workflow=BASE, rng=random.Random(seed), lm=lambda role: told, evaluator=no_roles, train=()
     )
     space = Space({a: DomainSpec.model_validate(d) for a, d in (domains or {}).items()})
     return Breeder(study, space, Proposer(study))

@@ -98,7 +98,7 @@ def read_parts(
 
 
 def keep_whole(text: str) -> str:
-    """What a truncated answer has up to the end of its last text; empty if none ends."""
+    """A truncated answer up to the end of its last text; empty if none ends."""
     ends = [*_END.finditer(text)]
     return text[: ends[-1].end()] if ends else ""
 
