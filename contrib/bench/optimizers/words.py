@@ -34,7 +34,7 @@ ARMS: dict[str, Any] = {
 
 
 def run(arm: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The scores of an arm on the sealed rows, its instruction, and the end of what the run printed."""
+    """The scores of an arm on the sealed rows, and the end of what the run printed."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     task, *parts = read_task(args.rows)
@@ -55,9 +55,7 @@ def run(arm: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[str
         "nodes": {"answer": {"predict": f"text -> queue: {queue}", "instructions": "Name the queue for the message."}},
     }
     file, best, db, said = folder / "workflow.yaml", folder / "best.yaml", folder / "runs.db", ""
-    if ARMS[arm]:
-        spec["optimize"] = ARMS[arm]
-    file.write_text(json.dumps(spec))
+    file.write_text(json.dumps({**spec, "optimize": ARMS[arm]} if ARMS[arm] else spec))
     if ARMS[arm]:
         said = workbench("optimize", file, "--out", best, "--keep-unproved", db=db)
     found = predict(best if best.exists() else file, folder / "test.jsonl", db=db)

@@ -20,10 +20,10 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import openvino_genai
+from proxy import JsonHandler, Server
 
 #: Fields that are read, and those that change nothing here.
 KNOWN = {"messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "stop", "n", "model"}
@@ -102,27 +102,23 @@ def read_config(body: Mapping[str, Any]) -> Any:
     return config
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(JsonHandler):
     engine: Engine
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
     def do_GET(self) -> None:
-        self.reply(200, {"object": "list", "data": [{"id": "model", "object": "model"}]})
+        self.reply(200, b'{"object": "list", "data": [{"id": "model", "object": "model"}]}')
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         try:
             request = _Request(body["messages"], read_config(body))
         except (KeyError, ValueError) as error:
-            self.reply(400, {"error": {"message": str(error)}})
+            self.reply(400, _error(str(error)))
             return
         self.engine.waiting.put(request)
         request.done.wait()
         if request.error:
-            self.reply(400, {"error": {"message": request.error}})
+            self.reply(400, _error(request.error))
             return
         written = sum(count for _, count, _ in request.answers)
         choices = [
@@ -132,19 +128,11 @@ class Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": request.prompt_tokens, "completion_tokens": written}
         usage["total_tokens"] = sum(usage.values())
         said = {"id": "chatcmpl", "object": "chat.completion", "created": int(time.time()), "model": "model"}
-        self.reply(200, {**said, "choices": choices, "usage": usage})
-
-    def reply(self, status: int, body: Mapping[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.reply(200, json.dumps({**said, "choices": choices, "usage": usage}).encode())
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads, request_queue_size = True, 256
+def _error(message: str) -> bytes:
+    return json.dumps({"error": {"message": message}}).encode()
 
 
 def main() -> None:

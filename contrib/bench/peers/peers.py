@@ -94,9 +94,9 @@ def main() -> None:
     args = parser.parse_args()
     if not args.table:
         args.out.mkdir(parents=True, exist_ok=True)
-        for task in args.tasks or sorted(folder.name for folder in args.rows.iterdir()):
-            vote(args.rows / task, args)
-            with Proxy(args.server, args.out / "calls" / re.sub(r"\W+", "-", args.model)) as proxy:
+        with Proxy(args.server, args.out / "calls" / re.sub(r"\W+", "-", args.model)) as proxy:
+            for task in args.tasks or sorted(folder.name for folder in args.rows.iterdir()):
+                vote(args.rows / task, args)
                 for seed in args.seeds:
                     for name in args.arms:
                         run(task, name, seed, proxy, args)
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace) -> None:
-    """Run one arm, unless its file is there."""
+    """Run one arm, unless its line is there."""
     arm, of = ARMS[name], f"{task}.{name}.{seed}"
     made, rows = args.out.resolve() / f"{of}.part", args.rows.resolve() / task
     python = args.venvs.absolute() / arm.venv / "bin/python" if arm.venv else Path(sys.executable)
@@ -135,6 +135,7 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
         print(f"{of}: {ended}, see {made.with_suffix('.txt')}", flush=True)
         return
     found = json.loads(made.read_text())
+    made.unlink()
     line = {"task": _title(task, args), "arm": name, "seed": seed, "counts": asdict(counts)}
     _write(args.results, line | {name: found[name] for name in ("scores", "note", "version")}, time.monotonic() - begun)
     print(f"{of}: {sum(found['scores']) / len(found['scores']):.3f}", flush=True)

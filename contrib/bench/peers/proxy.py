@@ -62,7 +62,7 @@ class Proxy:
                 self._share(key, lines[0])
 
     def __enter__(self) -> Proxy:
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        self._server = Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
@@ -125,12 +125,24 @@ class Proxy:
             link.close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class JsonHandler(BaseHTTPRequestHandler):
+    """A handler that logs nothing, and keeps its connections open."""
+
     protocol_version = "HTTP/1.1"
-    proxy: Proxy
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+    def reply(self, status: int, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class _Handler(JsonHandler):
+    proxy: Proxy
 
     def do_POST(self) -> None:
         arm, _, rest = self.path.lstrip("/").partition("/")
@@ -139,14 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
             status, data = self.proxy.ask(arm, f"/{rest}", body)
         except OSError as error:
             status, data = 502, json.dumps({"error": {"message": f"the model server: {error}"}}).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.reply(status, data)
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
     daemon_threads, request_queue_size = True, 256
 
 

@@ -25,8 +25,9 @@ def role_of(slot: Slot, slots: Mapping[str, Slot]) -> TextRole:
     if slot.in_ == "field" and not slot.parameter:
         what = "the description of {name}, the form of an agent's answer"
     what = what.format(name=slot.name or "without a name", parameter=slot.parameter)
-    group = {name: one for name, one in slots.items() if slot.of and (one.of, one.in_) == (slot.of, slot.in_)}
-    group = {name: one for name, one in group.items() if one.part} if slot.part else {}
+    group = dict[str, Slot]()
+    if slot.part and slot.of:
+        group = {name: one for name, one in slots.items() if one.part and (one.of, one.in_) == (slot.of, slot.in_)}
     if any("{{" in one.match for one in (slot, *group.values())):
         what = f"{what} ({{{{1}}}} and the like stand for what varies, and must stay)"
     if not slot.part:

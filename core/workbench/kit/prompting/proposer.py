@@ -63,8 +63,7 @@ class Proposer:
         places, text, reasons = [*parts], await self._whole(request, replica), list[str | None]()
 
         def judge(body: str, one: str = address) -> str | None:
-            reasons.append(self._why_not(body, workflow, one, request, ()))
-            return reasons[-1]
+            return self._judge(body, workflow, one, request, (), reasons)
 
         found = read_parts(text or "", len(places), places.index(address), judge)
         values = {places[place]: body for place, body in found.items()}
@@ -72,9 +71,10 @@ class Proposer:
         if values and {fold(body) for body in values.values()} <= {fold(text) for text in known}:
             return {}
         # One part of what belongs together is no proposal: all of it is tried, or nothing.
-        refused = [judge(body, one) for one, body in values.items()]
+        if values and not any(judge(body, one) for one, body in values.items()):
+            return values
         self._tell(reasons)
-        return {} if any(refused) else values
+        return {}
 
     async def prompt(
         self,
@@ -88,12 +88,7 @@ class Proposer:
         that cannot help (see `why_unusable`), is logged as an event."""
         text, tried = await self._whole(messages, replica), list(tried)
         reasons = list[str | None]()
-
-        def refuse(body: str) -> str | None:
-            reasons.append(self._why_not(body, workflow, address, messages, tried))
-            return reasons[-1]
-
-        found = read_prompt(text or "", refuse)
+        found = read_prompt(text or "", lambda body: self._judge(body, workflow, address, messages, tried, reasons))
         if found is None:
             self._tell(reasons)
         return found
@@ -110,16 +105,19 @@ class Proposer:
             )
         return whole or None
 
-    def _why_not(
+    def _judge(
         self,
         text: str,
         workflow: Workflow,
         address: str,
         messages: Sequence[Mapping[str, str]],
         tried: Iterable[str],
+        reasons: list[str | None],
     ) -> str | None:
+        """Return why a text cannot help at an address, None if it may, and add that to the reasons."""
         known = [text_at(workflow, address), *tried]
-        return why_unusable(text, node_at(workflow, address), known, messages, self.study.train)
+        reasons.append(why_unusable(text, node_at(workflow, address), known, messages, self.study.train))
+        return reasons[-1]
 
     def _tell(self, reasons: Iterable[str | None]) -> None:
         """Log why an answer of which nothing is tried is not, unless that is the most frequent reason."""
