@@ -17,7 +17,10 @@ from workbench.lm import Request, Response
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import learnable_addresses, text_role
+from workbench_fgo.rewrite import Rewrite
 from workbench_template_lm.proposer import Templates
+from workbench_textgrad import optimizer as textgrad
+from workbench_textgrad.optimizer import TextGrad
 
 PARTS = {"one": "You are the clerk of a shop.", "two": "Desks: billing, shipping.", "three": "Answer in one word."}
 
@@ -180,3 +183,55 @@ def test_what_takes_part_in_most_failures_comes_first(tmp_path: Path) -> None:
     found = [result("a", 1.0), result("a", 1.0), result("a", None), result("b", 0.0)]
     assert order_texts(workflow, found)[:2] == ["nodes.sort.instructions", "nodes.route.cases.b.instructions"]
     assert order_texts(workflow, found[:3]) == list(learnable_addresses(workflow, "text"))
+
+
+def test_rewrite_goes_on_to_the_next_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {name: {"predict": "text -> answer", "instructions": f"Do {name}."} for name in ("one", "two")}
+    workflow, asked = make_workflow(nodes, tmp_path), list[str]()
+
+    async def record(self: Proposer, workflow: Workflow, address: str, *_: Any, **__: Any) -> dict[str, str]:
+        asked.append(address)
+        return {}
+
+    async def evaluate(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(results=[])
+
+    monkeypatch.setattr(Proposer, "rewrite", record)
+    study = SimpleNamespace(workflow=workflow, best=workflow, train=[Example("0", {"text": "t"})])
+    study.affords, study.evaluate = lambda *_: True, evaluate
+    asyncio.run(Rewrite(rounds=3, width=1).optimize(cast(Any, study)))
+    assert asked == ["nodes.one.instructions", "nodes.two.instructions", "nodes.one.instructions"]
+
+
+def test_textgrad_asks_once_for_a_message(agent: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    class Blaming:
+        """In place of the backward pass: the agent's node is to do better."""
+
+        def __init__(self, workflow: Workflow, *_: Any, **__: Any):
+            prompts = list(learnable_addresses(workflow, "text"))
+            self.layers = {"agent": SimpleNamespace(prompts=prompts, functions=[])}
+
+        async def loss(self) -> str:
+            return "wrong"
+
+        async def gradients(self, loss: str) -> dict[str, Any]:
+            return {"agent": SimpleNamespace(step="do better", removes=False)}
+
+    class Descent(textgrad._Descent):
+        def __init__(self) -> None:
+            self.settings, self.proposer = TextGrad(), cast(Any, None)
+            self.study = cast(Any, SimpleNamespace(targets={}))
+
+        async def rewritten(self, backward: Any, address: str, gradient: Any) -> dict[str, str]:
+            asked.append(address)
+            return {}
+
+        async def restructured(self, backward: Any, *_: Any) -> Workflow:
+            return agent
+
+    monkeypatch.setattr(textgrad, "Backward", Blaming)
+    now = cast(Any, SimpleNamespace(results=[Result(Example("0", {"letter": "t"}), 0.0)]))
+    assert asyncio.run(Descent().stepped(agent, now, 0)) == agent
+    assert len(asked) == 2 and address("file") in asked
