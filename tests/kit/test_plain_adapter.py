@@ -31,6 +31,24 @@ def test_plain_prompt_is_exactly_this(tmp_path: Path) -> None:
     assert script.requests[0].stop == ("\ntext:",)
 
 
+def test_reasoning_is_asked_for_in_words_and_demos_show_what_they_have(tmp_path: Path) -> None:
+    node = {
+        "predict": "text -> reasoning, label: Literal['yes', 'no'], n: int",
+        "instructions": "Decide.",
+        "demos": [{"text": "hm", "label": "no", "n": 2}, {"text": "ah", "reasoning": "Clear.", "label": "yes", "n": 1}],
+    }
+    _, script = run_node(node, {"text": "sure"}, tmp_path, lambda r: "It is.\nlabel: yes\nn: 3")
+    asked = "Reason step by step. Then write the label and n on last lines, as: label: ...\nn: ..."
+    assert list(script.requests[0].messages) == [
+        {"role": "system", "content": f"Decide.\nlabel: one of yes, no\n{asked}"},
+        {"role": "user", "content": "text: hm"},
+        {"role": "assistant", "content": "label: no\nn: 2"},
+        {"role": "user", "content": "text: ah"},
+        {"role": "assistant", "content": "Clear.\nlabel: yes\nn: 1"},
+        {"role": "user", "content": "text: sure"},
+    ]
+
+
 def test_without_instructions_the_outputs_are_asked_for(tmp_path: Path) -> None:
     _, script = run_node({"predict": "q -> answer"}, {"q": "?"}, tmp_path)
     assert script.requests[0].messages[0]["content"] == "Give the answer."

@@ -65,6 +65,11 @@ class Signature:
     inputs: tuple[Field, ...]
     outputs: tuple[Field, ...]
 
+    @property
+    def reasons_first(self) -> bool:
+        """Return True if the first of several outputs is `reasoning`."""
+        return len(self.outputs) > 1 and self.outputs[0].name == "reasoning"
+
 
 def _sides(text: str) -> list[str]:
     """A text split at the arrows that stand in no quoted text."""

@@ -103,8 +103,16 @@ def test_reasoning_is_asked_for_first_and_given_as_a_field(tmp_path: Path) -> No
     node = {**YESNO, "reasoning": True}
     outcome, script = run_node(node, {"text": "x"}, tmp_path, lambda r: "It is clear.\nlabel: no")
     assert outcome.prediction == {"reasoning": "It is clear.", "label": "no"}
-    assert script.requests[0].messages[-1]["content"].endswith("\nreasoning:")
+    system, user = (str(m["content"]) for m in script.requests[0].messages)
+    assert system.endswith("\nReason step by step. Then write the label on a last line, as: label: ...")
+    assert user == "text: x"  # a model that reads `reasoning:` at its end answers at once
     assert script.requests[0].max_tokens == 512
+
+
+@pytest.mark.parametrize("said", ["label: no", "no", "The label is **no**."])
+def test_an_answer_without_the_reasoning_that_was_asked_for_counts(said: str, tmp_path: Path) -> None:
+    outcome, _ = run_node({**YESNO, "reasoning": True}, {"text": "x"}, tmp_path, lambda r: said)
+    assert outcome.prediction["label"] == "no", outcome.message
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The plain adapter: instructions, allowed values, demos and inputs in as few tokens as possible.
 
-system     instructions, then one line `field: one of a, b` for each output with allowed values
-user       one line `name: value` for each input, then `first_output:`
+system     instructions, then one line `field: one of a, b` for each output with allowed values; where the first output
+           is `reasoning`, what to write, since a model that is only shown `reasoning:` answers at once
+user       one line `name: value` for each input, then `first_output:`, but not for `reasoning`
 assistant  the first output's value, then a line `name: value` for each further output
 
 DSPy's ChatAdapter spends several hundred tokens a call on markers and rules that small models do not follow.
@@ -34,6 +35,11 @@ def system_text(signature: Signature, instructions: str, descriptions: Mapping[s
             lines.append(f"{field.name}: one of {', '.join(map(as_text, field.allowed))}")
         elif shape := object_shape(field.type):
             lines.append(f"{field.name}: JSON {shape}")
+    if signature.reasons_first:
+        names = [field.name for field in signature.outputs[1:]]
+        where = "a last line" if len(names) == 1 else "last lines"
+        form = "\n".join(f"{name}: ..." for name in names)
+        lines.append(f"Reason step by step. Then write the {' and '.join(names)} on {where}, as: {form}")
     return "\n".join(lines)
 
 
@@ -44,12 +50,13 @@ def default_instructions(signature: Signature) -> str:
 
 def user_text(signature: Signature, values: Mapping[str, Any]) -> str:
     lines = [f"{f.name}: {as_text(values.get(f.name, ''))}" for f in signature.inputs]
-    return "\n".join([*lines, f"{signature.outputs[0].name}:"])
+    return "\n".join(lines if signature.reasons_first else [*lines, f"{signature.outputs[0].name}:"])
 
 
 def assistant_text(signature: Signature, values: Mapping[str, Any]) -> str:
     first, *rest = signature.outputs
-    lines = [as_text(values.get(first.name, ""))]
+    # A labelled row has no reasoning, and an empty line would be read as one that is to be left empty.
+    lines = [] if signature.reasons_first and not values.get(first.name) else [as_text(values.get(first.name, ""))]
     return "\n".join([*lines, *(f"{f.name}: {as_text(values[f.name])}" for f in rest if f.name in values)])
 
 
