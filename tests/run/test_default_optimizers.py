@@ -34,12 +34,12 @@ def unnamed(folder: Path, **spec: Any) -> Path:
 @pytest.mark.parametrize(
     ("spec", "chosen"),
     [
-        ({}, ["bootstrap"]),
+        ({}, ["families"]),
         ({"search": SEARCH}, ["optuna"]),
         ({"roles": PROPOSER}, ["textgrad", "evolve"]),
         ({"roles": PROPOSER, "search": SEARCH}, ["textgrad", "evolve"]),
         ({"roles": PROPOSER, "search": SEARCH, "objectives": ["score", "tokens"]}, ["textgrad", "optuna"]),
-        ({"roles": {"judge": PROPOSER["proposer"]}}, ["bootstrap"]),
+        ({"roles": {"judge": PROPOSER["proposer"]}}, ["families"]),
         ({"roles": PROPOSER, "nodes": CODE}, ["bootstrap"]),
     ],
 )

@@ -65,11 +65,11 @@ def choose_optimizers(task: Task) -> dict[str, str]:
     """The names of the optimizers for a file that names none, each with the reason."""
     spec, workflow = task.spec, task.workflow
     # `search:` lists what may change: where there is one, examples are searched only if it names them.
-    rest = "search" if spec.search else "demos" if learnable_addresses(workflow, "demos") else None
-    steps = [[rest]] if rest else []
+    rest = ["search"] if spec.search else ["kinds", "demos"] if learnable_addresses(workflow, "demos") else []
+    steps = [rest]
     if "proposer" in spec.roles and learnable_addresses(workflow, "text"):
         mixed = ["mixed"] if len(spec.objectives) == 1 else []  # its individuals are compared by score alone
-        steps = [["texts"], [*mixed, *([rest] if rest else [])]]
+        steps = [["texts"], [*mixed, *rest]]
     return defaults.choose_optimizers(steps, plugins().names("optimizers"))
 
 

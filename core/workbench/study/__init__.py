@@ -28,7 +28,7 @@ from workbench.study.position import (
     recall_evaluation as recall_evaluation,
     restore_position as restore_position,
 )
-from workbench.study.racing import Race as Race, paired_race as paired_race
+from workbench.study.racing import Race as Race, p_worse as p_worse, paired_race as paired_race
 from workbench.study.sampler import (
     AskedTrial as AskedTrial,
     RandomTrial as RandomTrial,

@@ -24,12 +24,17 @@ def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -
             return True
         if len(scores) < least:
             return False
-        differences = [a - b for a, b in zip(scores, reference, strict=False)]
-        if not any(differences) or sum(differences) > 0:
-            return False
-        return _p_value(tuple(sorted(differences))) < p
+        return p_worse(scores, reference) < p
 
     return stop
+
+
+def p_worse(scores: Sequence[float], reference: Sequence[float]) -> float:
+    """The one-sided p-value, by that test, of a candidate that is worse than the reference; 1 where it is not."""
+    differences = [a - b for a, b in zip(scores, reference, strict=False)]
+    if not any(differences) or sum(differences) > 0:
+        return 1.0
+    return _p_value(tuple(sorted(differences)))
 
 
 @lru_cache(maxsize=4096)  # the exact test takes 0.1 s, and differences of 0/1 scores recur

@@ -1,5 +1,12 @@
 """Prompts: how they are written, which demos they show, what is wrong with them, and how a model proposes others."""
 
+from workbench.kit.prompting.demo_search import (
+    AS_WRITTEN as AS_WRITTEN,
+    MOST_DEMOS as MOST_DEMOS,
+    START_DEMOS as START_DEMOS,
+    DemoSearch as DemoSearch,
+    run_for_successes as run_for_successes,
+)
 from workbench.kit.prompting.images import (
     LARGEST as LARGEST,
     as_urls as as_urls,
@@ -50,3 +57,8 @@ from workbench.kit.prompting.requests import (
     show_results as show_results,
 )
 from workbench.kit.prompting.said import check_said as check_said
+from workbench.kit.prompting.templates import (
+    RULES as RULES,
+    draw_instruction as draw_instruction,
+    split_sentences as split_sentences,
+)

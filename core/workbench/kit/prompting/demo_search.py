@@ -1,0 +1,143 @@
+"""Demos of every node that takes them, as an Optuna trial chooses them: a source, a number, one of several draws."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.base.hashing import canonical
+from workbench.study import Study, score_of
+from workbench.task import Example, draw_demos, labelled_demo
+from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at
+
+Pool = list[dict[str, Any]]
+#: Demos at most, until the best candidate shows so many; and ever.
+START_DEMOS, MOST_DEMOS = 8, 64
+#: The sources of demos, the one that most often helps first.
+SOURCES = ("nearest", "labelled", "nearest own", "own")
+NEAREST = ("nearest", "nearest own")
+#: In place of a source: none but those of the start.
+AS_WRITTEN = "as written"
+
+
+@dataclass
+class DemoSearch:
+    """What trials choose from.
+
+    pools: demos by the address that takes them and by source: labelled rows, own successes, and either of which the
+    nearest to each input are shown. samples: number of draws of each source. most: maximum number of demos now.
+    optional: whether a trial may leave an address as it is.
+    """
+
+    study: Study
+    pools: Mapping[str, dict[str, Pool]] = field(default_factory=dict[str, dict[str, Pool]])
+    samples: int = 6
+    most: int = START_DEMOS
+    optional: bool = False
+
+    def add(self, workflow: Workflow, own: Mapping[str, Pool], nearest: bool = True) -> None:
+        """Take in the labelled rows of train, and a workflow's own successes by address."""
+        pools = {address: dict(found) for address, found in self.pools.items()}
+        for address in learnable_addresses(workflow, "demos"):
+            node = node_at(workflow, address)
+            rows = (labelled_demo(node, row, self.study.targets) for row in self.study.train)
+            found = {"labelled": [row for row in rows if row is not None], "own": list(own.get(address, ()))}
+            if nearest and "retrieve" in node.learnable:
+                found["nearest"] = found["labelled"] or found["own"]
+                found["nearest own"] = found["own"] if found["labelled"] else []
+            pools[address] = {name: pool for name, pool in found.items() if pool}
+        self.pools = {address: found for address, found in pools.items() if found}
+
+    def starts(self) -> list[dict[str, Any]]:
+        """The choices to try first: as many demos as allowed from each source, since more is most often better."""
+        found = list[dict[str, Any]]()
+        for source in SOURCES:
+            start: dict[str, Any] = {}
+            for address, by_source in self.pools.items():
+                if source in by_source:
+                    count = min(self.most, len(by_source[source]))
+                    start |= {f"{address} source": source, f"{address} {source} count": count}
+            found += [start] if start else []
+        return found
+
+    def leave(self) -> dict[str, Any]:
+        """The choice of no other demos than those of the start."""
+        return {f"{address} source": AS_WRITTEN for address in self.pools}
+
+    def suggest(self, trial: Any) -> tuple[dict[str, Any], str]:
+        """The values of a patch, and what they are in words."""
+        values, notes = dict[str, Any](), list[str]()
+        for address, by_source in self.pools.items():
+            sources = [*([AS_WRITTEN] if self.optional else []), *by_source]
+            source = trial.suggest_categorical(f"{address} source", sources)
+            if source == AS_WRITTEN:
+                continue
+            pool = by_source[source]
+            most = min(self.most, len(pool))
+            count = trial.suggest_int(f"{address} {source} count", min(2 if source in NEAREST else 1, most), most)
+            retrieve = address.removesuffix("demos") + "retrieve"
+            if source in NEAREST:
+                values[address], values[retrieve] = pool, count
+            else:
+                draw = trial.suggest_categorical(f"{address} {source} draw", list(range(self.samples)))
+                values[address] = self._draw(address, source, pool, count, draw)
+                if self.study.workflow.get(retrieve, 0):
+                    values[retrieve] = 0
+            notes.append(f"{count} {source}")
+        return values, f"demos: {', '.join(notes)}" if notes else ""
+
+    def widen(self, best: Mapping[str, Any]) -> dict[str, Any]:
+        """Allow twice as many demos, and return the best trial's choices with them; {} where it shows fewer than are
+        allowed, or there are no more."""
+        more = dict[str, Any]()
+        for address, by_source in self.pools.items():
+            source = best.get(f"{address} source", "")
+            if best.get(name := f"{address} {source} count") == self.most < len(by_source.get(source, [])):
+                more[name] = min(2 * self.most, len(by_source[source]))
+        if not more or self.most >= MOST_DEMOS:
+            return {}
+        self.most *= 2
+        return {**best, **more}
+
+    def _draw(self, address: str, source: str, pool: Pool, count: int, draw: int) -> Pool:
+        rng = random.Random(f"bootstrap:{self.study.seed}:{address}:{source}:{draw}")
+        node = node_at(self.study.workflow, address)
+        rows = [Example(str(i), row) for i, row in enumerate(pool)]
+        # A drawn demo has the fields of the signature alone; the rest of its row comes back here: reasoning, calls of
+        # tools.
+        whole = {canonical({n: row.get(n) for n in (*node.inputs, *node.outputs)}): row for row in pool}
+        return [whole[canonical(demo)] for demo in draw_demos(node, rows, count, rng)]
+
+
+async def run_for_successes(study: Study, workflow: Workflow, threshold: float = 1.0) -> dict[str, Pool]:
+    """Collect inputs and outputs of every step of a workflow's runs on train that scored at least `threshold`, by the
+    address of their demos. Empty where the labels tell as much, or where a pass over train cannot be paid."""
+    addresses = list(learnable_addresses(workflow, "demos"))
+    rows = list(study.train)
+    telling = any(_tells_more(study, workflow, address) for address in addresses)
+    if not telling or not study.affords(workflow, rows):
+        return {}
+    evaluation = await study.evaluate(workflow, rows, traces=True)
+    pools: dict[str, Pool] = {address: [] for address in addresses}
+    nodes = {address: node_at(workflow, address) for address in addresses}
+    for result in evaluation.results:
+        if result.failure or score_of(result) < threshold or result.trace is None:
+            continue
+        for span in result.trace.spans:
+            address = f"nodes.{span.node}.demos"
+            if address in pools and span.outputs:
+                pools[address].append(nodes[address].demo(span))
+    return pools
+
+
+def _tells_more(study: Study, workflow: Workflow, address: str) -> bool:
+    """Return True if a success of a node may hold more than a labelled row: reasoning, calls of tools, other words, or
+    an output without a label."""
+    node = node_at(workflow, address)
+    signature = getattr(node, "signature", None)
+    short = signature is not None and all(field.closed for field in signature.outputs)
+    if not short or getattr(node.config, "reasoning", True) or type(node).demo is not NodeKind.demo:
+        return True
+    return any(labelled_demo(node, example, study.targets) is None for example in study.train)

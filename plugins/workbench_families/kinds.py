@@ -1,0 +1,78 @@
+"""The kinds of change that a workflow allows, each with its options."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from workbench import Study, Workflow
+from workbench.kit.prompting import Proposer, draw_instruction
+from workbench.workflow import learnable_addresses, node_at, setting_at, text_role
+
+#: Settings whose change no model was seen to gain by: without its allowed values an answer is rarely one of them.
+_LEFT = ("show_values",)
+#: Answers of a vote.
+_VOTES = 3
+#: Instructions that are tried in place of the written one.
+_TEXTS = 2
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of change, e.g. of the adapter.
+
+    options: the values of a patch by a name, the likeliest first. alike: where the first is worse, the others are not
+    tried.
+    """
+
+    name: str
+    options: Mapping[str, Mapping[str, Any]]
+    alike: bool = True
+
+
+def find_settings(workflow: Workflow) -> list[Kind]:
+    """One kind for each setting with few values, on all nodes that have it at once: reasoning, adapter, samples."""
+    options: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+    for address, what in learnable_addresses(workflow).items():
+        name = address.rpartition(".")[2]
+        for value in _others(workflow, address, name, what):
+            options[name][str(value)][address] = value
+    # A vote costs several calls a row, so it comes last.
+    return [Kind(name, options[name]) for name in sorted(options, key=lambda name: name == "samples")]
+
+
+def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[Any]:
+    """The other values of a setting."""
+    now = setting_at(workflow, address)
+    if name == "samples" and what == "int" and now == 1:
+        yield _VOTES
+    if what != "choice" or name in _LEFT:
+        return
+    if isinstance(now, bool):
+        yield not now
+        return
+    fields = type(node_at(workflow, address).config).model_fields
+    kind = next((f.annotation for n, f in fields.items() if name in (n, f.alias)), None)
+    if get_origin(kind) is Literal:
+        yield from (value for value in get_args(kind) if value != now)
+
+
+async def write_instructions(study: Study) -> Kind:
+    """Other instructions for the steps that have one: of the file's proposer, or put together from templates."""
+    options, workflow = dict[str, dict[str, Any]](), study.workflow
+    addresses = [one for one in learnable_addresses(workflow, "text") if text_role(workflow, one).instructs]
+    proposer = Proposer(study) if study.role_spec("proposer") is not None else None
+    for number in range(_TEXTS):
+        values = dict[str, Any]()
+        for address in addresses:
+            node = node_at(workflow, address)
+            if proposer is not None:
+                values |= await proposer.rewrite(workflow, address, number)
+            elif getattr(node, "signature", None) is not None and not node.foreign:
+                old = str(setting_at(workflow, address) or "")
+                values[address] = draw_instruction(study.rng, old, ", ".join(node.inputs), ", ".join(node.outputs))
+        if values and values not in options.values():
+            options[f"text {number + 1}"] = values
+    return Kind("instructions", options, alike=False)

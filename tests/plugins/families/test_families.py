@@ -1,0 +1,155 @@
+"""The optimizer `families` on planted problems whose optimum is known (a formula answers, no model)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.planted import PlantedLM, demos_of, lower_bound, plant, topic, true_skill
+
+from workbench.kit.prompting import Proposer
+from workbench.lm import Request, Response
+from workbench.proof import Report
+
+#: The same choices under `search:`, for those that read it.
+SPACE = {
+    "nodes.sort.demos": {"demos": 8},
+    "nodes.sort.reasoning": [False, True],
+    "nodes.sort.adapter": ["plain", "chat", "json", "xml"],
+    "nodes.sort.samples": [1, 3],
+}
+
+
+def reasons(request: Request) -> bool:
+    return any("Reason step by step" in str(m["content"]) for m in request.messages)
+
+
+def in_chat_form(request: Request) -> bool:
+    return "[[ ##" in str(request.messages[0]["content"])
+
+
+def joint(request: Request) -> float:
+    """Reasoning and examples pay, each by itself, and together most: 0.74."""
+    return 0.3 + 0.2 * reasons(request) + 0.03 * min(len(demos_of(request)), 8) - 0.1 * in_chat_form(request)
+
+
+def rival(request: Request) -> float:
+    """Reasoning pays alone and harms beside examples, which pay more: 0.8."""
+    count = len(demos_of(request))
+    alone = 0.15 * (count == 0) if reasons(request) else 0.05 * min(count, 8)
+    return 0.4 + alone - 0.1 * in_chat_form(request)
+
+
+def formed(request: Request) -> float:
+    """One of four forms of the prompt pays most, whatever else is there: 0.86."""
+    return 0.35 + 0.35 * in_chat_form(request) + 0.02 * min(len(demos_of(request)), 8)
+
+
+def relevant(request: Request) -> float:
+    """Only examples on the topic of the input pay, and all else harms: 0.76."""
+    demos, wanted = demos_of(request), topic(str(request.messages[-1]["content"]))
+    shown = 0.02 * min(len(demos), 8) + 0.15 * min(sum(topic(d) == wanted for d in demos), 2)
+    return 0.3 + shown - 0.1 * in_chat_form(request) - 0.1 * reasons(request)
+
+
+def many(request: Request) -> float:
+    return {0: 0.1, 8: 0.3, 16: 0.5, 32: 0.7}.get(len(demos_of(request)), 0.0)
+
+
+def plant_heard(folder: Path, skill: Callable[[Request], float], calls: int, **more: Any) -> tuple[Report, str]:
+    """The report, and what the optimizer said."""
+    said = list[str]()
+
+    def listen(event: str, data: Mapping[str, Any]) -> None:
+        if event == "optimizer_told":
+            said.append(data["message"])
+
+    settings = {"families": more.pop("settings", {})}
+    report, _ = plant(folder, skill, settings, calls=calls, given={"listener": listen}, **more)
+    return report, "\n".join(said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("skill", [joint, rival])
+def test_it_beats_random_search_of_the_same_choices(skill: Callable[[Request], float], tmp_path: Path) -> None:
+    differences = []
+    for seed in range(6):
+        reached = dict[str, float]()
+        for name, more in (("random", {"search": SPACE}), ("families", {})):
+            optimizer = {name: {"trials": 200}} if more else name
+            report, _ = plant(tmp_path / f"{name}{seed}", skill, optimizer, calls=600, seed=seed, **more)
+            reached[name] = true_skill(report, skill, seed)
+        differences.append(reached["families"] - reached["random"])
+    assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
+
+
+@pytest.mark.parametrize(
+    ("skill", "least"),
+    [(joint, 0.7), (rival, 0.75), (formed, 0.8), (relevant, 0.72), (many, 0.5)],
+    ids=["joint", "rival", "formed", "relevant", "many"],
+)
+def test_it_finds_what_pays_alone_and_together(skill: Callable[[Request], float], least: float, tmp_path: Path) -> None:
+    """Votes pay, too, which the formula does not count."""
+    report, _ = plant(tmp_path, skill, {"families": {}}, calls=1600, rows=(40, 60, 60))
+    assert report.gain_shown and true_skill(report, skill, 0) >= least - 1e-9
+
+
+def test_where_nothing_pays_nothing_is_claimed(tmp_path: Path) -> None:
+    shown = [plant(tmp_path / str(n), lambda r: 0.5, {"families": {}}, calls=500, seed=n)[0] for n in range(3)]
+    assert not any(report.gain_shown for report in shown)
+
+
+def test_a_kind_that_is_clearly_worse_is_left_and_its_other_options_are_not_tried(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def skill(request: Request) -> float:
+        system = str(request.messages[0]["content"])
+        seen.append("json" if "JSON object" in system else "chat" if in_chat_form(request) else "plain")
+        return 0.9 if seen[-1] == "plain" else 0.1
+
+    _, said = plant_heard(tmp_path, skill, 700)
+    assert 8 <= seen.count("chat") <= 16 and "json" not in seen
+    assert "adapter chat -0." in said and "adapter json" not in said
+
+
+def test_the_screening_keeps_to_its_share(tmp_path: Path) -> None:
+    """Of 24 rows on val: with a share of next to nothing one candidate is screened."""
+    _, said = plant_heard(tmp_path, joint, 700, settings={"share": 0.01})
+    assert "examples 0" in said and ";" not in said
+
+
+def test_successes_of_the_changed_workflow_are_shown(tmp_path: Path) -> None:
+    """Reasoning pays, and examples that reason pay more; labelled rows have no reasoning."""
+
+    def skill(request: Request) -> float:
+        taught = any(str(m["content"]).startswith("I see") for m in request.messages if m["role"] == "assistant")
+        return 0.3 + 0.25 * reasons(request) + 0.3 * (taught and reasons(request))
+
+    async def complete(self: Any, request: Request) -> Response:
+        answer = await answered(self, request)
+        said = answer.text
+        return Response(f"I see it.\nlabel: {said}" if reasons(request) else said, "stop", 9, 3, 0.0)
+
+    answered = PlantedLM.complete
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlantedLM, "complete", complete)
+        report, _ = plant(tmp_path, skill, {"families": {}}, calls=900)
+    demos = report.winner.get("nodes.sort.demos", [])
+    assert report.winner.get("nodes.sort.reasoning") is True
+    assert demos and all(demo["reasoning"] == "I see it." for demo in demos)
+
+
+def test_a_proposer_is_asked_where_the_file_names_one(tmp_path: Path) -> None:
+    def skill(request: Request) -> float:
+        return 0.9 if str(request.messages[0]["content"]).startswith("Written.") else 0.2
+
+    async def rewrite(*args: Any, **settings: Any) -> dict[str, str]:
+        return {"nodes.sort.instructions": "Written."}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Proposer, "rewrite", rewrite)
+        report, said = plant_heard(tmp_path, skill, 500, roles={"proposer": "openai/planted"})
+    assert "instructions text 1 +0." in said and report.winner.get("nodes.sort.instructions") == "Written."
