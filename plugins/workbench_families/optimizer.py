@@ -90,7 +90,6 @@ class _Search:
         """Try the kinds one by one, the likeliest option of each first, and leave those that are clearly worse."""
         study = self.study
         base = await study.evaluate(study.workflow)
-        begun = study.remaining()
         race = paired_race(base.scores, p=APART)
         nothing = {kind.name: AS_WRITTEN for kind in self.kinds}
         asked = [(EXAMPLES, str(n), nothing | start) for n, start in enumerate(self.demos.starts())]
@@ -99,11 +98,13 @@ class _Search:
             asked.append((name := self.kinds[at].name, option, nothing | self.demos.leave() | {name: option}))
         lost, said, kept = set[tuple[str, str]](), list[str](), [nothing | self.demos.leave()]
         alike = {kind.name for kind in self.kinds if kind.alike}
+        most = study.remaining() * (1 - self.settings.share)  # calls that are left to search with
         for name, option, choices in asked:
             if name in alike and any(name == one for one, _ in lost):
                 continue
-            if len(self.tried) >= self.settings.trials or begun - study.remaining() > self.settings.share * begun:
-                break
+            calls = study.worst_calls(study.workflow.patched(Patch(self._values(choices))), study.val)
+            if self.tried and (len(self.tried) >= self.settings.trials or study.remaining() - calls < most):
+                continue
             evaluation = await self.try_one(choices, race)
             if evaluation is None:
                 continue
@@ -122,14 +123,11 @@ class _Search:
             study.log(f"kinds of change, less the start: {'; '.join(said)}")
 
     def _leave(self, lost: set[tuple[str, str]]) -> None:
-        """Take what lost out of the search."""
-        kept = list[Kind]()
-        for kind in self.kinds:
-            options = {option: values for option, values in kind.options.items() if (kind.name, option) not in lost}
-            gained = any((kind.name, option) in self.gains for option in options)
-            if options and (gained or not kind.alike or len(options) == len(kind.options)):
-                kept.append(replace(kind, options=options))
-        self.kinds = kept
+        """Take out of the search what lost, and the kinds of which nothing was tried."""
+        tried = {name for name, _ in self.gains}
+        options = [{o: v for o, v in kind.options.items() if (kind.name, o) not in lost} for kind in self.kinds]
+        pairs = zip(self.kinds, options, strict=True)
+        self.kinds = [replace(kind, options=left) for kind, left in pairs if kind.name in tried]
 
     async def go_on(self) -> None:
         """Search what is left together, beginning with all at once that gained."""
