@@ -39,8 +39,7 @@ def find_settings(workflow: Workflow) -> list[Kind]:
         name = address.rpartition(".")[2]
         for value in _others(workflow, address, name, what):
             options[name][str(value)][address] = value
-    # A vote costs several calls a row, so it comes last.
-    return [Kind(name, options[name]) for name in sorted(options, key=lambda name: name == "samples")]
+    return [Kind(name, found) for name, found in options.items()]
 
 
 def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[Any]:

@@ -49,7 +49,13 @@ class Families(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         found = [*find_settings(study.workflow), await write_instructions(study)]
-        search = _Search(self, study, [kind for kind in found if kind.options], DemoSearch(study, optional=True))
+
+        def cost(kind: Kind) -> int:
+            first = next(iter(kind.options.values()))
+            return study.worst_calls(study.workflow.patched(Patch(first)), study.val)
+
+        kinds = sorted((kind for kind in found if kind.options), key=cost)
+        search = _Search(self, study, kinds, DemoSearch(study, optional=True))
         search.demos.add(study.workflow, {})
         if search.kinds or search.demos.pools:
             await search.screen()
