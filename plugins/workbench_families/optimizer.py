@@ -98,14 +98,15 @@ class _Search:
         base = await study.evaluate(study.workflow)
         race = paired_race(base.scores, p=APART)
         nothing = {kind.name: AS_WRITTEN for kind in self.kinds}
-        asked = [(EXAMPLES, str(n), nothing | start) for n, start in enumerate(self.demos.starts())]
-        ranks = sorted((n, at, name) for at, kind in enumerate(self.kinds) for n, name in enumerate(kind.options))
-        for _, at, option in ranks:
-            asked.append((name := self.kinds[at].name, option, nothing | self.demos.leave() | {name: option}))
+        asked = [(n, EXAMPLES, str(n), nothing | start) for n, start in enumerate(self.demos.starts())]
+        for kind in self.kinds:
+            for n, option in enumerate(kind.options):
+                asked.append((n, kind.name, option, nothing | self.demos.leave() | {kind.name: option}))
+        asked.sort(key=lambda one: one[0])  # the likeliest option of each kind first
         lost, said, kept = set[tuple[str, str]](), list[str](), [nothing | self.demos.leave()]
         alike = {kind.name for kind in self.kinds if kind.alike}
         most = study.remaining() * (1 - self.settings.share)  # calls that are left to search with
-        for name, option, choices in asked:
+        for _, name, option, choices in asked:
             if name in alike and any(name == one for one, _ in lost):
                 continue
             calls = study.worst_calls(study.workflow.patched(Patch(self._values(choices))), study.val)
