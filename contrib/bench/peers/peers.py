@@ -61,7 +61,7 @@ def _dspy(*names: str) -> dict[str, Arm]:
 
 
 ARMS: dict[str, Arm] = {
-    **_ours("unchanged", "default", "chain", "bootstrap", "families"),
+    **_ours("unchanged", "default", "chain", "bootstrap"),
     **_dspy("unchanged", "bfrs", "knn", "mipro", "gepa"),
     "gepa": Arm("gepa_arm.py", "gepa", "gepa"),
     "textgrad": Arm("textgrad_arm.py", "textgrad", "textgrad"),

@@ -29,7 +29,6 @@ ARMS: dict[str, dict[str, Any]] = {
     "chain": {"roles": {"proposer": "templates/instructions"}, "optimize": CHAIN},
     "chain_proposer": {**ITSELF, "optimize": CHAIN},
     "bootstrap": {"optimize": ["bootstrap"]},
-    "families": {"optimize": ["families"]},
     "textgrad": {**ITSELF, "optimize": ["textgrad"]},
     "evolve": {**ITSELF, "optimize": ["evolve"]},
 }
