@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from workbench import Study, Workflow
+from workbench.errors import SpecError
 from workbench.kit.prompting import Proposer, draw_instruction
 from workbench.workflow import learnable_addresses, node_at, setting_at, text_role
 
@@ -38,7 +40,9 @@ def find_settings(workflow: Workflow) -> list[Kind]:
     for address, what in learnable_addresses(workflow).items():
         name = address.rpartition(".")[2]
         for value in _others(workflow, address, name, what):
-            options[name][str(value)][address] = value
+            with suppress(SpecError):  # not beside the node's other settings, e.g. images with an adapter of DSPy
+                workflow.patched({address: value})
+                options[name][str(value)][address] = value
     return [Kind(name, found) for name, found in options.items()]
 
 
