@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, run_for_successes
+from workbench import Optimizer, Patch, Study, Workflow
+from workbench.kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
 from workbench.workflow import learnable_addresses
 
 
@@ -54,7 +54,9 @@ class Bootstrap(Optimizer):
         demos = DemoSearch(study, samples=self.samples, most=self.max_demos or START_DEMOS)
         own = await run_for_successes(study, study.workflow, self.threshold) if self.self_generated else {}
         demos.add(study.workflow, own, self.nearest)
-        searcher = self._searcher(study, demos)
+        searcher = make_searcher(study)
+        for start in demos.starts().values():
+            searcher.enqueue_trial(start)
         starts = len({source for by_source in demos.pools.values() for source in by_source})
         tried = dict[str, dict[str, Any]]()
         misses = 0
@@ -64,7 +66,7 @@ class Bootstrap(Optimizer):
             candidate = study.workflow.patched(Patch(values, note=note))
             if candidate.hash in tried:
                 known = study.known(candidate)
-                self._tell(searcher, trial, known)
+                tell(searcher, trial, known)
                 misses += 1
                 if misses >= 20:
                     break
@@ -72,28 +74,8 @@ class Bootstrap(Optimizer):
             if len(tried) >= self.trials or not study.affords(candidate):
                 break
             tried[candidate.hash] = trial.params
-            self._tell(searcher, trial, await study.evaluate(candidate, race=self.race))
+            tell(searcher, trial, await study.evaluate(candidate, race=self.race))
             if self.max_demos is None and len(tried) >= starts:
                 if more := demos.widen(tried.get(study.best.hash, {})):
                     searcher.enqueue_trial(more)
         return study.best
-
-    def _searcher(self, study: Study, demos: DemoSearch) -> Any:
-        """TPE that first tries as many demos as allowed from each source."""
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(seed=study.rng.randrange(2**31), n_startup_trials=6)
-        searcher = optuna.create_study(direction="maximize", sampler=sampler)
-        for start in demos.starts():
-            searcher.enqueue_trial(start)
-        return searcher
-
-    def _tell(self, searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
-        """Report a candidate's scores; a stopped one reports what it had, since a bad score is information too."""
-        import optuna
-
-        if evaluation is None:
-            searcher.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:
-            searcher.tell(trial, evaluation.score)

@@ -15,8 +15,8 @@ from workbench.workflow import learnable_addresses, node_at, setting_at, text_ro
 
 #: Settings whose change no model was seen to gain by: without its allowed values an answer is rarely one of them.
 _LEFT = ("show_values",)
-#: Answers of a vote.
-_VOTES = 3
+#: The setting of a vote, and its answers.
+VOTES, _ANSWERS = "samples", 3
 #: Instructions that are tried in place of the written one.
 _TEXTS = 2
 
@@ -25,8 +25,7 @@ _TEXTS = 2
 class Kind:
     """One kind of change, e.g. of the adapter.
 
-    options: the values of a patch by a name, the likeliest first. alike: where the first is worse, the others are not
-    tried.
+    options: the values of a patch by a name, the likeliest first. alike: where one is worse, the others are not tried.
     """
 
     name: str
@@ -49,8 +48,8 @@ def find_settings(workflow: Workflow) -> list[Kind]:
 def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[Any]:
     """The other values of a setting."""
     now = setting_at(workflow, address)
-    if name == "samples" and what == "int" and now == 1:
-        yield _VOTES
+    if name == VOTES and what == "int" and now == 1:
+        yield _ANSWERS
     if what != "choice" or name in _LEFT:
         return
     if isinstance(now, bool):
@@ -62,7 +61,7 @@ def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[
         yield from (value for value in get_args(kind) if value != now)
 
 
-async def write_instructions(study: Study) -> Kind:
+async def write_instructions(study: Study) -> list[Kind]:
     """Other instructions for the steps that have one: of the file's proposer, or put together from templates."""
     options, workflow = dict[str, dict[str, Any]](), study.workflow
     addresses = [one for one in learnable_addresses(workflow, "text") if text_role(workflow, one).instructs]
@@ -78,4 +77,4 @@ async def write_instructions(study: Study) -> Kind:
                 values[address] = draw_instruction(study.rng, old, ", ".join(node.inputs), ", ".join(node.outputs))
         if values and values not in options.values():
             options[f"text {number + 1}"] = values
-    return Kind("instructions", options, alike=False)
+    return [Kind("instructions", options, alike=False)] if options else []

@@ -9,16 +9,17 @@ val, and losers are stopped early, where MIPROv2 scores on minibatches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.kit.prompting import AS_WRITTEN, DemoSearch, run_for_successes
+from workbench.kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 from workbench.study import Race, p_worse, paired_race
-from workbench_families.kinds import Kind, find_settings, write_instructions
+from workbench_families.kinds import VOTES, Kind, find_settings, write_instructions
 
 #: One-sided p below which a candidate of the screening is worse than the start, and left, or surely better. Larger than
 #: that of a race for the best (0.1), since what stays is searched together with all else.
@@ -26,6 +27,8 @@ APART = 0.2
 #: Repeated choices after which the search ends.
 REPEATS = 20
 EXAMPLES = "examples"
+#: What a budget may limit besides time.
+LIMITS = ("calls", "tokens", "usd")
 
 
 class Families(Optimizer):
@@ -48,18 +51,14 @@ class Families(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        found = [*find_settings(study.workflow), await write_instructions(study)]
-
-        def cost(kind: Kind) -> int:
-            first = next(iter(kind.options.values()))
-            return study.worst_calls(study.workflow.patched(Patch(first)), study.val)
-
-        kinds = sorted((kind for kind in found if kind.options), key=cost)
-        search = _Search(self, study, kinds, DemoSearch(study, optional=True))
+        await study.evaluate(study.workflow)
+        if not study.affords(study.workflow):
+            return study.best
+        search = _Search(self, study, DemoSearch(study, optional=True))
         search.demos.add(study.workflow, {})
-        if search.kinds or search.demos.pools:
-            await search.screen()
-            await search.go_on()
+        search.kinds = sorted([*find_settings(study.workflow), *await write_instructions(study)], key=search.cost)
+        await search.screen()
+        await search.go_on()
         return study.best
 
 
@@ -68,95 +67,130 @@ class _Search:
     """A search under way.
 
     kinds: those whose options trials choose from, besides demos. tried: the choices of each candidate, by hash.
-    gains: of the candidates of the screening that were not stopped, by kind and option, the mean difference to the
-    start, and how sure it is that they are better (1 - p). screened: their choices.
+    gains: of the candidates of the screening that did not lose, by kind and option, the mean difference to the start,
+    and how sure it is that they are better (1 - p).
     """
 
     settings: Families
     study: Study
-    kinds: list[Kind]
     demos: DemoSearch
+    kinds: list[Kind] = field(default_factory=list[Kind])
     tried: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     gains: dict[tuple[str, str], tuple[float, float]] = field(
         default_factory=dict[tuple[str, str], tuple[float, float]]
     )
-    screened: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def __post_init__(self) -> None:
-        self.searcher = self._make_searcher()
+        self.searcher = make_searcher(self.study)
 
-    def _make_searcher(self) -> Any:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(seed=self.study.rng.randrange(2**31), n_startup_trials=6)
-        return optuna.create_study(direction="maximize", sampler=sampler)
+    def cost(self, kind: Kind) -> int:
+        """The calls that its first option takes at most."""
+        changed = self.study.workflow.patched(Patch(next(iter(kind.options.values()))))
+        return self.study.worst_calls(changed, self.study.val)
 
     async def screen(self) -> None:
-        """Try the kinds one by one, the likeliest option of each first, and leave those that are clearly worse."""
+        """Try the kinds one by one, the likeliest option of each first, and drop those that are clearly worse."""
         study = self.study
         base = await study.evaluate(study.workflow)
         race = paired_race(base.scores, p=APART)
-        nothing = {kind.name: AS_WRITTEN for kind in self.kinds}
-        asked = [(n, EXAMPLES, str(n), nothing | start) for n, start in enumerate(self.demos.starts())]
+        limits = await self._limits()
+        asked = [(n, EXAMPLES, source, start) for n, (source, start) in enumerate(self.demos.starts().items())]
         for kind in self.kinds:
-            for n, option in enumerate(kind.options):
-                asked.append((n, kind.name, option, nothing | self.demos.leave() | {kind.name: option}))
-        asked.sort(key=lambda one: one[0])  # the likeliest option of each kind first
-        lost, said, kept = set[tuple[str, str]](), list[str](), [nothing | self.demos.leave()]
+            asked += [(n, kind.name, option, {kind.name: option}) for n, option in enumerate(kind.options)]
+        asked.sort(key=lambda one: one[0])
+        lost, said = set[tuple[str, str]](), list[str]()
         alike = {kind.name for kind in self.kinds if kind.alike}
-        most = study.remaining() * (1 - self.settings.share)  # calls that are left to search with
         for _, name, option, choices in asked:
             if name in alike and any(name == one for one, _ in lost):
                 continue
-            calls = study.worst_calls(study.workflow.patched(Patch(self._values(choices))), study.val)
-            if self.tried and (len(self.tried) >= self.settings.trials or study.remaining() - calls < most):
+            if self.tried and (len(self.tried) >= self.settings.trials or not self._within(limits, base, choices)):
                 continue
-            evaluation = await self.try_one(choices, race)
+            calls = study.ledger.spent.calls
+            evaluation = await self.try_one(self.choose(choices), race)
             if evaluation is None:
                 continue
             pairs = list(zip(evaluation.scores, base.scores, strict=False))
             gain = sum(a - b for a, b in pairs) / len(pairs)
-            said.append(f"{name} {option} {gain:+.3f}{'' if evaluation.complete else ', left'}")
-            if evaluation.complete:
-                self.gains[name, option] = gain, 1 - p_worse(base.scores, evaluation.scores)
-                kept.append(self.tried[evaluation.workflow.hash])
-            else:
+            worse = not evaluation.complete or p_worse(evaluation.scores, base.scores) < APART
+            if not any(a != b for a, b in pairs) and study.ledger.spent.calls == calls:
+                worse = True  # the same requests: it changes nothing
+            said.append(f"{name} {option} {gain:+.3f}{', dropped' if worse else ''}")
+            if worse:
                 lost.add((name, option))
-        self._leave(lost)
-        left = {kind.name for kind in self.kinds}
-        self.screened = [{n: v for n, v in choices.items() if n in left or n not in nothing} for choices in kept]
+            else:
+                self.gains[name, option] = gain, 1 - p_worse(base.scores, evaluation.scores)
+        self._drop(lost)
         if said:
             study.log(f"kinds of change, less the start: {'; '.join(said)}")
 
-    def _leave(self, lost: set[tuple[str, str]]) -> None:
-        """Take out of the search what lost, and the kinds of which nothing was tried."""
-        tried = {name for name, _ in self.gains}
+    async def _limits(self) -> Mapping[str, float]:
+        """What the run may have spent of calls, tokens and usd when the screening ends."""
+        study = self.study
+
+        async def limits() -> Mapping[str, float]:
+            left = {what: study.remaining(what) for what in LIMITS}
+            spent = study.ledger.spent
+            return {w: getattr(spent, w) + n * self.settings.share for w, n in left.items() if n < math.inf}
+
+        # Journalled, so that a run resumed with a larger budget repeats what was screened with the smaller one.
+        return await study.ledger.effect("share", [study.run_id, study.name, "families"], limits)
+
+    def _within(self, limits: Mapping[str, float], base: Evaluation, choices: Mapping[str, Any]) -> bool:
+        """Return True if the screening may still spend what a candidate takes, by what a call of the start took."""
+        study = self.study
+        changed = study.workflow.patched(Patch(self._values(choices)))
+        calls = study.worst_calls(changed, study.val)
+        times = calls / max(1, study.worst_calls(study.workflow, study.val))
+        needed = {"calls": float(calls)}
+        needed |= {what: times * len(study.val) * base.objectives.get(what, 0.0) for what in ("tokens", "usd")}
+        return all(getattr(study.ledger.spent, what) + needed[what] <= limit for what, limit in limits.items())
+
+    def _drop(self, lost: set[tuple[str, str]]) -> None:
+        """Take out of the search what lost, and the kinds of which nothing is known."""
+        for name, source in sorted(lost):
+            if name == EXAMPLES:
+                self.demos.drop(source)
+        known = {name for name, _ in self.gains}
         options = [{o: v for o, v in kind.options.items() if (kind.name, o) not in lost} for kind in self.kinds]
         pairs = zip(self.kinds, options, strict=True)
-        self.kinds = [replace(kind, options=left) for kind, left in pairs if kind.name in tried]
+        self.kinds = [replace(kind, options=left) for kind, left in pairs if kind.name in known]
 
     async def go_on(self) -> None:
         """Search what is left together, beginning with all at once that gained."""
+        await self._begin_anew()
         gained = self._best_by_kind(least=0.0)
+        starts, best = self.demos.starts(), gained.pop(EXAMPLES, "")
+        queue = [self.choose({**gained, **starts[best]})] if best else []
+        await self._run([*queue, self.choose(gained)], more=False)
         sure = self._best_by_kind(least=1 - APART) or gained
-        # Examples of the changed workflow, e.g. with its reasoning, which labelled rows lack.
+        sure = {name: option for name, option in sure.items() if name not in (EXAMPLES, VOTES)}
+        # Examples of the changed workflow, e.g. with its reasoning, which labelled rows lack. Two candidates that show
+        # them should be left to pay.
         changed = self.study.workflow.patched(Patch(self._values(sure)))
-        labelled = len(self.demos.starts())
-        self.demos.add(self.study.workflow, await run_for_successes(self.study, changed))
-        self.searcher = self._make_searcher()  # what is left has other choices, which a sampler cannot be told
-        for choices in self.screened:
-            await self.try_one(choices, False)
-        written, starts = {kind.name: AS_WRITTEN for kind in self.kinds}, self.demos.starts()
-        first, _ = int(gained.pop(EXAMPLES, len(starts))), sure.pop(EXAMPLES, None)
-        queue = [written | gained | start for start in starts[first : first + 1]]
-        queue += [written | sure | start for start in starts[labelled:]]
-        queue.append(written | gained | self.demos.leave())
+        if self.study.affords(changed, [*self.study.train, *self.study.val, *self.study.val]):
+            self.demos.add(self.study.workflow, await run_for_successes(self.study, changed))
+            await self._begin_anew()
+        new = {source: start for source, start in self.demos.starts().items() if source not in starts}
+        await self._run([self.choose({**sure, **start}) for start in new.values()])
+
+    async def _begin_anew(self) -> None:
+        """Begin with another sampler: what is left has other choices, which this one cannot be told."""
+        self.searcher = make_searcher(self.study)
+        names = {kind.name: kind.options for kind in self.kinds}
+        await self.try_one(self.choose({}), False)
+        for params in [*self.tried.values()]:
+            settings = {n: v for n, v in params.items() if " " not in n and v != AS_WRITTEN}
+            if self.demos.allows(params) and all(value in names.get(n, ()) for n, value in settings.items()):
+                known = {n: v for n, v in params.items() if " " in n or n in names}
+                await self.try_one(self.choose(known), None)
+
+    async def _run(self, queue: list[dict[str, Any]], more: bool = True) -> None:
+        """Try what is in the queue and, if there is more to try, what the sampler suggests."""
         repeats = 0
-        while len(self.tried) < self.settings.trials and repeats < REPEATS:
+        while len(self.tried) < self.settings.trials and repeats < REPEATS and (queue or more):
             known = len(self.tried)
-            if more := self.demos.widen(self.tried.get(self.study.best.hash, {})):
-                queue.insert(0, more)
+            if wider := self.demos.widen(self.tried.get(self.study.best.hash, {})):
+                queue.insert(0, wider)
             if await self.try_one(queue.pop(0) if queue else None, True) is None and not self.affords_start():
                 return
             repeats = repeats + 1 if len(self.tried) == known else 0
@@ -164,6 +198,10 @@ class _Search:
     def affords_start(self) -> bool:
         """Return True if a candidate that costs what the start costs can be paid."""
         return self.study.affords(self.study.workflow)
+
+    def choose(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        """Complete choices: what they leave out stays as written."""
+        return {**dict.fromkeys((kind.name for kind in self.kinds), AS_WRITTEN), **self.demos.leave(), **choices}
 
     def _best_by_kind(self, least: float) -> dict[str, str]:
         """The best option of each kind that gained. least: of a test that it did, 1 - p."""
@@ -176,33 +214,24 @@ class _Search:
             values |= kind.options.get(choices.get(kind.name, AS_WRITTEN), {})
         return values
 
-    async def try_one(self, choices: Mapping[str, Any] | None, race: Race | bool) -> Evaluation | None:
+    async def try_one(self, choices: Mapping[str, Any] | None, race: Race | bool | None) -> Evaluation | None:
         """Evaluate a candidate and tell the sampler; None for one that was tried before or cannot be paid.
 
-        choices: by the names of the sampler's parameters; None: what the sampler suggests.
+        choices: by the names of the sampler's parameters; None: what the sampler suggests. race: None to tell the
+        sampler what is known, and evaluate nothing.
         """
-        import optuna
-
         if choices is not None:
             self.searcher.enqueue_trial(dict(choices))
         trial = self.searcher.ask()
-        names = {kind.name: trial.suggest_categorical(kind.name, _names(kind)) for kind in self.kinds}
+        names = {kind.name: trial.suggest_categorical(kind.name, [AS_WRITTEN, *kind.options]) for kind in self.kinds}
         demos, note = self.demos.suggest(trial)
         notes = [f"{name}: {option}" for name, option in names.items() if option != AS_WRITTEN]
         values = self._values(names) | demos
         candidate = self.study.workflow.patched(Patch(values, note=", ".join([*notes, *([note] if note else [])])))
-        if candidate.hash in self.tried or not self.study.affords(candidate):
-            known = self.study.known(candidate)
-            if known is None:
-                self.searcher.tell(trial, state=optuna.trial.TrialState.FAIL)
-            else:
-                self.searcher.tell(trial, known.score)
+        if race is None or candidate.hash in self.tried or not self.study.affords(candidate):
+            tell(self.searcher, trial, self.study.known(candidate))
             return None
         self.tried[candidate.hash] = trial.params
         evaluation = await self.study.evaluate(candidate, race=race)
-        self.searcher.tell(trial, evaluation.score)  # a stopped one tells what it had: a bad score is news, too
+        tell(self.searcher, trial, evaluation)
         return evaluation
-
-
-def _names(kind: Kind) -> Sequence[str]:
-    return [AS_WRITTEN, *kind.options]

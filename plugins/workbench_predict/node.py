@@ -118,7 +118,7 @@ class Predict(SignatureNode):
     @cached_property
     def system(self) -> str:
         c = self.config
-        return plain.system_text(self.asked, c.instructions, c.descriptions, c.show_values)
+        return plain.system_text(self.asked, c.instructions, c.descriptions, c.show_values, form=True)
 
     @cached_property
     def nearest(self) -> Nearest:

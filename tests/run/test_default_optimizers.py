@@ -35,6 +35,7 @@ def unnamed(folder: Path, **spec: Any) -> Path:
     ("spec", "chosen"),
     [
         ({}, ["families"]),
+        ({"objectives": ["score", "tokens"]}, ["bootstrap"]),
         ({"search": SEARCH}, ["optuna"]),
         ({"roles": PROPOSER}, ["textgrad", "evolve"]),
         ({"roles": PROPOSER, "search": SEARCH}, ["textgrad", "evolve"]),

@@ -65,11 +65,13 @@ def choose_optimizers(task: Task) -> dict[str, str]:
     """The names of the optimizers for a file that names none, each with the reason."""
     spec, workflow = task.spec, task.workflow
     # `search:` lists what may change: where there is one, examples are searched only if it names them.
-    rest = ["search"] if spec.search else ["kinds", "demos"] if learnable_addresses(workflow, "demos") else []
+    by_score = len(spec.objectives) == 1  # these compare by score alone
+    rest = ["search"] if spec.search else []
+    if not spec.search and learnable_addresses(workflow, "demos"):
+        rest = ["kinds", "demos"] if by_score else ["demos"]
     steps = [rest]
     if "proposer" in spec.roles and learnable_addresses(workflow, "text"):
-        mixed = ["mixed"] if len(spec.objectives) == 1 else []  # its individuals are compared by score alone
-        steps = [["texts"], [*mixed, *rest]]
+        steps = [["texts"], ["mixed", *rest] if by_score else rest]
     return defaults.choose_optimizers(steps, plugins().names("optimizers"))
 
 

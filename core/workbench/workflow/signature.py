@@ -67,8 +67,9 @@ class Signature:
 
     @property
     def reasons_first(self) -> bool:
-        """Return True if the first of several outputs is `reasoning`."""
-        return len(self.outputs) > 1 and self.outputs[0].name == "reasoning"
+        """Return True if the first of several outputs is `reasoning`, a free text."""
+        first = self.outputs[0] if len(self.outputs) > 1 else None
+        return first is not None and first.name == "reasoning" and first.type is str and not first.closed
 
 
 def _sides(text: str) -> list[str]:

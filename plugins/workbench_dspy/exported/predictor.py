@@ -118,7 +118,7 @@ class PlainAdapter(dspy.Adapter):
             for name, field in declared.fields.items()
             if field.json_schema_extra["desc"] != f"${{{name}}}"
         }
-        return plain.system_text(read_signature(declared), text, described, self.show_values)
+        return plain.system_text(read_signature(declared), text, described, self.show_values, form=True)
 
     def format(self, signature: Any, demos: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
         """The prompt, as DSPy has prompts."""

@@ -109,10 +109,18 @@ def test_reasoning_is_asked_for_first_and_given_as_a_field(tmp_path: Path) -> No
     assert script.requests[0].max_tokens == 512
 
 
-@pytest.mark.parametrize("said", ["label: no", "no", "The label is **no**."])
+@pytest.mark.parametrize("said", ["label: no", "reasoning:\nlabel: no", "**Label:** no"])
 def test_an_answer_without_the_reasoning_that_was_asked_for_counts(said: str, tmp_path: Path) -> None:
     outcome, _ = run_node({**YESNO, "reasoning": True}, {"text": "x"}, tmp_path, lambda r: said)
-    assert outcome.prediction["label"] == "no", outcome.message
+    assert outcome.prediction == {"reasoning": "", "label": "no"}, outcome.message
+
+
+def test_a_reasoning_that_is_no_text_is_read_like_any_other_output(tmp_path: Path) -> None:
+    node = {"predict": "text -> reasoning: Literal['deductive', 'inductive'], label: Literal['yes', 'no']"}
+    said = "label: yes\n(it is deductive)"
+    outcome, script = run_node(node, {"text": "x"}, tmp_path, lambda r: said)
+    assert outcome.prediction == {"reasoning": "deductive", "label": "yes"}, outcome.message
+    assert "step by step" not in str(script.requests[0].messages)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
     """
     fields, values, read = signature.outputs, dict[str, Any](), False
     parts = read_fields(text, [field.name for field in fields])
-    if signature.reasons_first and parts and fields[0].name not in parts:  # it answered at once
+    if signature.reasons_first and parts and not parts.get(fields[0].name):  # it answered at once
         values[fields[0].name], fields = "", fields[1:]
     try:
         for field in fields:

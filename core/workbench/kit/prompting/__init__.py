@@ -5,7 +5,9 @@ from workbench.kit.prompting.demo_search import (
     MOST_DEMOS as MOST_DEMOS,
     START_DEMOS as START_DEMOS,
     DemoSearch as DemoSearch,
+    make_searcher as make_searcher,
     run_for_successes as run_for_successes,
+    tell as tell,
 )
 from workbench.kit.prompting.images import (
     LARGEST as LARGEST,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.base.hashing import canonical
-from workbench.study import Study, score_of
+from workbench.study import Evaluation, Study, score_of
 from workbench.task import Example, draw_demos, labelled_demo
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at
 
@@ -22,13 +22,34 @@ NEAREST = ("nearest", "nearest own")
 AS_WRITTEN = "as written"
 
 
+def make_searcher(study: Study) -> Any:
+    """An Optuna study with TPE, seeded by the run. As soon as six candidates are known they tell it something: a budget
+    pays for thirty at most."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=study.rng.randrange(2**31), n_startup_trials=6)
+    return optuna.create_study(direction="maximize", sampler=sampler)
+
+
+def tell(searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
+    """Report a candidate's score; a stopped one reports what it had, since a bad score is information too. None: one
+    that was not evaluated."""
+    import optuna
+
+    if evaluation is None:
+        searcher.tell(trial, state=optuna.trial.TrialState.FAIL)
+    else:
+        searcher.tell(trial, evaluation.score)
+
+
 @dataclass
 class DemoSearch:
     """What trials choose from.
 
     pools: demos by the address that takes them and by source: labelled rows, own successes, and either of which the
     nearest to each input are shown. samples: number of draws of each source. most: maximum number of demos now.
-    optional: whether a trial may leave an address as it is.
+    optional: whether a trial may leave an address as it is. dropped: sources that are left out.
     """
 
     study: Study
@@ -36,6 +57,7 @@ class DemoSearch:
     samples: int = 6
     most: int = START_DEMOS
     optional: bool = False
+    dropped: set[str] = field(default_factory=set[str])
 
     def add(self, workflow: Workflow, own: Mapping[str, Pool], nearest: bool = True) -> None:
         """Take in the labelled rows of train, and a workflow's own successes by address."""
@@ -47,24 +69,36 @@ class DemoSearch:
             if nearest and "retrieve" in node.learnable:
                 found["nearest"] = found["labelled"] or found["own"]
                 found["nearest own"] = found["own"] if found["labelled"] else []
-            pools[address] = {name: pool for name, pool in found.items() if pool}
+            pools[address] = {name: pool for name, pool in found.items() if pool and name not in self.dropped}
         self.pools = {address: found for address, found in pools.items() if found}
 
-    def starts(self) -> list[dict[str, Any]]:
-        """The choices to try first: as many demos as allowed from each source, since more is most often better."""
-        found = list[dict[str, Any]]()
+    def starts(self) -> dict[str, dict[str, Any]]:
+        """The choices to try first, by source: as many demos as allowed, since more is most often better."""
+        found = dict[str, dict[str, Any]]()
         for source in SOURCES:
             start: dict[str, Any] = {}
             for address, by_source in self.pools.items():
                 if source in by_source:
                     count = min(self.most, len(by_source[source]))
                     start |= {f"{address} source": source, f"{address} {source} count": count}
-            found += [start] if start else []
+            if start:
+                found[source] = start
         return found
+
+    def drop(self, source: str) -> None:
+        """Leave a source out from now on."""
+        pools = {a: {name: pool for name, pool in found.items() if name != source} for a, found in self.pools.items()}
+        self.dropped |= {source}
+        self.pools = {address: found for address, found in pools.items() if found}
 
     def leave(self) -> dict[str, Any]:
         """The choice of no other demos than those of the start."""
         return {f"{address} source": AS_WRITTEN for address in self.pools}
+
+    def allows(self, choices: Mapping[str, Any]) -> bool:
+        """Return True if the sources that were chosen are there."""
+        chosen = ((found, choices.get(f"{address} source", AS_WRITTEN)) for address, found in self.pools.items())
+        return all(source == AS_WRITTEN or source in found for found, source in chosen)
 
     def suggest(self, trial: Any) -> tuple[dict[str, Any], str]:
         """The values of a patch, and what they are in words."""

@@ -25,7 +25,10 @@ Tools:
 {tools}"""
 
 
-def system_text(signature: Signature, instructions: str, descriptions: Mapping[str, str], show_values: bool) -> str:
+def system_text(
+    signature: Signature, instructions: str, descriptions: Mapping[str, str], show_values: bool, form: bool = False
+) -> str:
+    """The system's message. form: say how an answer that begins with reasoning is given; others say it themselves."""
     lines = [instructions.strip() or default_instructions(signature)]
     for field in (*signature.inputs, *signature.outputs):
         if descriptions.get(field.name):
@@ -35,7 +38,7 @@ def system_text(signature: Signature, instructions: str, descriptions: Mapping[s
             lines.append(f"{field.name}: one of {', '.join(map(as_text, field.allowed))}")
         elif shape := object_shape(field.type):
             lines.append(f"{field.name}: JSON {shape}")
-    if signature.reasons_first:
+    if form and signature.reasons_first:
         names = [field.name for field in signature.outputs[1:]]
         where = "a last line" if len(names) == 1 else "last lines"
         form = "\n".join(f"{name}: ..." for name in names)
