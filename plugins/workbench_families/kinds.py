@@ -23,7 +23,7 @@ _TEXTS = 2
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of change, e.g. of the adapter.
+    """A kind of change, e.g. of the adapter.
 
     options: the values of a patch by a name, the likeliest first. alike: where one is worse, the others are not tried.
     """
@@ -34,7 +34,7 @@ class Kind:
 
 
 def find_settings(workflow: Workflow) -> list[Kind]:
-    """One kind for each setting with few values, on all nodes that have it at once: reasoning, adapter, samples."""
+    """Find a kind for each setting with few values, on all nodes that have it at once: reasoning, adapter, samples."""
     options: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
     for address, what in learnable_addresses(workflow).items():
         name = address.rpartition(".")[2]
@@ -62,7 +62,7 @@ def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[
 
 
 async def write_instructions(study: Study) -> list[Kind]:
-    """Other instructions for the steps that have one: of the file's proposer, or put together from templates."""
+    """Write other instructions for the steps that have one: of the file's proposer, or put together from templates."""
     options, workflow = dict[str, dict[str, Any]](), study.workflow
     addresses = [one for one in learnable_addresses(workflow, "text") if text_role(workflow, one).instructs]
     proposer = Proposer(study) if study.role_spec("proposer") is not None else None

@@ -124,7 +124,7 @@ class _Search:
             study.log(f"kinds of change, less the start: {'; '.join(said)}")
 
     async def _limits(self) -> Mapping[str, float]:
-        """What the run may have spent of calls, tokens and usd when the screening ends."""
+        """Compute what the run may have spent of calls, tokens and usd when the screening ends."""
         study = self.study
 
         async def limits() -> Mapping[str, float]:

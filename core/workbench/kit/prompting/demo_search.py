@@ -45,7 +45,7 @@ def tell(searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
 
 @dataclass
 class DemoSearch:
-    """What trials choose from.
+    """The demos that trials choose from.
 
     pools: demos by the address that takes them and by source: labelled rows, own successes, and either of which the
     nearest to each input are shown. samples: number of draws of each source. most: maximum number of demos now.
@@ -136,7 +136,7 @@ class DemoSearch:
         return {**best, **more}
 
     def _draw(self, address: str, source: str, pool: Pool, count: int, draw: int) -> Pool:
-        rng = random.Random(f"bootstrap:{self.study.seed}:{address}:{source}:{draw}")
+        rng = random.Random(f"demos:{self.study.seed}:{address}:{source}:{draw}")
         node = node_at(self.study.workflow, address)
         rows = [Example(str(i), row) for i, row in enumerate(pool)]
         # A drawn demo has the fields of the signature alone; the rest of its row comes back here: reasoning, calls of

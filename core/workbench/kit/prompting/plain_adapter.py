@@ -41,8 +41,8 @@ def system_text(
     if form and signature.reasons_first:
         names = [field.name for field in signature.outputs[1:]]
         where = "a last line" if len(names) == 1 else "last lines"
-        form = "\n".join(f"{name}: ..." for name in names)
-        lines.append(f"Reason step by step. Then write the {' and '.join(names)} on {where}, as: {form}")
+        said = "\n".join(f"{name}: ..." for name in names)
+        lines.append(f"Reason step by step. Then write the {' and '.join(names)} on {where}, as: {said}")
     return "\n".join(lines)
 
 
