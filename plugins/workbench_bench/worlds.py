@@ -154,24 +154,24 @@ def _routing(world: World, seed: int) -> World:
     return replace(world, truth=truth, lms=lms, ceiling=ceiling, best=best)
 
 
-def _reasons(request: Request) -> bool:
+def asks_to_reason(request: Request) -> bool:
     return any("Reason step by step" in str(m["content"]) for m in request.messages)
 
 
-def _in_dspys_form(request: Request) -> bool:
+def has_dspys_form(request: Request) -> bool:
     return "[[ ##" in str(request.messages[0]["content"])
 
 
 def _kinds(request: Request) -> float:
     """Reasoning and examples help, each by itself and together most; another form of the prompt harms."""
-    return 0.3 + 0.2 * _reasons(request) + 0.03 * min(len(find_demos(request)), 8) - 0.1 * _in_dspys_form(request)
+    return 0.3 + 0.2 * asks_to_reason(request) + 0.03 * min(len(find_demos(request)), 8) - 0.1 * has_dspys_form(request)
 
 
 def _rivals(request: Request) -> float:
     """Reasoning helps alone and harms beside examples, which help more."""
     demos = min(len(find_demos(request)), 8)
-    helped = 0.15 * (demos == 0) if _reasons(request) else 0.05 * demos
-    return 0.4 + helped - 0.1 * _in_dspys_form(request)
+    helped = 0.15 * (demos == 0) if asks_to_reason(request) else 0.05 * demos
+    return 0.4 + helped - 0.1 * has_dspys_form(request)
 
 
 def _coins(request: Request) -> float:
@@ -261,12 +261,12 @@ WORLDS = {
         ),
         World("kinds", "reasoning and examples help, other forms of the prompt do not", _kinds, 0.74, _KINDS),
         World("rivals", "reasoning helps alone and harms beside examples, which help more", _rivals, 0.8, _KINDS),
-        World("null_kinds", "no kind of change helps", lambda request: 0.5, 0.5, _KINDS, null=True),
-        World("null", "nothing helps", lambda request: 0.5, 0.5, _BOTH, null=True),
+        World("null_kinds", "no kind of change helps", _coins, 0.5, _KINDS, null=True),
+        World("null", "nothing helps", _coins, 0.5, _BOTH, null=True),
         World(
             "null_rules",
             "nothing helps, but the proposer writes rules",
-            lambda request: 0.5,
+            _coins,
             0.5,
             _RULES,
             null=True,
@@ -285,7 +285,7 @@ WORLDS = {
         World(
             "null_topology",
             "no step helps, and no wording",
-            lambda request: 0.5,
+            _coins,
             0.5,
             topology.SEARCH,
             null=True,

@@ -53,7 +53,7 @@ class Bootstrap(Optimizer):
             return study.best
         demos = DemoSearch(study, samples=self.samples, most=self.max_demos or START_DEMOS)
         own = await run_for_successes(study, study.workflow, self.threshold) if self.self_generated else {}
-        demos.add(study.workflow, own, self.nearest)
+        demos.fill(own, self.nearest)
         searcher = make_searcher(study)
         for start in demos.starts().values():
             searcher.enqueue_trial(start)

@@ -44,20 +44,23 @@ class Families(Optimizer):
         40, ge=1, le=1000, description="maximum number of candidates; the budget may end the search earlier"
     )
     share: float = Field(
-        0.4, gt=0, le=1, description="share of the calls that may be spent on finding out which kinds of change pay"
+        0.4,
+        gt=0,
+        le=1,
+        description="share of calls, tokens and usd that may be spent on finding out which kinds of change pay",
     )
 
     def reads_search(self) -> bool:
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        await study.evaluate(study.workflow)
+        base = await study.evaluate(study.workflow)
         if not study.affords(study.workflow):
             return study.best
         search = _Search(self, study, DemoSearch(study, optional=True))
-        search.demos.add(study.workflow, {})
+        search.demos.fill({})
         search.kinds = sorted([*find_settings(study.workflow), *await write_instructions(study)], key=search.cost)
-        await search.screen()
+        await search.screen(base)
         await search.go_on()
         return study.best
 
@@ -88,10 +91,12 @@ class _Search:
         changed = self.study.workflow.patched(Patch(next(iter(kind.options.values()))))
         return self.study.worst_calls(changed, self.study.val)
 
-    async def screen(self) -> None:
-        """Try the kinds one by one, the likeliest option of each first, and drop those that are clearly worse."""
+    async def screen(self, base: Evaluation) -> None:
+        """Try the kinds one by one, the likeliest option of each first, and drop those that are clearly worse.
+
+        base: the start's evaluation.
+        """
         study = self.study
-        base = await study.evaluate(study.workflow)
         race = paired_race(base.scores, p=APART)
         limits = await self._limits()
         asked = [(n, EXAMPLES, source, start) for n, (source, start) in enumerate(self.demos.starts().items())]
@@ -168,7 +173,7 @@ class _Search:
         # them should be left to pay.
         changed = self.study.workflow.patched(Patch(self._values(sure)))
         if self.study.affords(changed, [*self.study.train, *self.study.val, *self.study.val]):
-            self.demos.add(self.study.workflow, await run_for_successes(self.study, changed))
+            self.demos.fill(await run_for_successes(self.study, changed))
             await self._begin_anew()
         new = {source: start for source, start in self.demos.starts().items() if source not in starts}
         await self._run([self.choose({**sure, **start}) for start in new.values()])
@@ -191,13 +196,10 @@ class _Search:
             known = len(self.tried)
             if wider := self.demos.widen(self.tried.get(self.study.best.hash, {})):
                 queue.insert(0, wider)
-            if await self.try_one(queue.pop(0) if queue else None, True) is None and not self.affords_start():
+            evaluation = await self.try_one(queue.pop(0) if queue else None, True)
+            if evaluation is None and not self.study.affords(self.study.workflow):
                 return
             repeats = repeats + 1 if len(self.tried) == known else 0
-
-    def affords_start(self) -> bool:
-        """Return True if a candidate that costs what the start costs can be paid."""
-        return self.study.affords(self.study.workflow)
 
     def choose(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Complete choices: what they leave out stays as written."""

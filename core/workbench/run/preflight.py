@@ -64,10 +64,11 @@ def settings_to_compare(task: Task, optimizers: Sequence[tuple[str, Optimizer]] 
 def choose_optimizers(task: Task) -> dict[str, str]:
     """The names of the optimizers for a file that names none, each with the reason."""
     spec, workflow = task.spec, task.workflow
-    # `search:` lists what may change: where there is one, examples are searched only if it names them.
-    by_score = len(spec.objectives) == 1  # these compare by score alone
-    rest = ["search"] if spec.search else []
-    if not spec.search and learnable_addresses(workflow, "demos"):
+    by_score = len(spec.objectives) == 1  # `mixed` and `kinds` compare by score alone
+    rest: list[str] = []
+    if spec.search:  # it lists what may change: examples are searched only if it names them
+        rest = ["search"]
+    elif learnable_addresses(workflow, "demos"):
         rest = ["kinds", "demos"] if by_score else ["demos"]
     steps = [rest]
     if "proposer" in spec.roles and learnable_addresses(workflow, "text"):

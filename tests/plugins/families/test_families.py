@@ -16,47 +16,26 @@ from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, resume
 from workbench.testing import Killed
+from workbench_bench.worlds import WORLDS, asks_to_reason, has_dspys_form
 from workbench_families.kinds import find_settings
 
 #: The same choices under `search:`, for those that read it.
-SPACE = {
-    "nodes.sort.demos": {"demos": 8},
-    "nodes.sort.reasoning": [False, True],
-    "nodes.sort.adapter": ["plain", "chat", "json", "xml"],
-    "nodes.sort.samples": [1, 3],
-}
-
-
-def reasons(request: Request) -> bool:
-    return any("Reason step by step" in str(m["content"]) for m in request.messages)
-
-
-def in_chat_form(request: Request) -> bool:
-    return "[[ ##" in str(request.messages[0]["content"])
-
-
-def joint(request: Request) -> float:
-    """Reasoning and examples pay, each by itself, and together most: 0.74."""
-    return 0.3 + 0.2 * reasons(request) + 0.03 * min(len(demos_of(request)), 8) - 0.1 * in_chat_form(request)
-
-
-def rival(request: Request) -> float:
-    """Reasoning pays alone and harms beside examples, which pay more: 0.8."""
-    count = len(demos_of(request))
-    alone = 0.15 * (count == 0) if reasons(request) else 0.05 * min(count, 8)
-    return 0.4 + alone - 0.1 * in_chat_form(request)
+SPACE = {**WORLDS["kinds"].search, "nodes.sort.samples": [1, 3]}
+#: Reasoning and examples pay, each by itself, and together most: 0.74. And: reasoning pays alone and harms beside
+#: examples, which pay more: 0.8.
+joint, rival = WORLDS["kinds"].skill, WORLDS["rivals"].skill
 
 
 def formed(request: Request) -> float:
     """One of four forms of the prompt pays most, whatever else is there: 0.86."""
-    return 0.35 + 0.35 * in_chat_form(request) + 0.02 * min(len(demos_of(request)), 8)
+    return 0.35 + 0.35 * has_dspys_form(request) + 0.02 * min(len(demos_of(request)), 8)
 
 
 def relevant(request: Request) -> float:
     """Only examples on the topic of the input pay, and all else harms: 0.76."""
     demos, wanted = demos_of(request), topic(str(request.messages[-1]["content"]))
     shown = 0.02 * min(len(demos), 8) + 0.15 * min(sum(topic(d) == wanted for d in demos), 2)
-    return 0.3 + shown - 0.1 * in_chat_form(request) - 0.1 * reasons(request)
+    return 0.3 + shown - 0.1 * has_dspys_form(request) - 0.1 * asks_to_reason(request)
 
 
 def many(request: Request) -> float:
@@ -112,12 +91,26 @@ def test_a_kind_that_is_clearly_worse_is_left_and_its_other_options_are_not_trie
 
     def skill(request: Request) -> float:
         system = str(request.messages[0]["content"])
-        seen.append("json" if "JSON object" in system else "chat" if in_chat_form(request) else "plain")
+        seen.append("json" if "JSON object" in system else "chat" if has_dspys_form(request) else "plain")
         return 0.9 if seen[-1] == "plain" else 0.1
 
     _, said = plant_heard(tmp_path, skill, 700)
     assert 8 <= seen.count("chat") <= 16 and "json" not in seen
     assert "adapter chat -0." in said and "adapter json" not in said
+
+
+def test_examples_that_are_clearly_worse_are_not_shown_again(tmp_path: Path) -> None:
+    _, said = plant_heard(tmp_path, lambda r: 0.1 if demos_of(r) or asks_to_reason(r) else 0.8, 700)
+    assert said.count("dropped") >= 2 and "examples labelled -0." in said
+    assert sum("nodes.sort.demos" in one for one in candidates(tmp_path)) == 2
+
+
+def test_an_option_that_changes_no_request_is_dropped(tmp_path: Path) -> None:
+    """The signature asks for reasoning already, so that the setting does nothing."""
+    node = {"predict": "text -> reasoning, label: Literal['a', 'b', 'c', 'd']", "instructions": "Plain."}
+    _, said = plant_heard(tmp_path, lambda r: 0.5, 700, nodes={"sort": node})
+    assert "reasoning True +0.000, dropped" in said
+    assert sum("nodes.sort.reasoning" in one for one in candidates(tmp_path)) == 1
 
 
 def test_the_screening_keeps_to_its_share(tmp_path: Path) -> None:
@@ -131,12 +124,12 @@ def test_successes_of_the_changed_workflow_are_shown(tmp_path: Path) -> None:
 
     def skill(request: Request) -> float:
         taught = any(str(m["content"]).startswith("I see") for m in request.messages if m["role"] == "assistant")
-        return 0.3 + 0.25 * reasons(request) + 0.3 * (taught and reasons(request))
+        return 0.3 + 0.25 * asks_to_reason(request) + 0.3 * (taught and asks_to_reason(request))
 
     async def complete(self: Any, request: Request) -> Response:
         answer = await answered(self, request)
         said = answer.text
-        return Response(f"I see it.\nlabel: {said}" if reasons(request) else said, "stop", 9, 3, 0.0)
+        return Response(f"I see it.\nlabel: {said}" if asks_to_reason(request) else said, "stop", 9, 3, 0.0)
 
     answered = PlantedLM.complete
     with pytest.MonkeyPatch.context() as patch:

@@ -59,11 +59,11 @@ class DemoSearch:
     optional: bool = False
     dropped: set[str] = field(default_factory=set[str])
 
-    def add(self, workflow: Workflow, own: Mapping[str, Pool], nearest: bool = True) -> None:
-        """Take in the labelled rows of train, and a workflow's own successes by address."""
-        pools = {address: dict(found) for address, found in self.pools.items()}
-        for address in learnable_addresses(workflow, "demos"):
-            node = node_at(workflow, address)
+    def fill(self, own: Mapping[str, Pool], nearest: bool = True) -> None:
+        """Fill the pools with the labelled rows of train, and with own successes by address."""
+        pools = dict[str, dict[str, Pool]]()
+        for address in learnable_addresses(self.study.workflow, "demos"):
+            node = node_at(self.study.workflow, address)
             rows = (labelled_demo(node, row, self.study.targets) for row in self.study.train)
             found = {"labelled": [row for row in rows if row is not None], "own": list(own.get(address, ()))}
             if nearest and "retrieve" in node.learnable:
@@ -87,8 +87,8 @@ class DemoSearch:
 
     def drop(self, source: str) -> None:
         """Leave a source out from now on."""
-        pools = {a: {name: pool for name, pool in found.items() if name != source} for a, found in self.pools.items()}
         self.dropped |= {source}
+        pools = {a: {name: pool for name, pool in found.items() if name != source} for a, found in self.pools.items()}
         self.pools = {address: found for address, found in pools.items() if found}
 
     def leave(self) -> dict[str, Any]:
