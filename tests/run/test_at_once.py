@@ -80,7 +80,7 @@ def test_M1_an_eval_whose_rows_take_a_tenth_of_the_ceiling_is_not_ended_by_it(at
 
 
 def test_M1_an_optimizer_gets_as_far_with_calls_at_once_as_one_by_one(tmp_path: Path) -> None:
-    reports = [run(tmp_path / str(n), n, budget={"usd": 0.02}, optimize=["bootstrap"]) for n in AT_ONCE]
+    reports = [run(tmp_path / str(n), n, budget={"usd": 0.03}, optimize=["bootstrap"]) for n in AT_ONCE]
     one, *more = [(r.candidates, r.test_rows, r.winner.hash, r.spent["calls"]) for r in reports]
     assert one[0] > 2 and one[1] == 40 and more == [one, one]
 

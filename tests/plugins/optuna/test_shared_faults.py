@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from workbench_optuna.searchers import CANDIDATE, OWNER, REPEATS, ROWS
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # of each line of the journal
+    hurry(monkeypatch, lease=20.0)  # who lives is not silent for so long, however busy the machine
 
 
 def only_run(folder: Path) -> str:
@@ -50,7 +52,8 @@ def test_one_of_three_is_killed_and_neither_its_trial_nor_its_share_is_lost(tmp_
     total = sent + sum(lm.requests for _, lm in found)
     assert total <= account.spent()["calls"] <= calls
     assert account.members[dead].share == account.members[dead].mark == before.mark
-    assert sum(report.test_rows == 40 for report, _ in found) == 1
+    proofs = [(r.test_rows, r.candidates, r.spent["calls"], r.elsewhere, r.warnings) for r, _ in found]
+    assert sum(tested == 40 for tested, *_ in proofs) == 1, (proofs, account)
 
     tried = trials_of(log)
     assert tried[begun.number].state.name == "FAIL" and len({*account.begun} - {"baseline"}) == trials
