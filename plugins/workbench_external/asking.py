@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import FailureKind, LMError
-from workbench.lm import NO_SUCH_PATH, Message, NotCarried, Pieces, Request, Response
+from workbench.lm import Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 from workbench_external.gateway import Ask, Refused, as_it_is_sent, check_for_messages, refusal_of, without_places
@@ -189,24 +189,22 @@ async def forward(
     models: Models,
     method: str,
     path: str,
-    body: Mapping[str, Any] | None,
+    body: bytes | None,
     headers: Mapping[str, str],
     asking: Asking | None,
 ) -> tuple[int, dict[str, str], bytes] | None:
-    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it has none.
+    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it speaks
+    another API than the client.
 
-    asking: the same request with its texts replaced, if they may be. Nothing is recorded: it costs nothing. Raises
-    LMError.
+    asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """
-    spec = asking.spec if asking else models.get(str((body or {}).get("model", "")))
+    spec = asking.spec if asking else models.get("")
     api = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
-    if not runtime.speaks(spec, api):
+    if not runtime.speaks(spec, "messages" if "anthropic-version" in headers else api):
         return None
-    if asking is not None:
-        body = asking.request(asking.messages)[1]["native"].body
+    sent = body if asking is None else asking.request(asking.messages)[1]["native"].body
     lm: Any = runtime.pool.get(spec)
-    found = await lm.forward(method, path.lstrip("/"), body, headers)
-    return None if found[0] in NO_SUCH_PATH else found
+    return await lm.forward(method, path.lstrip("/"), sent, headers)
 
 
 class Named:
@@ -264,8 +262,9 @@ _OF_REQUEST = (FailureKind.BAD_REQUEST, FailureKind.UNSUPPORTED, FailureKind.TOO
 
 
 def in_its_words(error: LMError) -> Exception:
-    """A refusal of the request for the agent: with the server's message, which has no key."""
-    if isinstance(error, NotCarried) or error.kind not in _OF_REQUEST:
+    """A refusal of the request for the agent: as it came, or from another API with the server's message, which has no
+    key."""
+    if isinstance(error, NotCarried) or error.passed is not None or error.kind not in _OF_REQUEST:
         return error
     told = refusal_of(error)
     return Refused(told.status, told.kind, f"{told.message} It said: {error}", told.retry_after)

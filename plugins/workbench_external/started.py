@@ -95,6 +95,10 @@ class Turns(GatewaySession):
     async def complete(self, ask: Ask) -> Sequence[Response]:
         return await self._current().complete(ask)
 
+    def passes_path(self, method: str, path: str) -> bool:
+        row: Any = self._current()
+        return row.passes_path(method, path)
+
     async def forward(self, *asked: Any) -> Any:
         row: Any = self._current()
         return await row.forward(*asked)
