@@ -13,7 +13,6 @@ from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Refused
 from workbench_external.gateway.endpoints import Endpoint
 from workbench_external.gateway.passed import Passed
-from workbench_external.gateway.response_events import write_failure
 from workbench_external.gateway.writing import Asked, Event
 
 if TYPE_CHECKING:
@@ -152,10 +151,9 @@ class Stream:
 
     def _failure(self, error: Exception) -> bytes:
         told = self._told_of(error, self._who)
-        own = (
-            loaded(told.passed[2]) if told.passed is not None and self._dialect.fail_stream is not write_failure else {}
-        )
-        return self._written([own if "error" in own else self._dialect.fail_stream(told)])
+        event = loaded(told.passed[2]) if told.passed is not None else None
+        usual = self._dialect.fail_stream(told)  # in Responses, a failure is another object than the body of an error
+        return self._written([event if is_dict(event) and event.keys() >= usual.keys() else usual])
 
     def _written(self, events: Iterable[Event]) -> bytes:
         """Events as they are sent; a text stands for itself, as `[DONE]`."""

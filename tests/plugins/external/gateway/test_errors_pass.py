@@ -18,8 +18,10 @@ import anthropic
 import openai
 import pytest
 from aiohttp import web
-from tests.helpers.passing import TOOL, USER, model, served, with_gateway
+from tests.helpers.passing import APIS, TOOL, USER, model, served, with_gateway
 from tests.helpers.upstream import Upstream, chat_answer, upstream
+
+from workbench_external.gateway import streaming
 
 HEADERS = {"retry-after-ms": "5", "x-request-id": "req_9", "x-ratelimit-remaining-tokens": "0", "x-own": "kept"}
 FILTERED = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
@@ -125,6 +127,31 @@ def test_an_error_with_status_200_and_one_that_echoes_the_key_pass(monkeypatch: 
         whole, echoed = with_gateway(model("openai/up", server.address, api_key_env="MY_KEY"), use)
     assert whole == (200, {"error": {"message": "no credit", "code": 402}}, None)
     assert echoed == (401, said("Incorrect key ***."), "Bearer ***")
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_an_error_that_comes_late_ends_the_stream_in_the_servers_words(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "PING_SECONDS", 0.05)
+    late = said("Overloaded, come back later.", "overloaded_error")
+
+    async def answer(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.3)
+        return web.json_response(late, status=529)
+
+    async def use(client: aiohttp.ClientSession, base: str) -> bytes:
+        body = {"model": "up", "messages": USER, "max_tokens": 9, "stream": True}
+        async with client.post(f"{base}/{path}", json=body) as found:
+            assert found.status == 200
+            return await found.read()
+
+    path, name = APIS[api]
+    with upstream() as server:
+        server.answers[path] = [answer]
+        *pings, event = with_gateway(model(name, server.address), use).decode().strip().split("\n\n")
+    assert pings and {*pings} == {": ping"}
+    assert json.loads(event.partition("data: ")[2]) == late
 
 
 @pytest.mark.parametrize(
