@@ -78,7 +78,8 @@ class Passing:
                     if last or _encoded(again) == before:
                         raise wire.error_for(status, headers, raw)
                 except LMError as error:
-                    error.passed = self._server.passed(status, headers, raw)
+                    if not 300 <= status < 400:  # else the client would go there with a key of ours
+                        error.passed = self._server.passed(status, headers, raw)
                     raise
                 return again
 

@@ -129,6 +129,21 @@ def test_an_error_with_status_200_and_one_that_echoes_the_key_pass(monkeypatch: 
     assert echoed == (401, said("Incorrect key ***."), "Bearer ***")
 
 
+def test_a_redirect_leads_no_client_past_the_gateway() -> None:
+    async def moved(request: web.Request) -> web.Response:
+        return web.Response(status=308, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"})
+
+    async def use(client: aiohttp.ClientSession, base: str) -> tuple[int, str | None]:
+        async with client.post(f"{base}/chat/completions", json={"model": "up", "messages": USER}) as answer:
+            return answer.status, answer.headers.get("Location")
+
+    told: list[str] = []
+    with upstream() as server:
+        server.answers["chat/completions"] = [moved]
+        assert with_gateway(model("openai/up", server.address), use, told=told) == (502, None)
+    assert "127.0.0.1:9" in told[0]
+
+
 @pytest.mark.parametrize("api", ["chat", "messages"])
 def test_an_error_that_comes_late_ends_the_stream_in_the_servers_words(
     api: str, monkeypatch: pytest.MonkeyPatch
