@@ -153,7 +153,7 @@ def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], sho
 
 
 class Mistake(NamedTuple):
-    """What a program does wrong, in words. given: what it was given, where it returned something else than it must."""
+    """A fault of a program, in words. given: what it was given, where it returned something else than it must."""
 
     text: str
     given: dict[str, Any] | None = None

@@ -51,8 +51,8 @@ class Ledger:
     """Budget and journal of one run.
 
     on_call is called with every settled call, on_slowed with a model's identity and its requests at once before and
-    after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, and memory does not
-    grow with their number. reuse: take answers of earlier runs; searching: and count them in `spent`. source: the run
+    after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, memory does not grow
+    with their number, and no failure holds others back that is not tried again here. reuse: take answers of earlier runs; searching: and count them in `spent`. source: the run
     that is repeated: its answers and effects are taken, and no other's.
     """
 
@@ -195,7 +195,6 @@ class Ledger:
                 if error is not None:
                     failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
                     pause = pause_before(failed, error.retry_after, self._jitter)
-                # Who alone decides when to ask again is not held back.
                 if (self.recorded or again) and (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or error.kind == "auth" or error.passed is not None):
@@ -208,9 +207,9 @@ class Ledger:
             self.count(role, Spend(1))
             if error.kind == "auth" and self.recorded:
                 self._refused[lm.identity] = error
-            if not again:
+            if not again:  # not journalled: the key can be corrected, and a client that was told asks again
                 self._check_alive(lm, key, error)
-                raise error  # not journalled: the key can be corrected, and a client that was told asks again
+                raise error
             self.retries += 1
             if limiter.pauses >= MOST_PAUSES and self.stopping is None:
                 self.stopping = ServerDead(f"no answer in {MOST_PAUSES} pauses in a row, the last for: {error}")
