@@ -61,8 +61,8 @@ class Planted:
         except Refused as refused:
             self.refused.append(refused.message)
             raise
-        if (prompt := _asked_for_prompt(ask)) is not None:
-            return [_said(f"<prompt>\n{prompt}\n{PLANTED}\n</prompt>")] * ask.samples
+        if (prompt := _better_prompt(ask)) is not None:
+            return [_said(prompt)] * ask.samples
         self.asked += 1
         text = json.dumps(ask.native.body, ensure_ascii=False)
         self.planted += PLANTED in text
@@ -109,11 +109,14 @@ def _check_items(body: Mapping[str, Any]) -> None:
         raise Wrong(f"No tool output found for function call {min(missing)}.")
 
 
-def _asked_for_prompt(ask: Ask) -> str | None:
-    """The prompt that an optimizer wants to be better; None for a request of an agent."""
+def _better_prompt(ask: Ask) -> str | None:
+    """The prompt, or the part of a message, that an optimizer wants to be better, with PLANTED; None for a request of
+    an agent."""
     content = str(ask.messages[-1].get("content")) if ask.messages else ""
-    found = re.findall(r"<prompt>\n(.*?)\n</prompt>", content, re.DOTALL)
-    return found[0] if found else None
+    asked = re.search(r"Write a better (part \d+)", content)
+    tag = asked[1] if asked else "prompt"
+    found = re.search(rf"<{tag}>\n(.*?)\n</{tag}>", content, re.DOTALL)
+    return f"<{tag}>\n{found[1]}\n{PLANTED}\n</{tag}>" if found else None
 
 
 def _answer(ask: Ask, label: str) -> Response:
