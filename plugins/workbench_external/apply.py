@@ -33,17 +33,23 @@ class Edit:
 class Finding:
     """Where the text of a slot stands, and how it can be written there.
 
-    edits: for the one place, in all ways in which a program may read it, the likeliest first; none where it cannot be
-    written. why: then, the reason; with a `where` if it was found.
+    ways: in which it may be written, the likeliest first, each as its edits; none where it cannot be written.
+    why: then, the reason; also where it stands in several places, of which a trial alone tells the right ones.
     """
 
-    edits: tuple[Edit, ...] = ()
+    ways: tuple[tuple[Edit, ...], ...] = ()
     line: int = 0
     why: str = ""
+    where: str = ""
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edit of the one place, in all ways."""
+        return () if self.why else tuple(edit for way in self.ways for edit in way)
 
     @property
     def is_certain(self) -> bool:
-        """Return True if all ways write the same."""
+        """Return True if there is one way to write it, in one place."""
         return len(self.edits) == 1
 
 
@@ -54,16 +60,26 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
         return _find_file(slot, sources.folders)
     if slot.in_ in ("tool", "parameter", "field") and len(slot.match) < _SHORTEST:
         return Finding(why=f"is too short to be found for certain: {one_line(slot.match)!r}")
-    places = sources.find(slot.match)
-    if len(places) > 1:
-        where = ", ".join(f"{_name(place.path, sources)}:{place.line}" for place in places)
-        return Finding(why=f"is in several places: {where}")
-    if places:
-        return _written(slot, places[0], sources)
+    found = [_written(slot, place, sources) for place in sources.find(slot.match)]
+    if len(found) > 1:
+        return _in_several(found)
+    if found:
+        return found[0]
     if held := sources.find_unwritable(slot.match):
         told = "; ".join(f"{_name(path, sources)}:{line}, {why}" for path, line, why in held[:3])
         return Finding(why=f"was found, but cannot be written: {told}")
     return Finding(why=f"is not in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
+
+
+def _in_several(found: Sequence[Finding]) -> Finding:
+    """A text that stands in several places: written in all of them, or in one. The gateway replaces all, too."""
+    where = ", ".join(one.where for one in found)
+    if not all(one.ways for one in found):
+        return Finding(why=f"is in several places: {where}")
+    most = max(len(one.ways) for one in found)
+    together = [tuple(one.ways[min(n, len(one.ways) - 1)][0] for one in found) for n in range(most)]
+    alone = [way for one in found for way in one.ways]
+    return Finding((*together, *alone), found[0].line, f"is in several places: {where}", where)
 
 
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
@@ -79,10 +95,10 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
             refused = refused or str(why)
             continue
         edits.setdefault(new, Edit(place.path, place.start, place.end, new))
-    if edits:
-        return Finding(tuple(edits.values()), place.line)
     where = f"{_name(place.path, sources)}:{place.line}"
-    return Finding(line=place.line, why=f"was found, but cannot be written: {where}, {refused}")
+    if edits:
+        return Finding(tuple((edit,) for edit in edits.values()), place.line, "", where)
+    return Finding((), place.line, f"was found, but cannot be written: {where}, {refused}", where)
 
 
 def wire_text(slot: Slot) -> str:
@@ -112,8 +128,8 @@ def check_written(place: Place, file: SourceFile, new: str, text: str, names: Co
     template = Template(text.strip(), names)
 
     def trimmed(start: int, end: int) -> tuple[int, str]:
-        text = written[start:end]  # brackets: around an attribute of JSX, or a list of one line
-        return start + len(text) - len(text.lstrip(" \t\r\n{[")), text.strip(" \t\r\n{}[],")
+        text = written[start:end]  # brackets: around literals, an attribute of JSX, or a list of one line
+        return start + len(text) - len(text.lstrip(" \t\r\n{[(")), text.strip(" \t\r\n{}[](),")
 
     here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
     if not any(way_to_write(reading, text, template) for one in here for reading in readings(one)):
@@ -136,7 +152,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if "\0" in new or "\r" in new.replace("\r\n", "\n") or any(0xD800 <= ord(char) < 0xE000 for char in new):
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
-        return Finding((Edit(path, 0, len(held), new),), 1)
+        return Finding(((Edit(path, 0, len(held), new),),), 1)
     return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 

@@ -167,8 +167,8 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
         not_tried = ""
         if (check or write) and not unchecked:
             try:
-                try_entries(entries, agents, folder, rows)
-                if tried := sum(entry.edit is not None for entry in entries):
+                try_entries(entries, agents, folder, rows, lambda line: say(one_line(line), err=True))
+                if tried := sum(bool(entry.edits) for entry in entries):
                     say(f"Checked: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
             except NotTried as why:
                 not_tried = str(why)

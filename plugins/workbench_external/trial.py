@@ -1,8 +1,8 @@
 """Tries a changed source: does the agent, started from it, send what the proved texts were?
 
-The agent is started twice on the same rows, in working directories of their own: as it is, with its texts replaced as
-they pass, and from a copy of its folder with the changed files, with nothing replaced. A stand-in answers at once and
-for nothing: it calls each tool that is offered, then says a value that the outputs allow.
+The agent is started as it is, once on each row; in what it asked, any texts can be replaced. It is started again from a
+copy of its folder for each change of its files, with nothing replaced. No start is repeated. A stand-in answers at once
+and for nothing: it calls each tool that is offered, then says a value that the outputs allow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
@@ -57,12 +57,21 @@ class Difference:
 
 @dataclass
 class Verdict:
-    """The findings of a trial, by the names of slots: texts that differ. unsent: slots that no request needed.
-    is_unclear: which of them the cause is, a trial of each alone tells."""
+    """The findings of a trial, by the names of slots: texts that differ. is_unclear: which of them the cause is, trials
+    with fewer changes tell. started: whether the agent was started for it."""
 
     differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
-    unsent: list[str] = field(default_factory=list[str])
     is_unclear: bool = False
+    started: bool = False
+
+
+@dataclass
+class Sent:
+    """The texts that an agent sent on a row, and the slots among them. failure: of the row."""
+
+    texts: list[str] = field(default_factory=list[str])
+    used: set[str] = field(default_factory=set[str])
+    failure: str = ""
 
 
 class Recorder:
@@ -71,19 +80,24 @@ class Recorder:
     passes = True  # as in a run: what only a server of the same API takes is no obstacle
 
     def __init__(self, node: External, inputs: Mapping[str, Any]):
-        self.patches, self.inputs = Patches(node.config, node.outputs), inputs
-        self.signature, self.over, self.missed = node.signature, asyncio.Event(), Counter[str]()
-        self.texts, self.failure = list[str](), ""
-        self.used: set[str] = set()
+        self.signature, self.inputs, self.over, self.missed = node.signature, inputs, asyncio.Event(), Counter[str]()
+        self.asks, self.failure, self._size = list[Ask](), "", 0
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        patched = self.patches.apply(ask, self.inputs)
-        self.used |= {*patched.used}
-        form = patched.response_format
-        self.texts += [text for one in (patched.messages, patched.tools, form) for text in _texts(one)]
-        if len(self.texts) > 4000:
+        self.asks.append(ask)
+        self._size += sum(1 for one in (ask.messages, ask.tools) for _ in _texts(one))
+        if self._size > 4000:
             self.over.set()
         return [stand_in_answer(ask, self.signature)] * ask.samples
+
+    def sent(self, node: External) -> Sent:
+        """Return what it asks where a node's texts are replaced."""
+        patches, sent = Patches(node.config, node.outputs), Sent(failure=self.failure)
+        for ask in self.asks:
+            patched = patches.apply(ask, self.inputs)
+            sent.used |= {*patched.used}
+            sent.texts += [t for one in (patched.messages, patched.tools, patched.response_format) for t in _texts(one)]
+        return sent
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         return [[1.0] + [0.0] * 1535 for _ in texts], 0
@@ -154,11 +168,15 @@ def make_example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, 
 class Trial:
     """The agent of a node, tried from its folder and from changed copies of it.
 
-    rows: the inputs of some. folder: its source. Raises NotTried for an agent that cannot be started from a copy.
+    rows: the inputs of some. folder: its source. starts: of the agent, so far. Raises NotTried for an agent that cannot
+    be started from a copy.
     """
 
     def __init__(self, node: External, folder: Path, rows: Sequence[Mapping[str, Any]]):
         self.node, self.folder, self.rows = node, folder.resolve(), rows
+        self.starts = 0
+        self._asked: dict[tuple[Any, ...], list[Recorder]] = {}
+        self._changes: dict[tuple[frozenset[tuple[Path, str]], int], Sent] = {}
         c = node.config
         if c.addresses and c.command is None:
             raise NotTried("the agent is a service that runs already, which cannot be started from a changed source")
@@ -168,49 +186,72 @@ class Trial:
             own = " and ".join(str(place) for place in node.sources.folders)
             raise NotTried(f"the agent is not started from {self.folder}" + (f", but from {own}" if own else ""))
 
-    def compare(self, changed: Mapping[Path, str], texts: Mapping[str, str | None]) -> Verdict:
+    def find_unsent(self, texts: Mapping[str, str | None]) -> list[str]:
+        """List the slots that no request needs, except files, which appear in no request. Raises NotTried where the
+        agent asks nothing."""
+        slots = self.node.config.slots or {}
+        used = {name for row in run_in_loop(self._prove(texts)) for name in row.used}
+        return [name for name in texts if name not in used and slots[name].in_ != "file"]
+
+    def compare(
+        self, changed: Mapping[Path, str], texts: Mapping[str, str | None], of: Collection[str] | None = None
+    ) -> Verdict:
         """Compare the requests of the agent with changed files with those where its texts are replaced.
 
         Args:
             changed: the new content of files of the folder.
             texts: the new texts of slots, by name; the others stay as they are.
-
-        Raises NotTried where it asks nothing.
+            of: slots, the rows of which are enough. None: all rows.
         """
-        return run_in_loop(self._compare(changed, texts))
+        return run_in_loop(self._compare(changed, texts, of))
 
-    async def _compare(self, changed: Mapping[Path, str], texts: Mapping[str, str | None]) -> Verdict:
-        hub = await Hub.open()
+    async def _compare(
+        self, changed: Mapping[Path, str], texts: Mapping[str, str | None], of: Collection[str] | None
+    ) -> Verdict:
+        proved, starts = await self._prove(texts), self.starts
+        new = {name: text for name, text in texts.items() if text is not None}
+        verdict = Verdict()
         with tempfile.TemporaryDirectory(prefix="workbench-apply-") as made:
-            copy = Path(made) / "source"
-            try:
+            for number in _rows_of(proved, of):
+                sent = await self._send(changed, number, Path(made) / "source")
+                verdict = _judge(proved[number], sent, new)
+                if [*verdict.differs] == [""] and await self._varies(texts, number):
+                    verdict = Verdict()
+                if verdict.differs:
+                    break
+        verdict.started = self.starts > starts
+        return verdict
+
+    async def _prove(self, texts: Mapping[str, str | None], again: bool = False) -> list[Sent]:
+        """The requests of the agent as it is, with texts replaced. again: of a second start, to see what varies."""
+        slots, node = self.node.config.slots or {}, self._patched(texts)
+        # The text of a file may lead to anything; those of requests lead to nothing, since a stand-in answers.
+        key = (again, *sorted((name, text or "") for name, text in texts.items() if slots[name].in_ == "file"))
+        if key not in self._asked:
+            self._asked[key] = [await self._record(row, node) for row in self.rows]
+        for row in self._asked[key]:
+            if not row.asks:
+                raise NotTried(f"the agent asked no model on a row{f': {row.failure}' if row.failure else ''}")
+        return [row.sent(node) for row in self._asked[key]]
+
+    async def _varies(self, texts: Mapping[str, str | None], number: int) -> bool:
+        """Return True if the agent as it is does not send the same twice."""
+        one, other = (await self._prove(texts))[number], (await self._prove(texts, again=True))[number]
+        return "" in _judge(one, other, {}).differs or "" in _judge(other, one, {}).differs
+
+    async def _send(self, changed: Mapping[Path, str], number: int, copy: Path) -> Sent:
+        """The requests of the agent from a copy of its folder with changed files, on a row."""
+        key = (frozenset(changed.items()), number)
+        if key not in self._changes:
+            if not copy.exists():
                 await asyncio.to_thread(self._copy, copy, changed)
-                proved = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
-                if silent := next((row for row in proved if not row.texts), None):
-                    raise NotTried(
-                        f"the agent asked no model on a row{f': {silent.failure}' if silent.failure else ''}"
-                    )
-                if unsent := self._unsent(proved, texts):  # what no request needs may be anything, and is not started
-                    return Verdict(unsent=unsent)
-                sent = [await self._record(hub, row, self._changed(copy)) for row in self.rows]
-                verdict = _judge(proved, sent, {name: text for name, text in texts.items() if text is not None})
-                if "" in verdict.differs:  # perhaps it never sends the same twice
-                    again = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
-                    if "" in _judge(again, proved, {}).differs or "" in _judge(proved, again, {}).differs:
-                        del verdict.differs[""]
-                return verdict
-            finally:
-                await hub.aclose()
+            node = self._changed(copy)
+            self._changes[key] = (await self._record(self.rows[number], node)).sent(node)
+        return self._changes[key]
 
-    def _unsent(self, proved: Sequence[Recorder], texts: Mapping[str, str | None]) -> list[str]:
-        """The slots that no request needed, except files, which appear in no request."""
-        used, slots = {name for row in proved for name in row.used}, self.node.config.slots or {}
-        return [
-            name for name, text in texts.items() if text is not None and name not in used and slots[name].in_ != "file"
-        ]
-
-    async def _record(self, hub: Hub, inputs: Mapping[str, Any], node: External) -> Recorder:
-        row = Recorder(node, inputs)
+    async def _record(self, inputs: Mapping[str, Any], node: External) -> Recorder:
+        self.starts += 1
+        hub, row = await Hub.open(), Recorder(node, inputs)
         secret = hub.gateway.admit(row)
         try:
             await node.answer(inputs, row, hub, secret)
@@ -218,6 +259,7 @@ class Trial:
             row.failure = str(error)
         finally:
             await hub.gateway.dismiss(secret)
+            await hub.aclose()
         return row
 
     def _patched(self, texts: Mapping[str, str | None]) -> External:
@@ -282,20 +324,31 @@ def _lies_in(node: External, folder: Path) -> bool:
     return any(path.exists() and path.resolve().is_relative_to(folder) for path in paths)
 
 
-def _judge(proved: Sequence[Recorder], sent: Sequence[Recorder], texts: Mapping[str, str]) -> Verdict:
-    """Compare what two runs asked, row by row. A difference outside of all slots has the name ""."""
-    verdict = Verdict(is_unclear=not all(row.texts for row in sent))
-    for before, after in zip(proved, sent, strict=True):
-        there = {_plain(text): text for text in after.texts}
-        for text in before.texts:
-            if _plain(text) in there:
-                continue
-            nearest = _nearest(text, after.texts) if after.texts else f"nothing: {after.failure}"
-            held = [name for name, new in texts.items() if name in before.used and _holds(text, new)]
-            lost = [name for name in held if not any(_holds(other, texts[name]) for other in after.texts)]
-            verdict.is_unclear |= not lost and len(held) > 1
-            for name in lost or held or [""]:
-                verdict.differs.setdefault(name, Difference(text, nearest))
+def _rows_of(proved: Sequence[Sent], names: Collection[str] | None) -> list[int]:
+    """The rows that are enough for some slots: those that a row before does not need."""
+    if names is None:
+        return [*range(len(proved))]
+    found, left = list[int](), {*names}
+    for number, row in enumerate(proved):
+        if not found or left & row.used:
+            found.append(number)
+            left -= row.used
+    return found
+
+
+def _judge(before: Sent, after: Sent, texts: Mapping[str, str]) -> Verdict:
+    """Compare what two runs asked on a row. A difference outside of all slots has the name ""."""
+    verdict = Verdict(is_unclear=not after.texts)
+    there = {_plain(text) for text in after.texts}
+    for text in before.texts:
+        if _plain(text) in there:
+            continue
+        nearest = _nearest(text, after.texts) if after.texts else f"nothing: {after.failure}"
+        held = [name for name, new in texts.items() if name in before.used and _holds(text, new)]
+        lost = [name for name in held if not any(_holds(other, texts[name]) for other in after.texts)]
+        verdict.is_unclear |= not lost and len(held) > 1
+        for name in lost or held or [""]:
+            verdict.differs.setdefault(name, Difference(text, nearest))
     return verdict
 
 
