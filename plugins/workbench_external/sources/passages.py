@@ -94,14 +94,6 @@ def newline_of(source: str) -> str:
     return "\r\n" if "\r\n" in source else "\n"
 
 
-def write_list(source: str, start: int, elements: Iterable[str], step: str) -> str:
-    """A list with an element a line, in place of one that begins at `start`. step: the indent of elements."""
-    line, newline = source[source.rfind("\n", 0, start) + 1 : start], newline_of(source)
-    indent = line[: len(line) - len(line.lstrip())]
-    inside = newline.join(f"{indent}{step}{one}," for one in elements)
-    return f"[{newline}{inside}{newline}{indent}]"
-
-
 def only_text(parts: Sequence[Part], what: str) -> str:
     """The text of parts without fields. Raises CannotWrite. what: of which the text is."""
     if any(isinstance(part, Field) for part in parts):
