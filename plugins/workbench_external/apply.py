@@ -12,7 +12,7 @@ from workbench_external.config import Slot
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import Template
-from workbench_external.sources import CannotWrite, read_texts, readings
+from workbench_external.sources import CannotWrite, Field, read_texts, readings
 from workbench_external.sources.folder import Place, SourceFile, Sources, find_files, read_source, way_to_write
 
 #: Characters; a shorter description may be a name elsewhere, as `query`.
@@ -132,7 +132,9 @@ def check_written(place: Place, file: SourceFile, new: str, text: str, names: Co
         return start + len(text) - len(text.lstrip(" \t\r\n{[(")), text.strip(" \t\r\n{}[](),")
 
     here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
-    if not any(way_to_write(reading, text, template) for one in here for reading in readings(one)):
+    olds = [reading for one in before if (one.start, one.end) == (place.start, place.end) for reading in readings(one)]
+    known = {part.source for reading in olds for part in reading.parts if isinstance(part, Field)}
+    if not any(way_to_write(reading, text, template) for one in here for reading in readings(one, known)):
         raise CannotWrite("it would be read as another text")
 
 
@@ -175,7 +177,8 @@ def describe_changes(changed: dict[Path, str], folder: Path) -> str:
     for path, text in changed.items():
         name = path.relative_to(folder).as_posix()
         before = (read_source(path) or "").splitlines(keepends=True)
-        lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}")
+        around = 0 if path.name.endswith(".env") or path.name.startswith(".env") else 3  # keys stand beside
+        lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=around)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

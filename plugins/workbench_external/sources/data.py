@@ -20,6 +20,11 @@ _TOML = re.compile(
     r"(?P<key>[ \t]*[=.\]])?",
     re.DOTALL,
 )
+_TABLE = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+)\]", re.MULTILINE)
+#: Tools and keys of a pyproject.toml whose texts are commands, or code.
+_COMMAND = re.compile(
+    r"script|task|command|cmd|\brun|exec|shell|hook|build|plugin|\b(poe|hatch|pdm|tox|nox|setuptools|poetry|uv)\b", re.I
+)
 #: A value of an INI file, with the lines below it that are indented.
 _INI = re.compile(r"^[^\s#;\[=:][^=:\n]*[=:][ \t]*(?P<text>.*(?:\n(?:[ \t]*\r?$|[ \t]+\S.*))*)", re.MULTILINE)
 #: A list of texts, which a program may join as lines.
@@ -79,6 +84,16 @@ def read_toml(source: str) -> Iterator[Passage]:
         newline = "\r\n" if "\r\n" in source else "\n"
         value = value.replace("\r\n", "\n") if several else value
         yield Passage(*found.span("text"), (value,), partial(_write_toml, several, newline))
+
+
+def read_pyproject(source: str) -> Iterator[Passage]:
+    """The texts in the tables of tools of a pyproject.toml, but for commands."""
+    for passage in read_toml(source):
+        tables = [*_TABLE.finditer(source, 0, passage.start)]
+        key = source[source.rfind("\n", 0, passage.start) + 1 : passage.start]
+        path = f"{tables[-1][1]}.{key}" if tables else key
+        if path.startswith("tool.") and not _COMMAND.search(path):
+            yield passage
 
 
 def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:

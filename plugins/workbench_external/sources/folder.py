@@ -29,7 +29,7 @@ _LARGEST, _MOST = 1 << 20, 4000
 #: Characters of a line that is looked for in files that cannot be written.
 _LINE = 12
 #: What no program reads, though it may quote a prompt.
-_IGNORED = re.compile(r"\.|README|CHANGELOG|LICENSE", re.IGNORECASE)
+_IGNORED = re.compile(r"\.(?!env\b)|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
 #: By which a text is looked for before a file is read closely.
 LONG_WORD = re.compile(r"[A-Za-z]{5,}")

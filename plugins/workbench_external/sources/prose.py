@@ -39,6 +39,13 @@ def read_prose(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passag
             yield _passage(source, start, end, dialects)
 
 
+def read_whole(source: str) -> Iterator[Passage]:
+    """The whole file alone: of a file without a suffix nothing tells what a part of it is."""
+    if text := source.strip():
+        start = source.index(text)
+        yield _passage(source, start, start + len(text), None)
+
+
 def _passage(source: str, start: int, end: int, dialects: tuple[str, ...] | None) -> Passage:
     newline = "\r\n" if "\r\n" in source else "\n"
 
