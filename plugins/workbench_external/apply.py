@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -12,8 +12,9 @@ from workbench_external.config import Slot
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import Template
-from workbench_external.sources import CannotWrite, Field, read_texts, readings
+from workbench_external.sources import CannotWrite, Field, Part, Passage, read_texts, readings
 from workbench_external.sources.folder import Place, SourceFile, Sources, find_files, read_source, way_to_write
+from workbench_external.sources.messages import Spliced, join as join_messages
 
 #: Characters; a shorter description may be a name elsewhere, as `query`.
 _SHORTEST = 12
@@ -28,24 +29,30 @@ class Edit:
     end: int
     new: str
 
+    @property
+    def place(self) -> tuple[Path, int, int]:
+        """Return where it stands; of messages in one text, each is its own."""
+        return self.path, self.start, self.new.start if isinstance(self.new, Spliced) else 0
+
 
 @dataclass(frozen=True)
 class Finding:
     """Where the text of a slot stands, and how it can be written there.
 
     ways: in which it may be written, the likeliest first, each as its edits; none where it cannot be written.
-    why: then, the reason; also where it stands in several places, of which a trial alone tells the right ones.
+    why: then, the reason. several: the findings of all places, where there are several; a trial tells which are sent.
     """
 
     ways: tuple[tuple[Edit, ...], ...] = ()
     line: int = 0
     why: str = ""
     where: str = ""
+    several: tuple[Finding, ...] = ()
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         """The edit of the one place, in all ways."""
-        return () if self.why else tuple(edit for way in self.ways for edit in way)
+        return tuple(edit for way in self.ways for edit in way)
 
     @property
     def is_certain(self) -> bool:
@@ -62,24 +69,21 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
         return Finding(why=f"is too short to be found for certain: {one_line(slot.match)!r}")
     found = [_written(slot, place, sources) for place in sources.find(slot.match)]
     if len(found) > 1:
-        return _in_several(found)
+        where = ", ".join(one.where for one in found)
+        return Finding(why=f"is in several places: {where}", where=where, several=tuple(found))
     if found:
         return found[0]
-    if held := sources.find_unwritable(slot.match):
+    if held := sources.find_unwritable(slot.match, any_case=True):
         told = "; ".join(f"{_name(path, sources)}:{line}, {why}" for path, line, why in held[:3])
         return Finding(why=f"was found, but cannot be written: {told}")
     return Finding(why=f"is not in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
 
 
-def _in_several(found: Sequence[Finding]) -> Finding:
-    """A text that stands in several places: written in all of them, or in one. The gateway replaces all, too."""
-    where = ", ".join(one.where for one in found)
-    if not all(one.ways for one in found):
-        return Finding(why=f"is in several places: {where}")
+def write_together(found: Sequence[Finding]) -> Finding:
+    """A text in several places, written in all of them as the gateway replaces it."""
     most = max(len(one.ways) for one in found)
-    together = [tuple(one.ways[min(n, len(one.ways) - 1)][0] for one in found) for n in range(most)]
-    alone = [way for one in found for way in one.ways]
-    return Finding((*together, *alone), found[0].line, f"is in several places: {where}", where)
+    ways = tuple(tuple(one.ways[min(n, len(one.ways) - 1)][0] for one in found) for n in range(most))
+    return Finding(ways, found[0].line, "", ", ".join(one.where for one in found))
 
 
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
@@ -123,7 +127,14 @@ def check_written(place: Place, file: SourceFile, new: str, text: str, names: Co
     kept += [(one.start + moved, one.parts) for one in before if one.start >= place.end]
     end = place.start + len(new)
     others = [(one.start, one.parts) for one in after if one.end <= place.start or one.start >= end]
-    if {*kept} != {*others}:
+
+    def beside(texts: Sequence[Passage], end: int) -> list[tuple[Part, ...]]:
+        """The other messages of the text, if it is one of some."""
+        inner = [one for one in texts if any(one.inner) and (one.start, one.end) == (place.start, end)]
+        return [one.parts for one in inner if one.inner[0] != place.inner[0]]
+
+    is_beside = not any(place.inner) or beside(before, place.end) == beside(after, end)
+    if {*kept} != {*others} or not is_beside:
         raise CannotWrite("other texts of the file would change")
     template = Template(text.strip(), names)
 
@@ -132,6 +143,7 @@ def check_written(place: Place, file: SourceFile, new: str, text: str, names: Co
         return start + len(text) - len(text.lstrip(" \t\r\n{[(")), text.strip(" \t\r\n{}[](),")
 
     here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
+    here = [one for one in here if one.inner[0] == place.inner[0]]
     olds = [reading for one in before if (one.start, one.end) == (place.start, place.end) for reading in readings(one)]
     known = {part.source for reading in olds for part in reading.parts if isinstance(part, Field)}
     if not any(way_to_write(reading, text, template) for one in here for reading in readings(one, known)):
@@ -159,8 +171,9 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
 
 
 def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
-    """The new content of each file. Of edits that overlap, as two slots with one text have, the first holds."""
-    edits = list(edits)
+    """The new content of each file. Of edits that overlap, as two slots with one text have, the first holds; messages
+    of one text are all written."""
+    edits = [*_joined(edits)]
     found: dict[Path, str] = {}
     for path in dict.fromkeys(edit.path for edit in edits):
         text, end = read_source(path) or "", None
@@ -169,6 +182,18 @@ def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
                 text, end = text[: edit.start] + edit.new + text[edit.end :], edit.start
         found[path] = text
     return found
+
+
+def _joined(edits: Iterable[Edit]) -> Iterator[Edit]:
+    """The edits, with those of messages in one text as one."""
+    texts: dict[tuple[Path, int, int], list[Spliced]] = {}
+    for edit in edits:
+        if isinstance(edit.new, Spliced):
+            texts.setdefault((edit.path, edit.start, edit.end), []).append(edit.new)
+        else:
+            yield edit
+    for place, news in texts.items():
+        yield Edit(*place, join_messages([(new.start, new.end, new.parts) for new in news], news[0].whole))
 
 
 def describe_changes(changed: dict[Path, str], folder: Path) -> str:

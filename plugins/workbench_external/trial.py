@@ -14,8 +14,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from workbench_external.hub import Hub
 from workbench_external.node import External
 from workbench_external.slots.discover import schema_of
 from workbench_external.slots.patches import Patches
-from workbench_external.slots.template import Template, mark_inputs
+from workbench_external.verdict import Sent, Verdict, holds, judge
 
 #: Tools that are called in a conversation, and requests of a row, at most.
 _TOOLS, _MOST = 6, 24
@@ -41,37 +39,6 @@ _LINKED = NEVER_COPIED - {".git", "__pycache__"}
 
 class NotTried(Exception):
     """Why an agent cannot be tried, as a sentence."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A text that was proved, and the text that the changed source sends in its place."""
-
-    proved: str
-    sent: str
-
-    def lines(self) -> list[str]:
-        found = unified_diff(self.proved.splitlines(), self.sent.splitlines(), "proved", "sent", lineterm="", n=1)
-        return [*found]
-
-
-@dataclass
-class Verdict:
-    """The findings of a trial, by the names of slots: texts that differ. is_unclear: which of them the cause is, trials
-    with fewer changes tell. started: whether the agent was started for it."""
-
-    differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
-    is_unclear: bool = False
-    started: bool = False
-
-
-@dataclass
-class Sent:
-    """The texts that an agent sent on a row, and the slots among them. failure: of the row."""
-
-    texts: list[str] = field(default_factory=list[str])
-    used: set[str] = field(default_factory=set[str])
-    failure: str = ""
 
 
 class Recorder:
@@ -214,13 +181,25 @@ class Trial:
         with tempfile.TemporaryDirectory(prefix="workbench-apply-") as made:
             for number in _rows_of(proved, of):
                 sent = await self._send(changed, number, Path(made) / "source")
-                verdict = _judge(proved[number], sent, new)
+                verdict = judge(proved[number], sent, new)
                 if [*verdict.differs] == [""] and await self._varies(texts, number):
                     verdict = Verdict()
                 if verdict.differs:
                     break
         verdict.started = self.starts > starts
         return verdict
+
+    def is_sent(self, changed: Mapping[Path, str], text: str) -> bool:
+        """Return True if the agent with changed files sends a text on a row."""
+        return run_in_loop(self._is_sent(changed, text))
+
+    async def _is_sent(self, changed: Mapping[Path, str], text: str) -> bool:
+        with tempfile.TemporaryDirectory(prefix="workbench-apply-") as made:
+            for number in range(len(self.rows)):
+                sent = await self._send(changed, number, Path(made) / "source")
+                if any(holds(one, text) for one in sent.texts):
+                    return True
+        return False
 
     async def _prove(self, texts: Mapping[str, str | None], again: bool = False) -> list[Sent]:
         """The requests of the agent as it is, with texts replaced. again: of a second start, to see what varies."""
@@ -237,7 +216,7 @@ class Trial:
     async def _varies(self, texts: Mapping[str, str | None], number: int) -> bool:
         """Return True if the agent as it is does not send the same twice."""
         one, other = (await self._prove(texts))[number], (await self._prove(texts, again=True))[number]
-        return "" in _judge(one, other, {}).differs or "" in _judge(other, one, {}).differs
+        return "" in judge(one, other, {}).differs or "" in judge(other, one, {}).differs
 
     async def _send(self, changed: Mapping[Path, str], number: int, copy: Path) -> Sent:
         """The requests of the agent from a copy of its folder with changed files, on a row."""
@@ -334,46 +313,6 @@ def _rows_of(proved: Sequence[Sent], names: Collection[str] | None) -> list[int]
             found.append(number)
             left -= row.used
     return found
-
-
-def _judge(before: Sent, after: Sent, texts: Mapping[str, str]) -> Verdict:
-    """Compare what two runs asked on a row. A difference outside of all slots has the name ""."""
-    verdict = Verdict(is_unclear=not after.texts)
-    there = {_plain(text) for text in after.texts}
-    for text in before.texts:
-        if _plain(text) in there:
-            continue
-        nearest = _nearest(text, after.texts) if after.texts else f"nothing: {after.failure}"
-        held = [name for name, new in texts.items() if name in before.used and _holds(text, new)]
-        lost = [name for name in held if not any(_holds(other, texts[name]) for other in after.texts)]
-        verdict.is_unclear |= not lost and len(held) > 1
-        for name in lost or held or [""]:
-            verdict.differs.setdefault(name, Difference(text, nearest))
-    return verdict
-
-
-def _plain(text: str) -> str:
-    """A text without what differs from one run to the next, as dates."""
-    return mark_inputs(text, {}).strip()
-
-
-def _holds(text: str, new: str) -> bool:
-    """Return True if a text holds the constants of another, in their order."""
-    at = 0
-    for constant in Template(new.strip()).constants:
-        if (found := text.find(constant, at)) < 0:
-            return False
-        at = found + len(constant)
-    return True
-
-
-def _nearest(text: str, others: Sequence[str]) -> str:
-    """The one that begins most like a text."""
-
-    def shared(other: str) -> int:
-        return next((n for n, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), len(other))
-
-    return max(others, key=shared, default="")
 
 
 def try_rows(rows: Sequence[Mapping[str, Any]], node: External) -> list[Mapping[str, Any]]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from workbench_external.apply import Edit, Finding, find_text, write_edits
+from workbench_external.apply import Edit, Finding, find_text, write_edits, write_together
 from workbench_external.config import Slot
 from workbench_external.node import External
 from workbench_external.sources.folder import Sources
-from workbench_external.trial import Difference, NotTried, Trial, Verdict, try_rows
+from workbench_external.trial import NotTried, Trial, try_rows
+from workbench_external.verdict import Difference, Verdict
 
 
 @dataclass
 class Entry:
-    """A text that a run changed. why: why it is not written, behind its address; "" while it may be."""
+    """A text that a run changed. why: why it is not written, behind its address; "" while it may be. spaced: of one in
+    several places, the edits of each that double a space of the old text, to see which of them are sent."""
 
     address: str
     node: str
@@ -28,14 +31,20 @@ class Entry:
     why: str = ""
     difference: Difference | None = None
     way: int = 0
+    spaced: tuple[Finding, ...] = ()
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         return () if self.why or not self.finding.ways else self.finding.ways[self.way]
 
     @property
+    def may_be_written(self) -> bool:
+        """Return True if a trial can tell how it is written."""
+        return not self.why or bool(self.finding.several)
+
+    @property
     def where(self) -> str:
-        return f"{self.finding.ways[0][0].path.name}:{self.finding.line}"
+        return ", ".join(place.rpartition("/")[2] for place in self.finding.where.split(", "))
 
     def refuse(self, why: str, difference: Difference | None = None) -> None:
         self.why, self.difference = self.why or why, difference
@@ -51,11 +60,19 @@ def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
                 continue
             turned = slot.model_copy(update={"match": slot.text, "text": slot.match})
             entry = Entry(f"nodes.{node}.slots.{name}", node, name, slot, find_text(slot, sources))
-            if not entry.finding.ways:
+            entry.why = entry.finding.why
+            if entry.finding.several:
+                spaced = slot.model_copy(update={"text": _spaced(slot.match)})
+                entry.spaced = find_text(spaced, sources).several
+            elif not entry.finding.ways:
                 entry.is_there = bool(find_text(turned, sources).ways)
-                entry.why = entry.finding.why
             found.append(entry)
     return found
+
+
+def _spaced(text: str) -> str:
+    """A text with a space doubled: what is the same to all who read it, also to a shell."""
+    return re.sub(r"(?<=\S) (?=\S)", "  ", text, count=1)
 
 
 def write_entries(entries: Iterable[Entry]) -> dict[Path, str]:
@@ -78,11 +95,11 @@ def try_entries(
     trials = {
         node: Trial(agent, folder, try_rows(rows, agent))
         for node, agent in agents.items()
-        if any(entry.node == node and entry.edits for entry in entries)
+        if any(entry.node == node and entry.may_be_written for entry in entries)
     }
     for _ in trials:  # what is found right for the last one is tried with the first one, too
         for node, trial in trials.items():
-            own = [entry for entry in entries if entry.node == node and entry.edits]
+            own = [entry for entry in entries if entry.node == node and entry.may_be_written]
             _Search(trial, [entry for entry in entries if entry.node != node], numbers, report).settle(own)
 
 
@@ -119,10 +136,29 @@ class _Search:
         for entry in own:  # what no request needs may be anything, and is not started
             if entry.name in unsent:
                 entry.refuse("was not sent on the rows tried, so it is not proved")
+            elif entry.finding.several:
+                self._narrow(entry)
         groups = [_Group(group) for group in _by_place(entry for entry in own if entry.edits)]
         good = self._add([], groups, every=False)
         if good and self._try([], good, every=True).differs:
             self._add([], good, every=True)
+
+    def _narrow(self, entry: Entry) -> None:
+        """Write a text that stands in several places in those from which it is sent. What else it is there, as a
+        command, is not known, so it is looked for with the old text."""
+        sent, left = list[Finding](), list[str]()
+        for one, spaced in zip(entry.finding.several, entry.spaced, strict=True):
+            changed = write_edits(spaced.ways[0]) if spaced.ways else {}
+            is_sent = bool(changed) and self.trial.is_sent(changed, _spaced(entry.slot.match))
+            sent += [one] if is_sent else []
+            left += [] if is_sent else [one.where]
+        if not sent or not all(one.ways for one in sent):
+            return
+        entry.finding, entry.why = write_together(sent), ""
+        if left:
+            self.report(
+                f"{entry.name} stands in {', '.join(left)}, too, where no request tried needs it: left as it is"
+            )
 
     def _add(self, good: Sequence[_Group], new: Sequence[_Group], every: bool) -> list[_Group]:
         """Add to what is right those of the new ones that are right with it; refuse the others.
@@ -181,10 +217,9 @@ class _Search:
 
 def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
     """Group the entries by place in the source."""
-    found: dict[tuple[Path, int], list[Entry]] = {}
+    found: dict[tuple[Path, int, int], list[Entry]] = {}
     for entry in entries:
-        place = entry.finding.ways[0][0]
-        found.setdefault((place.path, place.start), []).append(entry)
+        found.setdefault(entry.finding.ways[0][0].place, []).append(entry)
     return [*found.values()]
 
 
@@ -192,9 +227,6 @@ def refuse_uncertain(entries: Sequence[Entry]) -> None:
     """Refuse the texts of which only a trial tells how they are written."""
     for entry in entries:
         if entry.edits and not entry.finding.is_certain:
-            if entry.finding.why:
-                entry.refuse(entry.finding.why)
-                continue
             marks = sorted({"{", "}", "$", "%"} & {*(entry.slot.text or "")})
             told = f"its {' '.join(marks)} would be read as fields if it is a template, which a trial alone tells"
             entry.refuse(f"is found in {entry.where}, and cannot be written without a check: {told}")

@@ -11,6 +11,7 @@ from functools import partial
 
 import yaml
 
+from workbench.base.text import one_line
 from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
 from workbench_external.sources.python import read_python
 
@@ -120,8 +121,10 @@ def read_ini(source: str) -> Iterator[Passage]:
 
 def _write_ini(newline: str, new: Sequence[Part]) -> str:
     text = only_text(new, "a value of an INI file")
-    if not text.replace("\n", "").isprintable():
+    if not re.sub(r"[\n\t]", "", text).isprintable():
         raise CannotWrite("the new text has a character that such a file does not keep")
+    if comment := re.search(r"\n[ \t]*([#;].*)", text):
+        raise CannotWrite(f"its line {one_line(comment[1])!r} would be a comment there")
     return text.replace("\n", f"{newline}    ").replace(f"    {newline}", newline)
 
 

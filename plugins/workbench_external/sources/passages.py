@@ -37,6 +37,7 @@ class Passage:
         write: the source of another text in its place. Raises CannotWrite.
         margin: what further lines of it begin with, as those of a docstring.
         dialects: the forms of templates that it may have, "" for none; None: any.
+        inner: of a message among others in a text: its letters there. The source is that of the whole text.
     """
 
     start: int
@@ -45,6 +46,7 @@ class Passage:
     write: Callable[[Sequence[Part]], str]
     margin: str = ""
     dialects: tuple[str, ...] | None = None
+    inner: tuple[int, int] = (0, 0)
 
 
 def compact(parts: Iterable[Part]) -> tuple[Part, ...]:
