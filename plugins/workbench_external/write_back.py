@@ -156,9 +156,7 @@ class _Search:
             return
         entry.finding, entry.why = write_together(sent), ""
         if left:
-            self.report(
-                f"{entry.name} stands in {', '.join(left)}, too, where no request tried needs it: left as it is"
-            )
+            self.report(f"{entry.name} stands in {', '.join(left)}, too, and is left there: no request tried needs it")
 
     def _add(self, good: Sequence[_Group], new: Sequence[_Group], every: bool) -> list[_Group]:
         """Add to what is right those of the new ones that are right with it; refuse the others.

@@ -17,12 +17,12 @@ from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, co
 
 #: Letters that a piece must have to be worth rewriting.
 _WORTH = 12
-#: What has no space, as the name of a file or a model, is no words. Scripts without spaces have other letters. Nor has a
-#: part of a text, of up to three words without a mark that ends them, as the name of an agent in a description.
+#: What has no space, as the name of a file or a model, is no words. Scripts without spaces have other letters.
 _NAME = re.compile(r"[!-~]*")
+#: Up to three words without a mark that ends them: in a longer text a name, as that of an agent in a description.
 _SHORT_NAME = re.compile(r"[!-\u04ff]+(?: [!-\u04ff]+){0,2}(?<![.!?:;])")
 #: What stands before a name of any length, in all languages of data and programs.
-_NAMED = re.compile(r"\bname[\"']?\s*[:=]\s*\Z")
+_NAMED = re.compile(r"\bname[\"']?\s*[:=]\s*\(?\s*\Z")
 #: Characters before a text in which it may be called a name.
 _BEFORE = 40
 #: Descriptions; other slots are messages, and files.

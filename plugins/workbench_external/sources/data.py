@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import yaml
@@ -88,13 +89,17 @@ def read_toml(source: str) -> Iterator[Passage]:
 
 
 def read_pyproject(source: str) -> Iterator[Passage]:
-    """The texts in the tables of tools of a pyproject.toml, but for commands."""
+    """The texts of a pyproject.toml, of which those in tables of tools are written, but for commands."""
     for passage in read_toml(source):
         tables = [*_TABLE.finditer(source, 0, passage.start)]
         key = source[source.rfind("\n", 0, passage.start) + 1 : passage.start]
         path = f"{tables[-1][1]}.{key}" if tables else key
-        if path.startswith("tool.") and not _COMMAND.search(path):
-            yield passage
+        is_text = path.startswith("tool.") and not _COMMAND.search(path)
+        yield passage if is_text else replace(passage, write=_refuse_command)
+
+
+def _refuse_command(new: Sequence[Part]) -> str:
+    raise CannotWrite("the text there may be a command, and is not written")
 
 
 def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:

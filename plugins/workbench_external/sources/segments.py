@@ -11,6 +11,7 @@ from workbench_external.sources.passages import Field, Part, compact, newline_of
 
 #: Characters of a line, where a file has no longer ones, and where it has.
 _LINE, _LONGEST = 79, 120
+_COMMENT = re.compile(r"[ \t]*(?:#|//)[^\r\n]*|[ \t]*/\*.*?\*/", re.DOTALL)
 #: The literals of some parts, of at most so many characters each. Third: what stands between two lines there.
 Words = Callable[[Sequence[Part], int, str], list[str]]
 
@@ -100,8 +101,8 @@ class Layout:
         """What stands between two segments here, and whether that breaks the line."""
         pairs = zip(self.segments, self.segments[1:], strict=False)
         found = [self.source[one.end : other.start] for one, other in pairs]
-        own = next((one for one in found if "\n" in one and not re.search(r"#|//|/\*|\\", one)), None)
-        return (own, True) if own is not None else (self.between, False)
+        broken = sorted((one for one in found if "\n" in one), key=lambda one: bool(_COMMENT.search(one)))
+        return (_COMMENT.sub("", broken[0]), True) if broken else (self.between, False)
 
     def _fits(self, written: str) -> bool:
         begin, end = self.source.rfind("\n", 0, self.start) + 1, self.source.find("\n", self.end)

@@ -191,7 +191,8 @@ class _Document:
             for part in new
         )
         _check_kept(text)
-        if any(line.strip("\t") == self.name for line in text.split("\n")) or not text.endswith("\n"):
+        text += "" if text.endswith("\n") else "\n"
+        if any(line.strip("\t") == self.name for line in text.split("\n")):
             raise CannotWrite(f"a line of it would end the here-document {self.name}")
         if self.is_cut and "\t" in {line[:1] for line in text.split("\n")}:
             raise CannotWrite("this here-document drops the tabs that begin a line")

@@ -13,7 +13,7 @@ from tests.helpers.external_agents import CLIENT
 from workbench.workflow import parse_signature
 from workbench_external.config import ExternalConfig
 from workbench_external.node import External
-from workbench_external.write_back import Entry, find_entries, try_entries
+from workbench_external.write_back import Entry, find_entries, try_entries, write_entries
 
 TEXTS = {
     "room": "You sort the post of an office.",
@@ -102,3 +102,38 @@ def test_6_texts_of_one_form_of_templates_are_tried_in_each_form_together(tmp_pa
     sent = {name: f"t['{name}'].format()" for name in TEXTS}
     starts, entries, lines = tried(tmp_path, sent, AS_JSON)
     assert all(entry.edits for entry in entries) and starts == 5, lines
+
+
+def in_two_places(place: Path, other: str) -> tuple[list[Entry], list[str], str]:
+    """A text that stands in two places: one is sent."""
+    source = place / "src"
+    source.mkdir()
+    text = f"echo the post of an office >> {place}/ran"
+    (source / "agent.py").write_text(
+        f"{CLIENT}\nimport os\nsystem = {text!r}\n{other.format(text)}\n"
+        'print(chat([{"role": "system", "content": system}, {"role": "user", "content": row["text"]}])["content"])\n'
+    )
+    shape = {"signature": "text -> label: Literal['a', 'b']", "command": ["python", "src/agent.py"]}
+    slots = {"system": {"in": "system", "match": text, "text": f"touch {place}/pwn"}}
+    node = External("agent", ExternalConfig.model_validate({**shape, "slots": slots}), place)
+    entries, lines = find_entries({"agent": node}, source), list[str]()
+    assert "is in several places: agent.py:" in entries[0].why
+    try_entries(entries, {"agent": node}, source, ROWS, lines.append)
+    return entries, lines, "".join(write_entries(entries).values())
+
+
+def test_9_of_a_text_in_two_places_the_one_that_is_sent_is_written(tmp_path: Path) -> None:
+    (entry,), lines, written = in_two_places(tmp_path, "old = {!r}")
+    assert not entry.why and written.count("pwn") == 1 and "old = 'echo" in written
+    assert any("too, and is left there" in line for line in lines)
+
+
+def test_9_both_are_written_where_both_are_sent(tmp_path: Path) -> None:
+    (entry,), _, written = in_two_places(tmp_path, "if 'money' in row['text']: system = {!r}")
+    assert not entry.why and written.count("pwn") == 2
+
+
+def test_security_9_a_command_with_the_same_text_is_not_run_with_the_new_one(tmp_path: Path) -> None:
+    (entry,), _, written = in_two_places(tmp_path, "os.system({!r})")
+    assert not entry.why and written.count("pwn") == 1
+    assert (tmp_path / "ran").exists() and not (tmp_path / "pwn").exists()
