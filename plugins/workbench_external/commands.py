@@ -142,10 +142,10 @@ def _place_of(slot: Slot) -> str:
 def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked: bool, db: str) -> None:
     """Write improved texts back into the source of an agent.
 
-    RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, JSON, YAML,
-    TOML, INI, notebooks, Markdown and template files. Before anything is written, the agent runs on two rows from a
-    changed copy of its folder, and its requests are compared with the proven ones. No model is called: a stand-in
-    answers.
+    RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, shell,
+    makefiles, JSON, YAML, TOML, INI, XML, CSV, .env, notebooks, Markdown, plain text and template files. Before
+    anything is written, the agent runs on two rows from a changed copy of its folder, and its requests are compared
+    with the proven ones; a line tells each trial. No model is called: a stand-in answers.
 
     \b
     Exit codes:

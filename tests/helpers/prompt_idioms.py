@@ -120,6 +120,10 @@ IDIOMS = {
         ONE_LINE,
         ONE_LINE,
     ),
+    ".env of a shell": Idiom({"agent.sh": '. ./.env\nprintf %s "$SORT"\n', ".env": f'KEY=secret\nSORT="{ROOM}"\n'}),
+    ".env of a shell in single quotes": Idiom(
+        {"agent.sh": '. ./.env\nprintf %s "$SORT"\n', ".env": f"KEY=secret\nSORT='{ROOM}'\n"}
+    ),
     "INI": read("p.ini", "ini(t)['p']['sort']", f"[p]\nsort =\n  {ROOM}\n\n  {KIND}\nn = 1\n", "", COMMENT, ""),
     "Markdown section": read("p.md", SPLIT, f"# System\n\n{OLD}\n\n# Other\n\nMore of it.\n"),
     "Prompty": read("p.prompty", PROMPTY, f"---\nname: p\n---\nsystem:\n{OLD}\n\nuser:\nGo on.\n"),

@@ -11,7 +11,8 @@ from workbench_external.sources.passages import CannotWrite, Field, Part, Passag
 from workbench_external.sources.shell import read_shell, write_word
 
 _SET = re.compile(
-    r"^[ \t]*(?:export[ \t]+)?[\w.-]+[ \t]*=[ \t]*(?P<text>'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^\s'\"#][^\n]*)",
+    r"^[ \t]*(?:export[ \t]+)?[\w.-]+[ \t]*=[ \t]*"
+    r"(?P<text>'[^']*'(?:\\''[^']*')*|\"(?:[^\"\\]|\\.)*\"|[^\s'\"#][^\n]*)",
     re.MULTILINE | re.DOTALL,
 )
 #: Marks that a backslash escapes in double quotes: as a shell, `shlex` and dotenv read them.
@@ -33,16 +34,17 @@ def read_env(source: str) -> Iterator[Passage]:
         raise ValueError("it has line ends of another system")
     for found in _SET.finditer(source):
         text, span = found["text"].rstrip(), (found.start("text"), found.start("text") + len(found["text"].rstrip()))
-        if text[:1] not in "'\"":
+        mark = text[0] if text[0] in "'\"" else ""
+        inner = text[1:-1] if mark else text
+        if not mark:
             yield Passage(*span, (text,), _write_bare)
-        if text[0] != '"':
-            bare = text[1:-1] if text[0] == "'" else text
-            yield Passage(*span, (bare,), _write_single)
+        if mark != '"':
+            yield Passage(*span, (inner.replace("'\\''", "'"),), _write_single)
         for marks in _ESCAPED:
-            inner = text[1:-1] if text[0] in "'\"" else text
-            yield Passage(
-                *span, (_unescaped(inner, marks) if text[0] == '"' else inner,), partial(_write_double, marks)
-            )
+            value = _unescaped(inner, marks) if mark == '"' else inner
+            yield Passage(*span, (value,), partial(_write_double, marks, bool(mark)))
+        if mark == '"':
+            yield Passage(*span, (_unescaped(inner, _ESCAPED[0]),), _write_single)
 
 
 def _write_bare(new: Sequence[Part]) -> str:
@@ -53,14 +55,15 @@ def _write_bare(new: Sequence[Part]) -> str:
 
 
 def _write_single(new: Sequence[Part]) -> str:
-    if "'" in (text := only_text(new, "a value")):
-        raise CannotWrite("a value in single quotes has none itself")
-    return write_word((text,), "'")
+    return write_word((only_text(new, "a value"),), "'")
 
 
-def _write_double(marks: str, new: Sequence[Part]) -> str:
+def _write_double(marks: str, may_be_sourced: bool, new: Sequence[Part]) -> str:
+    """may_be_sourced: a shell may read the file, so that nothing is written that it would run."""
     text = only_text(new, "a value")
     write_word((text,), "'")  # raises where a character cannot stand in such a file
+    if may_be_sourced and "$" not in marks and re.search(r"[$`]", text):
+        raise CannotWrite("a shell would run a part of it")
     escaped = re.sub(f"[{re.escape(marks.replace('n', ''))}]", lambda mark: f"\\{mark[0]}", text)
     return f'"{escaped.replace(chr(10), chr(92) + "n") if "n" in marks else escaped}"'
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import configparser
 import shutil
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import jinja2
 import pytest
@@ -37,7 +38,16 @@ def value_after(idiom: Idiom, way: tuple[Edit, ...], folder: Path) -> str:
         path.write_bytes(text.encode())
     try:
         return sent_by(idiom, folder).strip()
-    except (KeyError, ValueError, IndexError, TypeError, SyntaxError, jinja2.TemplateError, configparser.Error):
+    except (
+        KeyError,
+        ValueError,
+        IndexError,
+        TypeError,
+        SyntaxError,
+        jinja2.TemplateError,
+        configparser.Error,
+        CalledProcessError,
+    ):
         return ""
     finally:
         write_all(idiom, folder)
@@ -72,3 +82,39 @@ def test_9_all_else_in_the_file_stays_to_the_letter(name: str, tmp_path: Path) -
             before = idiom.files[path.name]
             lines = [line for line in before.splitlines() if "why" in line or "secret" in line or line.startswith("n")]
             assert all(line in text.splitlines() for line in lines), (before, text)
+
+
+#: What a shell, or make, would run.
+RUNS = (
+    "'; touch pwn; ' \" ; touch pwn; \" $(touch pwn) `touch pwn` \\$(touch pwn) $(shell touch pwn) ${x:=$(touch pwn)}"
+    "\nEOF\nEND\ntouch pwn"
+)
+LINES = [
+    RUNS,
+    RUNS.partition("\n")[0],
+    "\\'; touch pwn #",
+    '\\"; touch pwn #',
+    "\\$(touch pwn)",
+    "x\\\n$(touch pwn)",
+    "!! \n\ttouch pwn",
+]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in IDIOMS.items() if {"agent.sh", "Makefile", ".env"} & {*one.files}]
+)
+def test_security_9_no_text_becomes_a_command(name: str, tmp_path: Path) -> None:
+    """In any way in which it may be written, also one that a trial then finds wrong, since the trial starts it."""
+    if "Makefile" in IDIOMS[name].files and shutil.which("make") is None:
+        pytest.skip("there is no make here")
+    idiom = IDIOMS[name]
+    if ".env" in idiom.files:  # whatever else reads it, a shell may
+        idiom = idiom._replace(files={**idiom.files, "agent.sh": '. ./.env\nprintf %s "$SORT"\n'})
+        if name == ".env bare":  # which no shell reads as a value
+            return
+    for line in LINES:
+        for addition in (f" {line}", f"\n{line}\n"):
+            ways, _, wanted = written_ways(idiom, addition, tmp_path)
+            values = [value_after(idiom, way, tmp_path) for way in ways]
+            assert not [*tmp_path.rglob("pwn")], (addition, ways)
+            assert not ways or wanted.strip() in values or name.startswith("make"), (addition, values)
