@@ -91,6 +91,11 @@ IDIOMS = {
     "list of lines": python(
         f'P = [\n    "{ROOM}",  # why\n    f"It: {{letter}}",\n    "{KIND}",\n]\nsent = "\\n".join(P)\n'
     ),
+    "notebook": read(
+        "a.ipynb",
+        "(exec(''.join(json.loads(t)['cells'][0]['source']), p := {}), p['P'])[1]",
+        json.dumps({"cells": [{"cell_type": "code", "source": [f'P = "{ROOM}"\n', "y = 1"]}], "nbformat": 4}, indent=1),
+    ),
     "no suffix": read("SYSTEM", "t", OLD + "\n"),
     "no suffix, format": read("SYSTEM", "t.format(letter=letter)", ASKED + "\n"),
     "XML element": read("p.xml", XML, f'<p>\n <!-- "why" -->\n <sort>{ROOM}</sort>\n <x a="b">c &amp; d</x>\n</p>\n'),

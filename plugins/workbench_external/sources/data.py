@@ -232,7 +232,7 @@ def _cell_passages(source: str, lines: Sequence[str], spans: Sequence[tuple[int,
         return
     begins = [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
     try:
-        inner = [*read_python(plain)]
+        inner = [*read_python(plain, breaks=False)]
     except (SyntaxError, ValueError, RecursionError):
         return
     separator = source[spans[0][1] : spans[1][0]] if len(spans) > 1 else ",\n    "

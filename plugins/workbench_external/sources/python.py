@@ -28,16 +28,19 @@ from workbench_external.sources.segments import Layout, Segment
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def read_python(source: str) -> Iterator[Passage]:
-    """The texts of a Python file. Raises SyntaxError, ValueError and RecursionError for what is none."""
+def read_python(source: str, breaks: bool = True) -> Iterator[Passage]:
+    """The texts of a Python file. Raises SyntaxError, ValueError and RecursionError for what is none.
+
+    breaks: whether a literal may be broken into lines.
+    """
     mark = source.startswith("\ufeff")
     tree = ast.parse(source[mark:])
-    yield from _Reader(source, int(mark)).read(tree)
+    yield from _Reader(source, int(mark), breaks).read(tree)
 
 
 class _Reader:
-    def __init__(self, source: str, begin: int):
-        self.source, self.taken = source, set[int]()
+    def __init__(self, source: str, begin: int, breaks: bool):
+        self.source, self.taken, self.breaks = source, set[int](), breaks
         self.lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", source[begin:])
         self.begins, at = [], begin
         for line in self.lines:
@@ -96,7 +99,7 @@ class _Reader:
             if len(segments) == 1 and (triple or margin or (self._is_statement(start) and is_readable(new))):
                 marks = (triple[1],) if triple else ('"""', "'''")
                 return write_one(new, marks).replace("\n", self.newline)
-            return Layout(self.source, start, end, segments).write(new, write_words)
+            return Layout(self.source, start, end, segments, breaks=self.breaks).write(new, write_words)
 
         return Passage(start, end, parts, write, margin, ("",) if margin else None)
 
@@ -129,7 +132,7 @@ class _Reader:
         for operand in operands:
             parts = compact(part for one in _summands(operand) for part in self._parts_of_summand(one))
             segments.append(Segment(*self._with_brackets(*self._span(operand), start, end), parts))
-        layout = Layout(self.source, start, end, tuple(segments), between, mark)
+        layout = Layout(self.source, start, end, tuple(segments), between, mark, breaks=self.breaks)
         joined = [part for n, one in enumerate(segments) for part in ([mark] if n else []) + [*one.parts]]
 
         def write(new: Sequence[Part]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from workbench_external.sources.passages import Field, Part, compact, newline_of, split_at
 
 #: Characters of a line, where a file has no longer ones, and where it has.
-_LINE, _LONGEST = 79, 120
+_LINE, _LONGEST, _ENDLESS = 79, 120, 1_000_000
 _COMMENT = re.compile(r"[ \t]*(?:#|//)[^\r\n]*|[ \t]*/\*.*?\*/", re.DOTALL)
 #: The literals of some parts, of at most so many characters each. Third: what stands between two lines there.
 Words = Callable[[Sequence[Part], int, str], list[str]]
@@ -35,6 +35,7 @@ class Layout:
         between: what stands between two segments: " + ", ", ", or a space.
         mark: the text between two segments, as that which joins a list.
         step: by which further lines are indented.
+        breaks: whether the text may be broken into more lines than it has.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Layout:
     between: str = " "
     mark: str = ""
     step: str = "    "
+    breaks: bool = True
 
     def write(self, new: Sequence[Part], words_of: Words) -> str:
         """Return the source of a new text."""
@@ -89,6 +91,8 @@ class Layout:
 
     @property
     def width(self) -> int:
+        if not self.breaks:
+            return _ENDLESS
         return max(_LINE, min(max(map(len, self.source.splitlines()), default=0), _LONGEST))
 
     @property
@@ -98,7 +102,7 @@ class Layout:
         return line[: len(line) - len(line.lstrip())]
 
     def _separator(self) -> tuple[str, bool]:
-        """What stands between two segments here, and whether that breaks the line."""
+        """Return the source between two segments, and True if that breaks the line."""
         pairs = zip(self.segments, self.segments[1:], strict=False)
         found = [self.source[one.end : other.start] for one, other in pairs]
         broken = sorted((one for one in found if "\n" in one), key=lambda one: bool(_COMMENT.search(one)))
