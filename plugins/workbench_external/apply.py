@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -12,8 +12,9 @@ from workbench_external.config import Slot
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import Template
-from workbench_external.sources import CannotWrite, read_texts, readings
+from workbench_external.sources import CannotWrite, Field, Part, Passage, read_texts, readings
 from workbench_external.sources.folder import Place, SourceFile, Sources, find_files, read_source, way_to_write
+from workbench_external.sources.messages import Spliced, join as join_messages
 
 #: Characters; a shorter description may be a name elsewhere, as `query`.
 _SHORTEST = 12
@@ -28,22 +29,34 @@ class Edit:
     end: int
     new: str
 
+    @property
+    def place(self) -> tuple[Path, int, int]:
+        """Return where it stands; of messages in one text, each is its own."""
+        return self.path, self.start, self.new.start if isinstance(self.new, Spliced) else 0
+
 
 @dataclass(frozen=True)
 class Finding:
     """Where the text of a slot stands, and how it can be written there.
 
-    edits: for the one place, in all ways in which a program may read it, the likeliest first; none where it cannot be
-    written. why: then, the reason; with a `where` if it was found.
+    ways: in which it may be written, the likeliest first, each as its edits; none where it cannot be written.
+    why: then, the reason. several: the findings of all places, where there are several; a trial tells which are sent.
     """
 
-    edits: tuple[Edit, ...] = ()
+    ways: tuple[tuple[Edit, ...], ...] = ()
     line: int = 0
     why: str = ""
+    where: str = ""
+    several: tuple[Finding, ...] = ()
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edit of the one place, in all ways."""
+        return tuple(edit for way in self.ways for edit in way)
 
     @property
     def is_certain(self) -> bool:
-        """Return True if all ways write the same."""
+        """Return True if there is one way to write it, in one place."""
         return len(self.edits) == 1
 
 
@@ -54,16 +67,23 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
         return _find_file(slot, sources.folders)
     if slot.in_ in ("tool", "parameter", "field") and len(slot.match) < _SHORTEST:
         return Finding(why=f"is too short to be found for certain: {one_line(slot.match)!r}")
-    places = sources.find(slot.match)
-    if len(places) > 1:
-        where = ", ".join(f"{_name(place.path, sources)}:{place.line}" for place in places)
-        return Finding(why=f"is in several places: {where}")
-    if places:
-        return _written(slot, places[0], sources)
-    if held := sources.find_unwritable(slot.match):
+    found = [_written(slot, place, sources) for place in sources.find(slot.match)]
+    if len(found) > 1:
+        where = ", ".join(one.where for one in found)
+        return Finding(why=f"is in several places: {where}", where=where, several=tuple(found))
+    if found:
+        return found[0]
+    if held := sources.find_unwritable(slot.match, any_case=True):
         told = "; ".join(f"{_name(path, sources)}:{line}, {why}" for path, line, why in held[:3])
         return Finding(why=f"was found, but cannot be written: {told}")
     return Finding(why=f"is not in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
+
+
+def write_together(found: Sequence[Finding]) -> Finding:
+    """A text in several places, written in all of them as the gateway replaces it."""
+    most = max(len(one.ways) for one in found)
+    ways = tuple(tuple(one.ways[min(n, len(one.ways) - 1)][0] for one in found) for n in range(most))
+    return Finding(ways, found[0].line, "", ", ".join(one.where for one in found))
 
 
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
@@ -79,10 +99,10 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
             refused = refused or str(why)
             continue
         edits.setdefault(new, Edit(place.path, place.start, place.end, new))
-    if edits:
-        return Finding(tuple(edits.values()), place.line)
     where = f"{_name(place.path, sources)}:{place.line}"
-    return Finding(line=place.line, why=f"was found, but cannot be written: {where}, {refused}")
+    if edits:
+        return Finding(tuple((edit,) for edit in edits.values()), place.line, "", where)
+    return Finding((), place.line, f"was found, but cannot be written: {where}, {refused}", where)
 
 
 def wire_text(slot: Slot) -> str:
@@ -107,16 +127,26 @@ def check_written(place: Place, file: SourceFile, new: str, text: str, names: Co
     kept += [(one.start + moved, one.parts) for one in before if one.start >= place.end]
     end = place.start + len(new)
     others = [(one.start, one.parts) for one in after if one.end <= place.start or one.start >= end]
-    if {*kept} != {*others}:
+
+    def beside(texts: Sequence[Passage], end: int) -> list[tuple[Part, ...]]:
+        """The other messages of the text, if it is one of some."""
+        inner = [one for one in texts if any(one.inner) and (one.start, one.end) == (place.start, end)]
+        return [one.parts for one in inner if one.inner[0] != place.inner[0]]
+
+    is_beside = not any(place.inner) or beside(before, place.end) == beside(after, end)
+    if {*kept} != {*others} or not is_beside:
         raise CannotWrite("other texts of the file would change")
     template = Template(text.strip(), names)
 
     def trimmed(start: int, end: int) -> tuple[int, str]:
-        text = written[start:end]  # brackets: around an attribute of JSX, or a list of one line
-        return start + len(text) - len(text.lstrip(" \t\r\n{[")), text.strip(" \t\r\n{}[],")
+        text = written[start:end]  # brackets: around literals, an attribute of JSX, or a list of one line
+        return start + len(text) - len(text.lstrip(" \t\r\n{[(")), text.strip(" \t\r\n{}[](),")
 
     here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
-    if not any(way_to_write(reading, text, template) for one in here for reading in readings(one)):
+    here = [one for one in here if one.inner[0] == place.inner[0]]
+    olds = [reading for one in before if (one.start, one.end) == (place.start, place.end) for reading in readings(one)]
+    known = {part.source for reading in olds for part in reading.parts if isinstance(part, Field)}
+    if not any(way_to_write(reading, text, template) for one in here for reading in readings(one, known)):
         raise CannotWrite("it would be read as another text")
 
 
@@ -136,13 +166,14 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if "\0" in new or "\r" in new.replace("\r\n", "\n") or any(0xD800 <= ord(char) < 0xE000 for char in new):
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
-        return Finding((Edit(path, 0, len(held), new),), 1)
+        return Finding(((Edit(path, 0, len(held), new),),), 1)
     return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 
 def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
-    """The new content of each file. Of edits that overlap, as two slots with one text have, the first holds."""
-    edits = list(edits)
+    """The new content of each file. Of edits that overlap, as two slots with one text have, the first holds; messages
+    of one text are all written."""
+    edits = [*_joined(edits)]
     found: dict[Path, str] = {}
     for path in dict.fromkeys(edit.path for edit in edits):
         text, end = read_source(path) or "", None
@@ -153,13 +184,26 @@ def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
     return found
 
 
+def _joined(edits: Iterable[Edit]) -> Iterator[Edit]:
+    """The edits, with those of messages in one text as one."""
+    texts: dict[tuple[Path, int, int], list[Spliced]] = {}
+    for edit in edits:
+        if isinstance(edit.new, Spliced):
+            texts.setdefault((edit.path, edit.start, edit.end), []).append(edit.new)
+        else:
+            yield edit
+    for place, news in texts.items():
+        yield Edit(*place, join_messages([(new.start, new.end, new.parts) for new in news], news[0].whole))
+
+
 def describe_changes(changed: dict[Path, str], folder: Path) -> str:
     """A diff, as `git apply` reads it."""
     lines: list[str] = []
     for path, text in changed.items():
         name = path.relative_to(folder).as_posix()
         before = (read_source(path) or "").splitlines(keepends=True)
-        lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}")
+        around = 0 if path.name.endswith(".env") or path.name.startswith(".env") else 3  # keys stand beside
+        lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=around)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -142,10 +142,10 @@ def _place_of(slot: Slot) -> str:
 def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked: bool, db: str) -> None:
     """Write improved texts back into the source of an agent.
 
-    RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, JSON, YAML,
-    TOML, INI, notebooks, Markdown and template files. Before anything is written, the agent runs on two rows from a
-    changed copy of its folder, and its requests are compared with the proven ones. No model is called: a stand-in
-    answers.
+    RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, shell,
+    makefiles, JSON, YAML, TOML, INI, XML, CSV, .env, notebooks, Markdown, plain text and template files. Before
+    anything is written, the agent runs on two rows from a changed copy of its folder, and its requests are compared
+    with the proven ones; a line tells each trial. No model is called: a stand-in answers.
 
     \b
     Exit codes:
@@ -167,8 +167,8 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
         not_tried = ""
         if (check or write) and not unchecked:
             try:
-                try_entries(entries, agents, folder, rows)
-                if tried := sum(entry.edit is not None for entry in entries):
+                try_entries(entries, agents, folder, rows, lambda line: say(one_line(line), err=True))
+                if tried := sum(bool(entry.edits) for entry in entries):
                     say(f"Checked: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
             except NotTried as why:
                 not_tried = str(why)

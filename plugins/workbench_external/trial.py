@@ -1,8 +1,8 @@
 """Tries a changed source: does the agent, started from it, send what the proved texts were?
 
-The agent is started twice on the same rows, in working directories of their own: as it is, with its texts replaced as
-they pass, and from a copy of its folder with the changed files, with nothing replaced. A stand-in answers at once and
-for nothing: it calls each tool that is offered, then says a value that the outputs allow.
+The agent is started as it is, once on each row; in what it asked, any texts can be replaced. It is started again from a
+copy of its folder for each change of its files, with nothing replaced. No start is repeated. A stand-in answers at once
+and for nothing: it calls each tool that is offered, then says a value that the outputs allow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import unified_diff
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from workbench_external.hub import Hub
 from workbench_external.node import External
 from workbench_external.slots.discover import schema_of
 from workbench_external.slots.patches import Patches
-from workbench_external.slots.template import Template, mark_inputs
+from workbench_external.verdict import Sent, Verdict, holds, judge
 from workbench_external.workspace import copy_folder
 
 #: Tools that are called in a conversation, and requests of a row, at most.
@@ -40,47 +38,30 @@ class NotTried(Exception):
     """Why an agent cannot be tried, as a sentence."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A text that was proved, and the text that the changed source sends in its place."""
-
-    proved: str
-    sent: str
-
-    def lines(self) -> list[str]:
-        found = unified_diff(self.proved.splitlines(), self.sent.splitlines(), "proved", "sent", lineterm="", n=1)
-        return [*found]
-
-
-@dataclass
-class Verdict:
-    """The findings of a trial, by the names of slots: texts that differ. unsent: slots that no request needed.
-    is_unclear: which of them the cause is, a trial of each alone tells."""
-
-    differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
-    unsent: list[str] = field(default_factory=list[str])
-    is_unclear: bool = False
-
-
 class Recorder:
     """A row whose requests are recorded and answered by a stand-in."""
 
     passes = True  # as in a run: what only a server of the same API takes is no obstacle
 
     def __init__(self, node: External, inputs: Mapping[str, Any]):
-        self.patches, self.inputs = Patches(node.config, node.outputs), inputs
-        self.signature, self.over, self.missed = node.signature, asyncio.Event(), Counter[str]()
-        self.texts, self.failure = list[str](), ""
-        self.used: set[str] = set()
+        self.signature, self.inputs, self.over, self.missed = node.signature, inputs, asyncio.Event(), Counter[str]()
+        self.asks, self.failure, self._size = list[Ask](), "", 0
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        patched = self.patches.apply(ask, self.inputs)
-        self.used |= {*patched.used}
-        form = patched.response_format
-        self.texts += [text for one in (patched.messages, patched.tools, form) for text in _texts(one)]
-        if len(self.texts) > 4000:
+        self.asks.append(ask)
+        self._size += sum(1 for one in (ask.messages, ask.tools) for _ in _texts(one))
+        if self._size > 4000:
             self.over.set()
         return [stand_in_answer(ask, self.signature)] * ask.samples
+
+    def sent(self, node: External) -> Sent:
+        """Return what it asks where a node's texts are replaced."""
+        patches, sent = Patches(node.config, node.outputs), Sent(failure=self.failure)
+        for ask in self.asks:
+            patched = patches.apply(ask, self.inputs)
+            sent.used |= {*patched.used}
+            sent.texts += [t for one in (patched.messages, patched.tools, patched.response_format) for t in _texts(one)]
+        return sent
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         return [[1.0] + [0.0] * 1535 for _ in texts], 0
@@ -151,11 +132,15 @@ def make_example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, 
 class Trial:
     """The agent of a node, tried from its folder and from changed copies of it.
 
-    rows: the inputs of some. folder: its source. Raises NotTried for an agent that cannot be started from a copy.
+    rows: the inputs of some. folder: its source. starts: of the agent, so far. Raises NotTried for an agent that cannot
+    be started from a copy.
     """
 
     def __init__(self, node: External, folder: Path, rows: Sequence[Mapping[str, Any]]):
         self.node, self.folder, self.rows = node, folder.resolve(), rows
+        self.starts = 0
+        self._asked: dict[tuple[Any, ...], list[Recorder]] = {}
+        self._changes: dict[tuple[frozenset[tuple[Path, str]], int], Sent] = {}
         c = node.config
         if c.addresses and c.command is None:
             raise NotTried("the agent is a service that runs already, which cannot be started from a changed source")
@@ -165,49 +150,84 @@ class Trial:
             own = " and ".join(str(place) for place in node.sources.folders)
             raise NotTried(f"the agent is not started from {self.folder}" + (f", but from {own}" if own else ""))
 
-    def compare(self, changed: Mapping[Path, str], texts: Mapping[str, str | None]) -> Verdict:
+    def find_unsent(self, texts: Mapping[str, str | None]) -> list[str]:
+        """List the slots that no request needs, except files, which appear in no request. Raises NotTried where the
+        agent asks nothing."""
+        slots = self.node.config.slots or {}
+        used = {name for row in run_in_loop(self._prove(texts)) for name in row.used}
+        return [name for name in texts if name not in used and slots[name].in_ != "file"]
+
+    def compare(
+        self, changed: Mapping[Path, str], texts: Mapping[str, str | None], of: Collection[str] | None = None
+    ) -> Verdict:
         """Compare the requests of the agent with changed files with those where its texts are replaced.
 
         Args:
             changed: the new content of files of the folder.
             texts: the new texts of slots, by name; the others stay as they are.
-
-        Raises NotTried where it asks nothing.
+            of: slots, the rows of which are enough. None: all rows.
         """
-        return run_in_loop(self._compare(changed, texts))
+        return run_in_loop(self._compare(changed, texts, of))
 
-    async def _compare(self, changed: Mapping[Path, str], texts: Mapping[str, str | None]) -> Verdict:
-        hub = await Hub.open()
+    async def _compare(
+        self, changed: Mapping[Path, str], texts: Mapping[str, str | None], of: Collection[str] | None
+    ) -> Verdict:
+        proved, starts = await self._prove(texts), self.starts
+        new = {name: text for name, text in texts.items() if text is not None}
+        verdict = Verdict()
         with tempfile.TemporaryDirectory(prefix="workbench-apply-") as made:
-            copy = Path(made) / "source"
-            try:
+            for number in _rows_of(proved, of):
+                sent = await self._send(changed, number, Path(made) / "source")
+                verdict = judge(proved[number], sent, new)
+                if [*verdict.differs] == [""] and await self._varies(texts, number):
+                    verdict = Verdict()
+                if verdict.differs:
+                    break
+        verdict.started = self.starts > starts
+        return verdict
+
+    def is_sent(self, changed: Mapping[Path, str], text: str) -> bool:
+        """Return True if the agent with changed files sends a text on a row."""
+        return run_in_loop(self._is_sent(changed, text))
+
+    async def _is_sent(self, changed: Mapping[Path, str], text: str) -> bool:
+        with tempfile.TemporaryDirectory(prefix="workbench-apply-") as made:
+            for number in range(len(self.rows)):
+                sent = await self._send(changed, number, Path(made) / "source")
+                if any(holds(one, text) for one in sent.texts):
+                    return True
+        return False
+
+    async def _prove(self, texts: Mapping[str, str | None], again: bool = False) -> list[Sent]:
+        """The requests of the agent as it is, with texts replaced. again: of a second start, to see what varies."""
+        slots, node = self.node.config.slots or {}, self._patched(texts)
+        # The text of a file may lead to anything; those of requests lead to nothing, since a stand-in answers.
+        key = (again, *sorted((name, text or "") for name, text in texts.items() if slots[name].in_ == "file"))
+        if key not in self._asked:
+            self._asked[key] = [await self._record(row, node) for row in self.rows]
+        for row in self._asked[key]:
+            if not row.asks:
+                raise NotTried(f"the agent asked no model on a row{f': {row.failure}' if row.failure else ''}")
+        return [row.sent(node) for row in self._asked[key]]
+
+    async def _varies(self, texts: Mapping[str, str | None], number: int) -> bool:
+        """Return True if the agent as it is does not send the same twice."""
+        one, other = (await self._prove(texts))[number], (await self._prove(texts, again=True))[number]
+        return "" in judge(one, other, {}).differs or "" in judge(other, one, {}).differs
+
+    async def _send(self, changed: Mapping[Path, str], number: int, copy: Path) -> Sent:
+        """The requests of the agent from a copy of its folder with changed files, on a row."""
+        key = (frozenset(changed.items()), number)
+        if key not in self._changes:
+            if not copy.exists():
                 await asyncio.to_thread(self._copy, copy, changed)
-                proved = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
-                if silent := next((row for row in proved if not row.texts), None):
-                    raise NotTried(
-                        f"the agent asked no model on a row{f': {silent.failure}' if silent.failure else ''}"
-                    )
-                if unsent := self._unsent(proved, texts):  # what no request needs may be anything, and is not started
-                    return Verdict(unsent=unsent)
-                sent = [await self._record(hub, row, self._changed(copy)) for row in self.rows]
-                verdict = _judge(proved, sent, {name: text for name, text in texts.items() if text is not None})
-                if "" in verdict.differs:  # perhaps it never sends the same twice
-                    again = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
-                    if "" in _judge(again, proved, {}).differs or "" in _judge(proved, again, {}).differs:
-                        del verdict.differs[""]
-                return verdict
-            finally:
-                await hub.aclose()
+            node = self._changed(copy)
+            self._changes[key] = (await self._record(self.rows[number], node)).sent(node)
+        return self._changes[key]
 
-    def _unsent(self, proved: Sequence[Recorder], texts: Mapping[str, str | None]) -> list[str]:
-        """The slots that no request needed, except files, which appear in no request."""
-        used, slots = {name for row in proved for name in row.used}, self.node.config.slots or {}
-        return [
-            name for name, text in texts.items() if text is not None and name not in used and slots[name].in_ != "file"
-        ]
-
-    async def _record(self, hub: Hub, inputs: Mapping[str, Any], node: External) -> Recorder:
-        row = Recorder(node, inputs)
+    async def _record(self, inputs: Mapping[str, Any], node: External) -> Recorder:
+        self.starts += 1
+        hub, row = await Hub.open(), Recorder(node, inputs)
         secret = hub.gateway.admit(row)
         try:
             await node.answer(inputs, row, hub, secret)
@@ -215,6 +235,7 @@ class Trial:
             row.failure = str(error)
         finally:
             await hub.gateway.dismiss(secret)
+            await hub.aclose()
         return row
 
     def _patched(self, texts: Mapping[str, str | None]) -> External:
@@ -271,45 +292,16 @@ def _lies_in(node: External, folder: Path) -> bool:
     return any(path.exists() and path.resolve().is_relative_to(folder) for path in paths)
 
 
-def _judge(proved: Sequence[Recorder], sent: Sequence[Recorder], texts: Mapping[str, str]) -> Verdict:
-    """Compare what two runs asked, row by row. A difference outside of all slots has the name ""."""
-    verdict = Verdict(is_unclear=not all(row.texts for row in sent))
-    for before, after in zip(proved, sent, strict=True):
-        there = {_plain(text): text for text in after.texts}
-        for text in before.texts:
-            if _plain(text) in there:
-                continue
-            nearest = _nearest(text, after.texts) if after.texts else f"nothing: {after.failure}"
-            held = [name for name, new in texts.items() if name in before.used and _holds(text, new)]
-            lost = [name for name in held if not any(_holds(other, texts[name]) for other in after.texts)]
-            verdict.is_unclear |= not lost and len(held) > 1
-            for name in lost or held or [""]:
-                verdict.differs.setdefault(name, Difference(text, nearest))
-    return verdict
-
-
-def _plain(text: str) -> str:
-    """A text without what differs from one run to the next, as dates."""
-    return mark_inputs(text, {}).strip()
-
-
-def _holds(text: str, new: str) -> bool:
-    """Return True if a text holds the constants of another, in their order."""
-    at = 0
-    for constant in Template(new.strip()).constants:
-        if (found := text.find(constant, at)) < 0:
-            return False
-        at = found + len(constant)
-    return True
-
-
-def _nearest(text: str, others: Sequence[str]) -> str:
-    """The one that begins most like a text."""
-
-    def shared(other: str) -> int:
-        return next((n for n, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), len(other))
-
-    return max(others, key=shared, default="")
+def _rows_of(proved: Sequence[Sent], names: Collection[str] | None) -> list[int]:
+    """The rows that are enough for some slots: those that a row before does not need."""
+    if names is None:
+        return [*range(len(proved))]
+    found, left = list[int](), {*names}
+    for number, row in enumerate(proved):
+        if not found or left & row.used:
+            found.append(number)
+            left -= row.used
+    return found
 
 
 def try_rows(rows: Sequence[Mapping[str, Any]], node: External) -> list[Mapping[str, Any]]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from workbench_external.apply import Edit, Finding, find_text, write_edits
+from workbench_external.apply import Edit, Finding, find_text, write_edits, write_together
 from workbench_external.config import Slot
 from workbench_external.node import External
 from workbench_external.sources.folder import Sources
-from workbench_external.trial import Difference, NotTried, Trial, try_rows
-
-#: Trials of a node: of a few ways to write a text, and without those that no way writes.
-_ROUNDS = 12
+from workbench_external.trial import NotTried, Trial, try_rows
+from workbench_external.verdict import Difference, Verdict
 
 
 @dataclass
 class Entry:
-    """A text that a run changed. why: why it is not written, behind its address; "" while it may be."""
+    """A text that a run changed. why: why it is not written, behind its address; "" while it may be. spaced: of one in
+    several places, the edits of each that double a space of the old text, to see which of them are sent."""
 
     address: str
     node: str
@@ -30,25 +31,23 @@ class Entry:
     why: str = ""
     difference: Difference | None = None
     way: int = 0
+    spaced: tuple[Finding, ...] = ()
 
     @property
-    def edit(self) -> Edit | None:
-        return None if self.why or not self.finding.edits else self.finding.edits[self.way]
+    def edits(self) -> tuple[Edit, ...]:
+        return () if self.why or not self.finding.ways else self.finding.ways[self.way]
 
     @property
-    def has_further_way(self) -> bool:
-        return self.way + 1 < len(self.finding.edits)
+    def may_be_written(self) -> bool:
+        """Return True if a trial can tell how it is written."""
+        return not self.why or bool(self.finding.several)
+
+    @property
+    def where(self) -> str:
+        return ", ".join(place.rpartition("/")[2] for place in self.finding.where.split(", "))
 
     def refuse(self, why: str, difference: Difference | None = None) -> None:
         self.why, self.difference = self.why or why, difference
-
-    def take_next_way(self, difference: Difference) -> None:
-        """Write it in another way, or not at all where there is none left."""
-        if self.has_further_way:
-            self.way += 1
-            return
-        where = f"{self.finding.edits[0].path.name}:{self.finding.line}"
-        self.refuse(f"is found in {where}, and cannot be written: the changed agent sends another text", difference)
 
 
 def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
@@ -61,73 +60,174 @@ def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
                 continue
             turned = slot.model_copy(update={"match": slot.text, "text": slot.match})
             entry = Entry(f"nodes.{node}.slots.{name}", node, name, slot, find_text(slot, sources))
-            if not entry.finding.edits:
-                entry.is_there = bool(find_text(turned, sources).edits)
-                entry.why = entry.finding.why
+            entry.why = entry.finding.why
+            if entry.finding.several:
+                spaced = slot.model_copy(update={"text": _spaced(slot.match)})
+                entry.spaced = find_text(spaced, sources).several
+            elif not entry.finding.ways:
+                entry.is_there = bool(find_text(turned, sources).ways)
             found.append(entry)
     return found
 
 
-def write_entries(entries: Sequence[Entry]) -> dict[Path, str]:
+def _spaced(text: str) -> str:
+    """A text with a space doubled: what is the same to all who read it, also to a shell."""
+    return re.sub(r"(?<=\S) (?=\S)", "  ", text, count=1)
+
+
+def write_entries(entries: Iterable[Entry]) -> dict[Path, str]:
     """The new content of each file."""
-    return write_edits(edit for entry in entries if (edit := entry.edit) is not None)
+    return write_edits(edit for entry in entries for edit in entry.edits)
 
 
 def try_entries(
-    entries: Sequence[Entry], agents: Mapping[str, External], folder: Path, rows: Sequence[Mapping[str, Any]]
+    entries: Sequence[Entry],
+    agents: Mapping[str, External],
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    report: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Start each agent from the changed source, and refuse the texts that it then sends otherwise than was proved.
-    Raises NotTried."""
-    for node, agent in agents.items():
-        own = [entry for entry in entries if entry.node == node and entry.edit is not None]
-        if own:
-            _try_node(own, entries, Trial(agent, folder, try_rows(rows, agent)))
+
+    report: takes a line for each trial. Raises NotTried.
+    """
+    numbers = count(1)
+    trials = {
+        node: Trial(agent, folder, try_rows(rows, agent))
+        for node, agent in agents.items()
+        if any(entry.node == node and entry.may_be_written for entry in entries)
+    }
+    for _ in trials:  # what is found right for the last one is tried with the first one, too
+        for node, trial in trials.items():
+            own = [entry for entry in entries if entry.node == node and entry.may_be_written]
+            _Search(trial, [entry for entry in entries if entry.node != node], numbers, report).settle(own)
 
 
-def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> None:
-    tried_apart = len(_by_place(own)) == 1
-    for _ in range(_ROUNDS):
-        chosen = {entry.name: entry for entry in own if entry.edit is not None}
-        if not chosen:
+@dataclass
+class _Group:
+    """The entries of one place in the source, as a description that is also told in a system message: what is written
+    there changes all of them. wrong: the ways that were found wrong."""
+
+    entries: list[Entry]
+    wrong: set[int] = field(default_factory=set[int])
+
+    @property
+    def ways(self) -> int:
+        return min(len(entry.finding.ways) for entry in self.entries)
+
+    def turn(self) -> bool:
+        """Take the next way that was not found wrong. Returns False if there is none."""
+        present = self.entries[0].way
+        others = [way % self.ways for way in range(present + 1, present + self.ways)]
+        for entry in self.entries:
+            entry.way = next((way for way in others if way not in self.wrong), present)
+        return self.entries[0].way != present
+
+
+class _Search:
+    """The search for the texts of an agent that can be written together, in few starts."""
+
+    def __init__(self, trial: Trial, others: Sequence[Entry], numbers: Iterable[int], report: Callable[[str], None]):
+        self.trial, self.others, self.numbers, self.report = trial, others, iter(numbers), report
+
+    def settle(self, own: Sequence[Entry]) -> None:
+        """Find the way in which each text is written, and refuse those that none writes. Raises NotTried."""
+        unsent = self.trial.find_unsent({entry.name: entry.slot.text for entry in own})
+        for entry in own:  # what no request needs may be anything, and is not started
+            if entry.name in unsent:
+                entry.refuse("was not sent on the rows tried, so it is not proved")
+            elif entry.finding.several:
+                self._narrow(entry)
+        groups = [_Group(group) for group in _by_place(entry for entry in own if entry.edits)]
+        good = self._add([], groups, every=False)
+        if good and self._try([], good, every=True).differs:
+            self._add([], good, every=True)
+
+    def _narrow(self, entry: Entry) -> None:
+        """Write a text that stands in several places in those from which it is sent. What else it is there, as a
+        command, is not known, so it is looked for with the old text."""
+        sent, left = list[Finding](), list[str]()
+        for one, spaced in zip(entry.finding.several, entry.spaced, strict=True):
+            changed = write_edits(spaced.ways[0]) if spaced.ways else {}
+            is_sent = bool(changed) and self.trial.is_sent(changed, _spaced(entry.slot.match))
+            sent += [one] if is_sent else []
+            left += [] if is_sent else [one.where]
+        if not sent or not all(one.ways for one in sent):
             return
-        verdict = trial.compare(write_entries(entries), {name: entry.slot.text for name, entry in chosen.items()})
-        for name in verdict.unsent:
-            chosen[name].refuse("was not sent on the rows tried, so it is not proved")
-        if verdict.unsent:
-            continue
-        if not verdict.differs:
-            return
-        wrong = [chosen[name] for name in verdict.differs if name] or [*chosen.values()]
-        # Nobody is refused for what another text did: a name that is changed may lead to a file that is not there.
-        if not tried_apart and (verdict.is_unclear or not all(entry.has_further_way for entry in wrong)):
-            tried_apart = True
-            for together in _by_place(chosen.values()):
-                _try_node(together, together, trial)
-            continue
-        for entry in wrong:
-            entry.take_next_way(verdict.differs.get(entry.name) or verdict.differs[""])
-    for entry in own:
-        entry.refuse("cannot be written: no way of it was found right")
+        entry.finding, entry.why = write_together(sent), ""
+        if left:
+            self.report(f"{entry.name} stands in {', '.join(left)}, too, and is left there: no request tried needs it")
+
+    def _add(self, good: Sequence[_Group], new: Sequence[_Group], every: bool) -> list[_Group]:
+        """Add to what is right those of the new ones that are right with it; refuse the others.
+
+        All are tried at once, in one way after the other, then in two halves: those that the difference names come
+        last. every: on every row.
+        """
+        if not new:
+            return [*good]
+        tried = set[tuple[int, ...]]()
+        while True:
+            tried.add(tuple(group.entries[0].way for group in new))
+            verdict = self._try(good, new, every)
+            if not verdict.differs:
+                return [*good, *new]
+            named = [group for group in new if any(entry.name in verdict.differs for entry in group.entries)]
+            is_clear = len(new) == 1 or (bool(named) and not verdict.is_unclear)
+            moving = [*new] if len(new) == 1 or not is_clear else named
+            for group in moving if is_clear else ():
+                group.wrong.add(group.entries[0].way)
+            turned = [group.turn() for group in moving]
+            if not (all(turned) if is_clear else any(turned)):
+                break
+            if tuple(group.entries[0].way for group in new) in tried:
+                break
+        if len(new) == 1:
+            return self._refuse(good, new[0], verdict, every)
+        for group in new:  # another one may have been the cause
+            group.wrong.clear()
+        last = named if is_clear and len(named) < len(new) else [*new[(len(new) + 1) // 2 :]]
+        first = [group for group in new if group not in last]
+        return self._add(self._add(good, first, every), last, every)
+
+    def _refuse(self, good: Sequence[_Group], group: _Group, verdict: Verdict, every: bool) -> list[_Group]:
+        named = [entry for entry in group.entries if entry.name in verdict.differs] or group.entries
+        for entry in named:
+            why = f"is found in {entry.where}, and cannot be written: the changed agent sends another text"
+            entry.refuse(why, verdict.differs.get(entry.name) or next(iter(verdict.differs.values())))
+        left = [entry for entry in group.entries if entry not in named]
+        return self._add(good, [_Group(left)] if left else [], every)
+
+    def _try(self, good: Sequence[_Group], new: Sequence[_Group], every: bool) -> Verdict:
+        chosen = [entry for group in (*good, *new) for entry in group.entries]
+        texts = {entry.name: entry.slot.text for entry in chosen}
+        of = None if every else {entry.name for group in new for entry in group.entries}
+        verdict = self.trial.compare(write_entries([*chosen, *self.others]), texts, of)
+        if verdict.started:
+            told = [f"{entry.name} in {entry.where}" for group in new for entry in group.entries]
+            what = ", ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
+            named = ", ".join(name for name in verdict.differs if name)
+            end = "sends them" if len(told) > 1 else "sends it"
+            end = f"sends another text{f' for {named}' if named and len(told) > 1 else ''}" if verdict.differs else end
+            self.report(f"trial {next(self.numbers)}: {what} ... {end}")
+        return verdict
 
 
 def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Group the entries by place in the source, as a description that is also told in a system message: what is written
-    there changes all of them."""
-    found: dict[tuple[Path, int], list[Entry]] = {}
+    """Group the entries by place in the source."""
+    found: dict[tuple[Path, int, int], list[Entry]] = {}
     for entry in entries:
-        place = entry.finding.edits[0]
-        found.setdefault((place.path, place.start), []).append(entry)
+        found.setdefault(entry.finding.ways[0][0].place, []).append(entry)
     return [*found.values()]
 
 
 def refuse_uncertain(entries: Sequence[Entry]) -> None:
     """Refuse the texts of which only a trial tells how they are written."""
     for entry in entries:
-        if entry.edit is not None and not entry.finding.is_certain:
+        if entry.edits and not entry.finding.is_certain:
             marks = sorted({"{", "}", "$", "%"} & {*(entry.slot.text or "")})
             told = f"its {' '.join(marks)} would be read as fields if it is a template, which a trial alone tells"
-            where = f"{entry.edit.path.name}:{entry.finding.line}"
-            entry.refuse(f"is found in {where}, and cannot be written without a check: {told}")
+            entry.refuse(f"is found in {entry.where}, and cannot be written without a check: {told}")
 
 
 __all__ = ["Entry", "NotTried", "find_entries", "refuse_uncertain", "try_entries", "write_entries"]

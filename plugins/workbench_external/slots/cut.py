@@ -19,6 +19,12 @@ from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, co
 _WORTH = 12
 #: What has no space, as the name of a file or a model, is no words. Scripts without spaces have other letters.
 _NAME = re.compile(r"[!-~]*")
+#: Up to three words without a mark that ends them: in a longer text a name, as that of an agent in a description.
+_SHORT_NAME = re.compile(r"[!-\u04ff]+(?: [!-\u04ff]+){0,2}(?<![.!?:;])")
+#: What stands before a name of any length, in all languages of data and programs.
+_NAMED = re.compile(r"\bname[\"']?\s*[:=]\s*\(?\s*\Z")
+#: Characters before a text in which it may be called a name.
+_BEFORE = 40
 #: Descriptions; other slots are messages, and files.
 _DESCRIPTIONS = ("tool", "parameter", "field")
 
@@ -121,7 +127,7 @@ def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
         words = LONG_WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
         if words and not any(word in text for word in words[:3]):
             continue
-        seen = set[tuple[Any, ...]]()
+        seen, before = set[tuple[Any, ...]](), file.text[max(0, passage.start - _BEFORE) : passage.start]
         for reading in readings(passage):
             if reading.parts in seen:
                 continue
@@ -129,8 +135,12 @@ def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
             for _, core, _ in cores(reading.parts):
                 constants, fields = split(core)
                 said = "".join(constants)
-                if len(re.sub(r"\W", "", said)) >= _WORTH and not _NAME.fullmatch(said):
-                    yield from _pieces_of(text, constants, fields)
+                if len(re.sub(r"\W", "", said)) < _WORTH or _NAME.fullmatch(said):
+                    continue
+                is_name = not fields and (_SHORT_NAME.fullmatch(said) or _NAMED.search(before))
+                for piece in _pieces_of(text, constants, fields):
+                    if not is_name or (piece.start, piece.end) == (0, len(text)):
+                        yield piece
 
 
 def _pieces_of(text: str, constants: Sequence[str], fields: Sequence[tuple[Field, ...]]) -> Iterator[_Piece]:

@@ -36,6 +36,8 @@ def is_as_found(path: Path, slot: Slot) -> bool:
 
 
 def content_of(slot: Slot) -> str:
-    """The new content of a file. One that began with a head of YAML keeps it, where the new text has none."""
+    """The new content of a file. One that began with a head of YAML keeps it, where the new text has none; one that
+    ended with a newline ends with one."""
     text, head = slot.text or "", _HEAD.match(slot.match)
+    text += "\n" if slot.match.endswith("\n") and not text.endswith("\n") else ""
     return text if head is None or text.lstrip().startswith("---") else f"{head[0].rstrip()}\n\n{text.lstrip()}"

@@ -7,10 +7,12 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import yaml
 
+from workbench.base.text import one_line
 from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
 from workbench_external.sources.python import read_python
 
@@ -19,6 +21,11 @@ _TOML = re.compile(
     r"#[^\n]*|(?P<text>\"\"\"(?:[^\\]|\\.)*?\"{3,5}|'''.*?'{3,5}|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')"
     r"(?P<key>[ \t]*[=.\]])?",
     re.DOTALL,
+)
+_TABLE = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+)\]", re.MULTILINE)
+#: Tools and keys of a pyproject.toml whose texts are commands, or code.
+_COMMAND = re.compile(
+    r"script|task|command|cmd|\brun|exec|shell|hook|build|plugin|\b(poe|hatch|pdm|tox|nox|setuptools|poetry|uv)\b", re.I
 )
 #: A value of an INI file, with the lines below it that are indented.
 _INI = re.compile(r"^[^\s#;\[=:][^=:\n]*[=:][ \t]*(?P<text>.*(?:\n(?:[ \t]*\r?$|[ \t]+\S.*))*)", re.MULTILINE)
@@ -81,6 +88,20 @@ def read_toml(source: str) -> Iterator[Passage]:
         yield Passage(*found.span("text"), (value,), partial(_write_toml, several, newline))
 
 
+def read_pyproject(source: str) -> Iterator[Passage]:
+    """The texts of a pyproject.toml, of which those in tables of tools are written, but for commands."""
+    for passage in read_toml(source):
+        tables = [*_TABLE.finditer(source, 0, passage.start)]
+        key = source[source.rfind("\n", 0, passage.start) + 1 : passage.start]
+        path = f"{tables[-1][1]}.{key}" if tables else key
+        is_text = path.startswith("tool.") and not _COMMAND.search(path)
+        yield passage if is_text else replace(passage, write=_refuse_command)
+
+
+def _refuse_command(new: Sequence[Part]) -> str:
+    raise CannotWrite("the text there may be a command, and is not written")
+
+
 def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:
     text = only_text(new, "a string of TOML")
     if any(0xD800 <= ord(char) < 0xE000 for char in text):
@@ -105,8 +126,10 @@ def read_ini(source: str) -> Iterator[Passage]:
 
 def _write_ini(newline: str, new: Sequence[Part]) -> str:
     text = only_text(new, "a value of an INI file")
-    if not text.replace("\n", "").isprintable():
+    if not re.sub(r"[\n\t]", "", text).isprintable():
         raise CannotWrite("the new text has a character that such a file does not keep")
+    if comment := re.search(r"\n[ \t]*([#;].*)", text):
+        raise CannotWrite(f"its line {one_line(comment[1])!r} would be a comment there")
     return text.replace("\n", f"{newline}    ").replace(f"    {newline}", newline)
 
 
@@ -209,7 +232,7 @@ def _cell_passages(source: str, lines: Sequence[str], spans: Sequence[tuple[int,
         return
     begins = [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
     try:
-        inner = [*read_python(plain)]
+        inner = [*read_python(plain, breaks=False)]
     except (SyntaxError, ValueError, RecursionError):
         return
     separator = source[spans[0][1] : spans[1][0]] if len(spans) > 1 else ",\n    "

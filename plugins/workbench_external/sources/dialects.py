@@ -7,12 +7,13 @@ written, and a try of the agent tells which is right (`workbench_external.trial`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from workbench_external.slots.template import VOLATILE
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text
 
 _LINE = re.compile(r"\n[ \t]*")
 
@@ -37,8 +38,8 @@ class Dialect:
     ordered: Callable[[str], bool] = lambda field: False
     field: Callable[[str, str], str] = lambda field, behind: field
 
-    def read(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
-        """The parts of a text as this template's; None where it is none."""
+    def read(self, parts: Sequence[Part], known: Collection[str] | None = None) -> tuple[Part, ...] | None:
+        """The parts of a text as this template's; None where it is none. known: the marks that a program replaces."""
         found: list[Part] = []
         for part in parts:
             if isinstance(part, Field):
@@ -48,7 +49,9 @@ class Dialect:
             for token in self.token.finditer(part):
                 found.append(part[at : token.start()])
                 at = token.end()
-                if (field := token["field"]) is not None:
+                if self in _REPLACED and known is not None and token[0] not in known:
+                    found.append(token[0])
+                elif (field := token["field"]) is not None:
                     found.append(Field(field, self.name, self.ordered(field)))
                 elif (text := self.unescaped(token[0])) is None:
                     return None
@@ -132,9 +135,9 @@ DIALECTS = {dialect.name: dialect for dialect in (FORMAT, JINJA, MUSTACHE, DOLLA
 _USUAL = ("", "format", "jinja", "dollar", *(dialect.name for dialect in _REPLACED))
 
 
-def with_dialect(passage: Passage, dialect: Dialect) -> Passage | None:
+def with_dialect(passage: Passage, dialect: Dialect, known: Collection[str] | None = None) -> Passage | None:
     """A passage read as a template; None where it is none."""
-    parts = dialect.read(passage.parts)
+    parts = dialect.read(passage.parts, known)
     write = passage.write
     return None if parts is None else replace(passage, parts=parts, write=lambda new: write(dialect.lower(new)))
 
@@ -170,12 +173,47 @@ def without_margin(passage: Passage) -> Passage | None:
     return replace(passage, parts=parts, write=write)
 
 
-def readings(passage: Passage) -> Iterator[Passage]:
-    """A passage in all the ways in which a program may read it, the likeliest first."""
+def joined(passage: Passage) -> Passage | None:
+    """A passage as one line, as `" ".join(text.split())` has it; None where it is one, or has fields."""
+    text = "".join(part if isinstance(part, str) else "\0" for part in passage.parts)
+    one = " ".join(text.split())
+    if "\0" in text or one == text.strip():
+        return None
+    lines = text.strip().split("\n")
+    inside = re.match(r"[ \t]*", lines[-1])
+    margin = inside[0] if inside is not None and len(lines) > 1 else ""
+
+    def write(new: Sequence[Part]) -> str:
+        words = only_text(new, "a text that is joined").strip()
+        if words != " ".join(words.split()):
+            raise CannotWrite("the program joins its lines to one")
+        filled = textwrap.wrap(
+            words, max(map(len, lines)), break_long_words=False, break_on_hyphens=False, subsequent_indent=margin
+        )
+        head, tail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+        return passage.write([head + "\n".join(filled) + tail])
+
+    return replace(passage, parts=(one,), write=write)
+
+
+def readings(passage: Passage, known: Collection[str] | None = None) -> Iterator[Passage]:
+    """A passage in all the ways in which a program may read it, the likeliest first.
+
+    known: the marks that a program replaces; None: any that look like some.
+    """
     plain = without_margin(passage)
     shapes = [passage] if plain is None else [plain, passage] if passage.margin else [passage, plain]
     for name in _USUAL if passage.dialects is None else passage.dialects:
         for shape in shapes:
-            found = shape if not name else with_dialect(shape, DIALECTS[name])
+            found = shape if not name else with_dialect(shape, DIALECTS[name], known)
             if found is not None:
                 yield found
+    if passage.dialects is None:
+        for shape in shapes:  # where no % is, no program looks for one
+            found = with_dialect(shape, PERCENT)
+            if found is not None and any(
+                isinstance(part, Field) and part.level == PERCENT.name for part in found.parts
+            ):
+                yield found
+    if (one := joined(passage)) is not None:
+        yield one

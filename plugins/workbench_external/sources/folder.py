@@ -29,7 +29,7 @@ _LARGEST, _MOST = 1 << 20, 4000
 #: Characters of a line that is looked for in files that cannot be written.
 _LINE = 12
 #: What no program reads, though it may quote a prompt.
-_IGNORED = re.compile(r"\.|README|CHANGELOG|LICENSE", re.IGNORECASE)
+_IGNORED = re.compile(r"\.(?!env\b)|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
 #: By which a text is looked for before a file is read closely.
 LONG_WORD = re.compile(r"[A-Za-z]{5,}")
@@ -39,13 +39,15 @@ LONG_WORD = re.compile(r"[A-Za-z]{5,}")
 class Place:
     """A text of an agent in a file.
 
-    ways: how another text may be written there, by the readings of the file, the likeliest first.
+    inner: of a message in a text (`Passage`). ways: how another text may be written there, by the readings of the file,
+    the likeliest first.
     """
 
     path: Path
     line: int
     start: int
     end: int
+    inner: tuple[int, int]
     ways: tuple[Callable[[str], str], ...]
 
 
@@ -108,10 +110,9 @@ class Sources:
         return self._files
 
     def find(self, match: str) -> list[Place]:
-        """The places whose text is the one that a slot replaces."""
+        """The places whose text is the one that a slot replaces. Of those that hold each other, the innermost."""
         template, words = Template(match.strip()), _longest_word(match)
-        found: dict[tuple[Path, int, int], list[Callable[[str], str]]] = {}
-        lines: dict[tuple[Path, int, int], int] = {}
+        found: dict[tuple[SourceFile, int, int, tuple[int, int]], list[Callable[[str], str]]] = {}
         for file in self.files:
             if words not in file.text:
                 continue
@@ -120,23 +121,34 @@ class Sources:
                     continue
                 for reading in readings(passage):
                     if (way := way_to_write(reading, match, template)) is not None:
-                        key = (file.path, passage.start, passage.end)
-                        found.setdefault(key, []).append(way)
-                        lines[key] = file.line_of(passage.start)
-        return [Place(key[0], lines[key], *key[1:], tuple(ways)) for key, ways in found.items()]
+                        found.setdefault((file, passage.start, passage.end, passage.inner), []).append(way)
+        places = [
+            Place(file.path, file.line_of(start), start, end, inner, tuple(ways))
+            for (file, start, end, inner), ways in found.items()
+        ]
+        return [one for one in places if not any(_holds(one, other) for other in places)]
 
-    def find_unwritable(self, match: str) -> list[tuple[Path, int, str]]:
-        """(path, line, why) of files that hold the words of a text, and are not written."""
+    def find_unwritable(self, match: str, any_case: bool = False) -> list[tuple[Path, int, str]]:
+        """(path, line, why) of files that hold the words of a text, and are not written. any_case: also in capitals."""
         lines = [line.strip() for part in HOLE.split(match)[::2] for line in part.splitlines()]
         wanted = [line for line in lines if len(line) >= _LINE] or [line for line in lines if line]
         found: list[tuple[Path, int, str]] = []
         for file in self.files if wanted else ():
-            forms = [(line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1]) for line in wanted]
-            if all(any(form in file.text for form in one) for one in forms):
-                at = min(file.text.find(form) for form in forms[0] if form in file.text)
+            text = file.text.lower() if any_case else file.text
+            lines = [line.lower() if any_case else line for line in wanted]
+            forms = [(line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1]) for line in lines]
+            if all(any(form in text for form in one) for one in forms):
+                at = min(text.find(form) for form in forms[0] if form in text)
                 why = describe_syntax(file.path) if file.texts is None else _COMPOSED
                 found.append((file.path, file.line_of(at), why))
         return found
+
+
+def _holds(one: Place, other: Place) -> bool:
+    """Return True if a place has another one inside."""
+    spans = (one.start, one.end), (other.start, other.end)
+    inside = one.start <= other.start and other.end <= one.end and spans[0] != spans[1]
+    return one.path == other.path and (inside or (spans[0] == spans[1] and not any(one.inner) and any(other.inner)))
 
 
 _COMPOSED = "its form there differs from the one that is sent"

@@ -14,9 +14,8 @@ from workbench_external.sources.passages import (
     compact,
     newline_of,
     only_text,
-    split_at,
-    write_list,
 )
+from workbench_external.sources.segments import Layout, Segment, break_words
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
@@ -61,10 +60,11 @@ class _Reader:
                 return self._tagged(tokens, at), at + 1
         if tokens[at].kind in ("string", "template") and _is_asked(tokens, at):  # `...`.trim()
             return self._single(tokens[at]), at + 1
-        parts, place, texts = list[Part](), at, list[bool]()
+        segments, place, texts = list[Segment](), at, list[bool]()
         while (operand := self._operand(tokens, place)) is not None:
             more, behind = operand
-            parts, place = [*parts, *more], behind
+            segments.append(Segment(tokens[place].start, tokens[behind - 1].end, compact(more)))
+            place = behind
             texts.append(any(isinstance(part, str) for part in more))
             if place + 1 >= len(tokens) or tokens[place].text != "+" or tokens[place + 1].text in ("+", "="):
                 break
@@ -77,7 +77,8 @@ class _Reader:
             return (None if _is_name(tokens, at) else self._single(tokens[at], _is_attribute(tokens, at))), at + 1
         if place < len(tokens) and tokens[place].text in ("*", "/", "%", "-"):
             return None, place
-        return Passage(tokens[at].start, tokens[place - 1].end, compact(parts), self._write_sum), place
+        layout = Layout(self.source, tokens[at].start, tokens[place - 1].end, tuple(segments), " + ", step="  ")
+        return self._passage(layout), place
 
     def _operand(self, tokens: Sequence[Token], at: int) -> tuple[Sequence[Part], int] | None:
         """(parts, the place behind them) of a string, or of a name with what is asked of it."""
@@ -105,22 +106,36 @@ class _Reader:
         is_joined = (dot.text, name.text, bracket.text, mark.kind) == (".", "join", "(", "string")
         if is_joined:
             separator = str(self._parts(mark)[0] if self._parts(mark) else "")
-        parts, place = list[Part](), at + 1
+        segments, place = list[Segment](), at + 1
         while place < end - 1:
             if (operand := self._operand(tokens, place)) is None:
                 return None
-            parts += [*([separator] if place > at + 1 else []), *operand[0]]
+            segments.append(Segment(tokens[place].start, tokens[operand[1] - 1].end, compact(operand[0])))
             place = operand[1]
             if tokens[place].text == ",":
                 place += 1
             elif place != end - 1:
                 return None
-        texts = sum(isinstance(part, str) and part != separator for part in parts)
+        texts = sum(any(isinstance(part, str) for part in one.parts) for one in segments)
         if texts < (1 if is_joined else 2):
             return None
         start, stop = tokens[at].start, tokens[end - 1].end
-        passage = Passage(start, stop, compact(parts), lambda new: self._write_list(separator, start, new))
-        return passage, end if is_joined else at + 1
+        layout = Layout(self.source, start, stop, tuple(segments), ", ", separator, "  ")
+        return self._passage(layout), end if is_joined else at + 1
+
+    def _passage(self, layout: Layout) -> Passage:
+        mark, parts = layout.mark, list[Part]()
+        for number, one in enumerate(layout.segments):
+            parts += [*([mark] if number and mark else []), *one.parts]
+
+        def write(new: Sequence[Part]) -> str:
+            # Two numbers would be added: the first is a text.
+            begins = [isinstance(part, Field) and part.level == "sum" for part in new[:2]]
+            if not mark and begins == [True, True]:
+                return " + ".join(['""', *self._words(new, 10_000, "")])
+            return layout.write(new, self._elements if mark else self._words)
+
+        return Passage(layout.start, layout.end, compact(parts), write)
 
     def _tagged(self, tokens: Sequence[Token], at: int) -> Passage | None:
         tag, token = tokens[at - 1 : at + 1]
@@ -179,22 +194,25 @@ class _Reader:
         escaped = text.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
         return _controls(escaped, but="\n\t").replace("\n", self.newline)
 
-    def _write_sum(self, new: Sequence[Part]) -> str:
-        """Texts and fields as a sum, each of them as it was; several lines are a template."""
-        words = [
-            part.source
-            if isinstance(part, Field) and part.level == "sum"
-            else self._write_template([part])
-            if isinstance(part, Field) or "\n" in part
-            else write_string(part, '"')
-            for part in new
-        ]
-        # Two numbers would be added: the first is a text.
-        begins = len(new) > 1 and isinstance(new[0], Field) and isinstance(new[1], Field)
-        return " + ".join([*(['""'] if begins else []), *words]) or '""'
+    def _words(self, parts: Sequence[Part], width: int, step: str) -> list[str]:
+        """Texts and fields as operands of a sum, each of one line."""
+        found, run = list[str](), list[Part]()
+        for part in (*parts, None):
+            if part is not None and (isinstance(part, str) or part.level != "sum"):
+                run.append(part)
+                continue
+            found += break_words(run, width, self._write_one)
+            run = []
+            found += [] if part is None else [part.source]
+        return found or ['""']
 
-    def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
-        return write_list(self.source, start, map(self._write_sum, split_at(new, mark)), " " * 2)
+    def _elements(self, parts: Sequence[Part], width: int, step: str) -> list[str]:
+        return [f"{step}  + ".join(self._words(parts, width, step))]
+
+    def _write_one(self, parts: Sequence[Part]) -> str:
+        if all(isinstance(part, str) for part in parts):
+            return write_string(only_text(parts, "a string"), '"')
+        return self._write_template(parts).replace(self.newline, "\\n")
 
 
 def _is_asked(tokens: Sequence[Token], at: int) -> bool:

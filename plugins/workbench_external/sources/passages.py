@@ -37,6 +37,7 @@ class Passage:
         write: the source of another text in its place. Raises CannotWrite.
         margin: what further lines of it begin with, as those of a docstring.
         dialects: the forms of templates that it may have, "" for none; None: any.
+        inner: of a message among others in a text: its letters there. The source is that of the whole text.
     """
 
     start: int
@@ -45,6 +46,7 @@ class Passage:
     write: Callable[[Sequence[Part]], str]
     margin: str = ""
     dialects: tuple[str, ...] | None = None
+    inner: tuple[int, int] = (0, 0)
 
 
 def compact(parts: Iterable[Part]) -> tuple[Part, ...]:
@@ -92,14 +94,6 @@ def split_at(parts: Sequence[Part], mark: str) -> list[tuple[Part, ...]]:
 def newline_of(source: str) -> str:
     """Return the line ending of a file."""
     return "\r\n" if "\r\n" in source else "\n"
-
-
-def write_list(source: str, start: int, elements: Iterable[str], step: str) -> str:
-    """A list with an element a line, in place of one that begins at `start`. step: the indent of elements."""
-    line, newline = source[source.rfind("\n", 0, start) + 1 : start], newline_of(source)
-    indent = line[: len(line) - len(line.lstrip())]
-    inside = newline.join(f"{indent}{step}{one}," for one in elements)
-    return f"[{newline}{inside}{newline}{indent}]"
 
 
 def only_text(parts: Sequence[Part], what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from workbench.base.text import one_line
 from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
 
 #: What parts a file: headings, lines of dashes, names in brackets, fences, roles, and lines of marks of Jinja.
@@ -24,28 +25,52 @@ def read_prose(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passag
 
     dialects: the forms of templates that such a file has.
     """
-    spans = [(0, len(source))]
+    spans = {(0, len(source)): ""}
     if (head := _HEAD.match(source)) is not None:
-        spans.append((head.end(), len(source)))
-    borders = [found.span() for found in _BORDER.finditer(source)]
-    edges = [0, *(place for border in borders for place in border), len(source)]
-    spans += zip(edges[::2], edges[1::2], strict=True)
-    spans += [found.span() for found in _PARAGRAPH.finditer(source)]
-    for start, end in list(dict.fromkeys(spans))[:_MOST]:
+        spans[head.end(), len(source)] = ""
+    borders = [*_BORDER.finditer(source)]
+    for number, border in enumerate(borders):
+        further = borders[number + 1 :]
+        for own in (further, [other for other in further if _parts(other[0], border[0])]):
+            end = own[0].start() if own else len(source)
+            spans.setdefault((border.end(), end), border[0])
+    for border in borders:  # what stands before the first of its kind
+        spans.setdefault((0, border.start()), border[0])
+    spans |= {found.span(): "" for found in _PARAGRAPH.finditer(source) if found.span() not in spans}
+    for (start, end), border in [*spans.items()][:_MOST]:
         text = source[start:end]
         if text.strip():
             start += len(text) - len(text.lstrip())
             end -= len(text) - len(text.rstrip())
-            yield _passage(source, start, end, dialects)
+            yield _passage(source, start, end, dialects, border)
 
 
-def _passage(source: str, start: int, end: int, dialects: tuple[str, ...] | None) -> Passage:
+def _parts(line: str, border: str) -> bool:
+    """Return True if a line ends a part of a file that a border begins: one of its kind; a heading as high, too."""
+    level, own = (len(one) - len(one.lstrip("#")) for one in (line, border))
+    if level or own:
+        return 0 < level <= own
+    return line.strip()[:1] == border.strip()[:1] or (line[:1].isalpha() and border[:1].isalpha())
+
+
+def read_whole(source: str) -> Iterator[Passage]:
+    """The whole file alone: of a file without a suffix nothing tells what a part of it is."""
+    if text := source.strip():
+        start = source.index(text)
+        yield _passage(source, start, start + len(text), None, "")
+
+
+def _passage(source: str, start: int, end: int, dialects: tuple[str, ...] | None, border: str) -> Passage:
+    """border: the line that begins this part of the file, if any does."""
     newline = "\r\n" if "\r\n" in source else "\n"
 
     def write(new: Sequence[Part]) -> str:
         text = only_text(new, "a file of words")
         if "\r" in text or "\0" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
             raise CannotWrite("the new text has a character that such a file does not keep")
+        for line in _BORDER.finditer(text) if border else ():
+            if _parts(line[0], border):
+                raise CannotWrite(f"its line {one_line(line[0])!r} would begin another part of the file")
         return text.replace("\n", newline)
 
     return Passage(start, end, (source[start:end].replace("\r\n", "\n"),), write, "", dialects)

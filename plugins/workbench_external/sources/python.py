@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from workbench_external.sources.dialects import PERCENT, with_dialect
 from workbench_external.sources.docstrings import parts_of_docstring
 from workbench_external.sources.passages import (
-    CannotWrite,
     Field,
     Part,
     Passage,
     compact,
     newline_of,
     only_text,
-    split_at,
-    write_list,
 )
+from workbench_external.sources.python_literals import (
+    is_readable,
+    parts_of_f_string,
+    read_literals,
+    write_one,
+    write_words,
+)
+from workbench_external.sources.segments import Layout, Segment
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def read_python(source: str) -> Iterator[Passage]:
-    """The texts of a Python file. Raises SyntaxError, ValueError and RecursionError for what is none."""
+def read_python(source: str, breaks: bool = True) -> Iterator[Passage]:
+    """The texts of a Python file. Raises SyntaxError, ValueError and RecursionError for what is none.
+
+    breaks: whether a literal may be broken into lines.
+    """
     mark = source.startswith("\ufeff")
     tree = ast.parse(source[mark:])
-    yield from _Reader(source, int(mark)).read(tree)
+    yield from _Reader(source, int(mark), breaks).read(tree)
 
 
 class _Reader:
-    def __init__(self, source: str, begin: int):
-        self.source, self.taken = source, set[int]()
+    def __init__(self, source: str, begin: int, breaks: bool):
+        self.source, self.taken, self.breaks = source, set[int](), breaks
         self.lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", source[begin:])
         self.begins, at = [], begin
         for line in self.lines:
@@ -69,7 +75,7 @@ class _Reader:
             return self._literal(node, (node.value,))
         if isinstance(node, ast.JoinedStr):
             self._take(*ast.walk(node))
-            return Passage(*self._span(node), compact(_parts_of_f_string(node)), self._write_f_string)
+            return self._literal(node, compact(parts_of_f_string(node)))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             return self._sum(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _text_of(node.left) is not None:
@@ -84,27 +90,23 @@ class _Reader:
 
     def _literal(self, node: ast.expr, parts: tuple[Part, ...], margin: str = "") -> Passage:
         start, end = self._span(node)
-        triple = re.match(r"[rRuU]*(?:\"\"\"|''')", self.source[start:end]) is not None
 
         def write(new: Sequence[Part]) -> str:
-            return self._as_in_file(write_literal(only_text(new, "a plain string"), triple))
+            if not isinstance(node, ast.JoinedStr):
+                only_text(new, "a plain string")
+            segments = read_literals(self.source, start, end)
+            triple = re.match(r"[a-zA-Z]*(\"\"\"|''')", self.source[start:end])
+            if len(segments) == 1 and (triple or margin or (self._is_statement(start) and is_readable(new))):
+                marks = (triple[1],) if triple else ('"""', "'''")
+                return write_one(new, marks).replace("\n", self.newline)
+            return Layout(self.source, start, end, segments, breaks=self.breaks).write(new, write_words)
 
         return Passage(start, end, parts, write, margin, ("",) if margin else None)
 
-    def _as_in_file(self, literal: str) -> str:
-        return literal.replace("\n", self.newline)
-
-    def _write_f_string(self, new: Sequence[Part]) -> str:
-        fields = [part.source for part in new if isinstance(part, Field)]
-        # Older versions of Python take neither the literal's quote nor a backslash in a field.
-        marks = [mark for mark in ('"', "'", '"""', "'''") if not any(mark[0] in field for field in fields)]
-        if not marks or any("\\" in field for field in fields):
-            raise CannotWrite("its fields hold quotes of both kinds, or a backslash")
-        text = "".join(
-            part.source if isinstance(part, Field) else _escaped(part, marks[0]).replace("{", "{{").replace("}", "}}")
-            for part in new
-        )
-        return f"f{marks[0]}{text}{marks[0]}"
+    def _is_statement(self, place: int) -> bool:
+        """Return True for what is set to a name of the module: its lines may begin where all begin."""
+        begin = self.source.rfind("\n", 0, place) + 1
+        return re.fullmatch(r"\w[\w.: \[\]]*=[ \t]*", self.source[begin:place]) is not None
 
     def _docstring(self, node: ast.Constant, value: str) -> Iterator[Passage]:
         start, _ = self._span(node)
@@ -114,7 +116,6 @@ class _Reader:
         yield from parts_of_docstring(whole, value, self.source[whole.start : whole.end])
 
     def _sum(self, node: ast.BinOp) -> Passage | None:
-        parts: list[Part] = []
         summands = _summands(node)
         if not any(_text_of(part) is not None for part in summands):
             return None
@@ -123,15 +124,41 @@ class _Reader:
         for part in summands:
             if isinstance(part, ast.Constant | ast.JoinedStr):
                 self._take(*ast.walk(part))
-            parts += self._parts_of_summand(part)
-        return Passage(*self._span(node), compact(parts), self._write_sum)
+        return self._layout(*self._span(node), summands, " + ")
+
+    def _layout(self, start: int, end: int, operands: Sequence[ast.expr], between: str, mark: str = "") -> Passage:
+        """A text of several operands."""
+        segments = list[Segment]()
+        for operand in operands:
+            parts = compact(part for one in _summands(operand) for part in self._parts_of_summand(one))
+            segments.append(Segment(*self._with_brackets(*self._span(operand), start, end), parts))
+        layout = Layout(self.source, start, end, tuple(segments), between, mark, breaks=self.breaks)
+        joined = [part for n, one in enumerate(segments) for part in ([mark] if n else []) + [*one.parts]]
+
+        def write(new: Sequence[Part]) -> str:
+            written = layout.write(new, _write_element if mark else write_words)
+            try:
+                ast.parse(f"({written})")
+            except SyntaxError:  # brackets around some of the operands
+                written = "(" + self.newline.join(" + ".join(write_words(new, 10_000)).splitlines()) + ")"
+            return written
+
+        return Passage(start, end, compact(joined), write)
+
+    def _with_brackets(self, start: int, end: int, first: int, last: int) -> tuple[int, int]:
+        """The place of an operand with the brackets around it."""
+        while True:
+            before, behind = self.source[first:start].rstrip(), self.source[end:last]
+            space = len(behind) - len(behind.lstrip())
+            if not (before.endswith("(") and behind.lstrip().startswith(")")):
+                return start, end
+            start, end = first + len(before) - 1, end + space + 1
 
     def _parts_of_summand(self, node: ast.expr) -> Iterator[Part]:
         if (text := _text_of(node)) is not None:
             yield text
         elif isinstance(node, ast.JoinedStr):
-            for part in _parts_of_f_string(node):
-                yield part if isinstance(part, str) else Field(f"f{_quoted_field(part)}")
+            yield from parts_of_f_string(node)
         else:
             yield Field(self._operand(node))
 
@@ -139,10 +166,6 @@ class _Reader:
         words = ast.get_source_segment(self.source.removeprefix("\ufeff"), node) or ast.unparse(node)
         simple = isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
         return words if simple else f"({words})"
-
-    def _write_sum(self, new: Sequence[Part]) -> str:
-        words = [part.source if isinstance(part, Field) else self._as_in_file(write_literal(part)) for part in new]
-        return " + ".join(words) or '""'
 
     def _join(self, node: ast.Call) -> Passage | None:
         """`"\\n".join([...])` of texts and other values."""
@@ -156,21 +179,21 @@ class _Reader:
 
     def _list(self, given: ast.List | ast.Tuple, mark: str) -> Passage | None:
         """A list as the text that its elements are, joined by a mark: lines, where it is joined elsewhere."""
-        parts: list[Part] = []
-        for place, element in enumerate(given.elts):
-            if isinstance(element, ast.Starred):
-                return None
-            parts += [mark] if place else []
-            for summand in _summands(element):
-                parts += self._parts_of_summand(summand)
-        if not any(isinstance(part, str) and part != mark for part in parts):
+        if any(isinstance(element, ast.Starred) for element in given.elts):
             return None
-        start, end = self._span(given)
-        return Passage(start, end, compact(parts), partial(self._write_list, mark, start))
+        if not any(_text_of(one) or isinstance(one, ast.JoinedStr) for each in given.elts for one in _summands(each)):
+            return None
+        return self._layout(*self._span(given), given.elts, ", ", mark)
 
-    def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
-        """The list whose elements, joined by a mark, are the text: one a line."""
-        return write_list(self.source, start, map(self._write_sum, split_at(new, mark)), " " * 4)
+
+def _write_element(parts: Sequence[Part], width: int, step: str) -> list[str]:
+    """An element of a list: in brackets where it takes several lines."""
+    words = write_words(parts, width)
+    if len(words) == 1:
+        return words
+    plus = "+ " if any(isinstance(part, Field) and part.level != "f-string" for part in parts) else ""
+    lead = f"{step} {plus}"
+    return [f"({lead.join(words)})"]
 
 
 def _text_of(node: ast.expr) -> str | None:
@@ -185,42 +208,3 @@ def _summands(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return [*_summands(node.left), *_summands(node.right)]
     return [node]
-
-
-def _parts_of_f_string(node: ast.JoinedStr) -> list[Part]:
-    return [
-        str(part.value)
-        if isinstance(part, ast.Constant)
-        else Field(ast.unparse(ast.JoinedStr([part]))[2:-1], "f-string")
-        for part in node.values
-    ]
-
-
-def _quoted_field(field: Field) -> str:
-    mark = next((mark for mark in ('"', "'") if mark not in field.source), '"""')
-    return f"{mark}{field.source}{mark}"
-
-
-def write_literal(text: str, triple: bool = False) -> str:
-    """A Python literal for a text: over several lines where it has several, and escaped where that would not do.
-
-    triple: whether it has three quotes anyway, as a docstring.
-    """
-    plain = all(char.isprintable() or char in "\n\t" for char in text) and "\\" not in text
-    if plain and '"""' not in text and not text.endswith('"') and ("\n" in text or triple):
-        return f'"""{text}"""'
-    mark = "'" if '"' in text and "'" not in text else '"'
-    return f"{mark}{_escaped(text, mark)}{mark}"
-
-
-def _escaped(text: str, mark: str) -> str:
-    """A text inside quotes, letters as they are."""
-    found = json.dumps(text)[1:-1] if any(0xD800 <= ord(char) < 0xE000 for char in text) else None
-    if found is None:
-        found = "".join(
-            {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
-            or (char if char.isprintable() else f"\\U{ord(char):08x}")
-            for char in text
-        )
-        return found.replace(mark[0], "\\" + mark[0])
-    return found if mark[0] == '"' else found.replace('\\"', '"').replace(mark[0], "\\" + mark[0])

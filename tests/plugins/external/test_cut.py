@@ -37,7 +37,7 @@ OWN, MORE = "You sort the post of an office.", "Always answer with one letter."
 _TOOL = {"type": "function", "function": {"name": "end", "description": "The vendor's own tool.", "parameters": {}}}
 #: Its rules stand in its source, the tool does not.
 WITH_A_TOOL_OF_A_FRAMEWORK = f"""{CLIENT}
-tools = [json.loads({json.dumps(json.dumps(_TOOL).replace("vendor", "VENDOR"))}.replace("VENDOR", "vendor"))]
+tools = [json.loads({json.dumps(json.dumps(_TOOL).replace("vendor", "VEN-DOR"))}.replace("VEN-DOR", "vendor"))]
 RULES = ["{OWN}", "{MORE}"]
 system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for rule in RULES)
 said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
@@ -190,6 +190,28 @@ def test_9_a_name_in_the_source_that_is_sent_too_is_no_text_to_rewrite(tmp_path:
     sent = f"Here are the conventions in {name}, which you follow."
     (slot,) = cut(tmp_path, {"agent.py": f"read({name!r})"}, sent).values()
     assert slot["match"] == sent, "as it is sent, for the gateway alone"
+
+
+@pytest.mark.parametrize("name", ["Sorting clerk", "Head of all the sorting clerks", "The Office Bot"])
+@pytest.mark.parametrize("form", ["Agent(name={!r})", "agent = dict(\n  name=({!r}))"])
+def test_7b_a_name_in_a_description_is_no_text_to_rewrite(tmp_path: Path, name: str, form: str) -> None:
+    """As openai-agents tells the name of an agent in the description of its hand-off."""
+    if len(name.split()) < 4:
+        form = "CLERK = {!r}"
+    sent = f"Handoff to the {name} agent to handle the request. Sorts letters by their kind."
+    source = f"{form.format(name)}\ntold = 'Sorts letters by their kind.'"
+    slots = cut(tmp_path, {"agent.py": source}, sent, "tool")
+    assert [slot["match"] for slot in slots.values()] == ["Sorts letters by their kind."]
+
+
+@pytest.mark.parametrize(
+    "own", ["Answer in one word.", "Be brief and kind.", "Sort letters: all.", "Clerk of the office"]
+)
+def test_7b_short_instructions_are_texts(tmp_path: Path, own: str) -> None:
+    (slot,) = cut(tmp_path, {"agent.py": f"rules = {own!r}"}, f"A. {own} B.").values()
+    assert slot["match"] == own
+    (whole,) = cut(tmp_path, {"agent.py": "rules = 'Translate to German'"}, "Translate to German").values()
+    assert whole["match"] == "Translate to German", "all of what is sent is no name"
 
 
 def test_9_words_of_a_script_without_spaces_are_a_text(tmp_path: Path) -> None:

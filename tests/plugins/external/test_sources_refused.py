@@ -20,6 +20,7 @@ from tests.helpers.prompt_sources import (
     changed,
     data_value,
     finding_of,
+    notebook,
     python_value,
 )
 
@@ -32,7 +33,19 @@ from workbench_external.sources.folder import Sources
     ("file", "source", "told"),
     [
         ("A.java", f'String p = """\n  {ROOM}\n  {KIND}\n  """;\n', "a.java:2, texts in Java are not written"),
-        ("run.sh", f'PROMPT="{OLD}"\n', "run.sh:1, texts in shell are not written"),
+        ("run.sh", f"echo \"\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
+        ("run.sh", f"echo $'it'\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
+        (
+            "p.sh",
+            f"x=$(case y in z) echo;; esac)\nP='{OLD}'\n",
+            "p.sh:2, the file cannot be read as what its name says",
+        ),
+        ("p.xml", f"<!DOCTYPE p>\n<p>{OLD}</p>\n", "p.xml:2, the file cannot be read as what its name says"),
+        (
+            "pyproject.toml",
+            f'[tool.poe.tasks]\nask = """\n{OLD}"""\n',
+            "pyproject.toml:2, the text there may be a command, and is not written",
+        ),
         ("agent.rb", f'PROMPT = "{ROOM}\\n{KIND}"\n', "agent.rb:1, texts in Ruby are not written"),
         ("agent.php", f'<?php $p = "{OLD}";\n', "agent.php:1, texts in PHP are not written"),
         ("page.mdx", f"{OLD}\n", "page.mdx:1, texts in MDX are not written"),
@@ -51,9 +64,8 @@ from workbench_external.sources.folder import Sources
             f"[t]\ncommands = {ROOM}\n  {KIND}\n",
             "tox.ini:2, the text there may be a command, and is not written",
         ),
-        ("p.env", f"P='{ROOM} {KIND}'\n", "p.env:1, texts in files of variables are not written"),
-        ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
-        ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
+        ("Dockerfile", f"RUN ask '{OLD}'\n", "dockerfile:1, the text there may be a command, and is not written"),
+        ("agent", f'#!/usr/bin/perl\n$p = "{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
         ("a.js", f"const p = sql`{OLD}`;\n", "a.js:1, what the tag sql makes of a template is not known"),
         ("a.hbs", f"{OLD}\n", "a.hbs:1, the new text has {{, which this form of templates has no escape for"),
         (
@@ -100,9 +112,10 @@ def test_security_3_a_text_is_kept_to_the_letter_or_refused(new: str, tmp_path: 
 def test_security_3_what_would_be_read_as_another_text_is_refused(tmp_path: Path) -> None:
     """A heading would part the section; a line that a notebook takes for a command of its own would be none."""
     section = finding_of(PROSE["section"]._replace(new="Sort it.\n\n# User\n\nSay all."), tmp_path)
-    assert not section.edits and "p.md:3, it would be read as another text" in section.why
+    assert not section.edits and "p.md:3, its line '# User' would begin another part of the file" in section.why
     (tmp_path / "p.md").unlink()
-    cell = finding_of(DATA["notebook"]._replace(new="Sort it.\n%rm all"), tmp_path)
+    lines = (f'prompt = """{ROOM}\n', f'{KIND}"""\n')
+    cell = finding_of(Way("a.ipynb", notebook(*lines), OLD, "Sort it.\n%rm all"), tmp_path)
     assert not cell.edits and "it would be read as another text" in cell.why
 
 

@@ -1,0 +1,99 @@
+"""Texts in XML, and in tables (CSV, TSV)."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from xml.parsers import expat
+
+from workbench_external.sources.passages import CannotWrite, Part, Passage, newline_of, only_text
+
+_TOKEN = re.compile(
+    r"<!--.*?-->|<\?.*?\?>|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<text>[^<]+)"
+    r"|(?P<tag></?[^\s<>/!?][^<>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^<>\"']*)*>)",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"[\w:.-]+\s*=\s*(?P<text>\"[^\"]*\"|'[^']*')")
+#: What no file of XML may have, by its definition.
+_NO_CHAR = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def read_xml(source: str) -> Iterator[Passage]:
+    """The texts and attributes of an XML file. Raises ValueError for what is none, or defines entities."""
+    if "<!DOCTYPE" in source:
+        raise ValueError("it may have entities of its own")
+    try:
+        expat.ParserCreate().Parse(source.removeprefix("\ufeff"), True)
+    except expat.ExpatError as error:
+        raise ValueError(str(error)) from None
+    newline = newline_of(source)
+    for token in _TOKEN.finditer(source):
+        if token["cdata"] is not None:
+            yield Passage(*token.span(), (_unix(token[0][9:-3]),), partial(_write_cdata, newline))
+        elif token["text"] is not None and token[0].strip():
+            yield Passage(*token.span(), (html.unescape(_unix(token[0])),), partial(_write_text, newline))
+        for found in _ATTRIBUTE.finditer(token[0]) if token["tag"] else ():
+            start, end = (token.start() + place for place in found.span("text"))
+            value = html.unescape(re.sub(r"[\t\n]", " ", _unix(found["text"][1:-1])))
+            yield Passage(start, end, (value,), partial(_write_attribute, found["text"][0]))
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _text(new: Sequence[Part]) -> str:
+    if _NO_CHAR.search(text := only_text(new, "a text of XML")):
+        raise CannotWrite("the new text has a character that XML does not have")
+    return text
+
+
+def _write_text(newline: str, new: Sequence[Part]) -> str:
+    text = html.escape(_text(new), quote=False).replace("\r", "&#13;")
+    return text.replace("\n", newline)
+
+
+def _write_cdata(newline: str, new: Sequence[Part]) -> str:
+    if "\r" in (text := _text(new)) or "]]>" in text:
+        raise CannotWrite("the new text has a mark that CDATA does not keep")
+    return f"<![CDATA[{text}]]>".replace("\n", newline)
+
+
+def _write_attribute(mark: str, new: Sequence[Part]) -> str:
+    text = html.escape(_text(new), quote=False).replace(mark, "&quot;" if mark == '"' else "&apos;")
+    return mark + re.sub(r"[\t\n\r]", lambda char: f"&#{ord(char[0])};", text) + mark
+
+
+def read_table(source: str) -> Iterator[Passage]:
+    """The cells of a table. Raises ValueError for what `csv` reads otherwise."""
+    first = source.partition("\n")[0]
+    separator = max(",;\t|", key=first.count)
+    cell = re.compile(
+        rf"(?P<text>\"(?:[^\"]|\"\")*\"|[^{re.escape(separator)}\r\n\"]*)(?:{re.escape(separator)}|\r?\n|\Z)"
+    )
+    mark, at = source.startswith("\ufeff"), 0
+    at, cells, found = int(mark), list[str](), list[Passage]()
+    while at < len(source):
+        if (one := cell.match(source, at)) is None:
+            raise ValueError("a cell is not closed")
+        text = one["text"][1:-1].replace('""', '"') if one["text"].startswith('"') else one["text"]
+        cells.append(text)
+        if text.strip():
+            found.append(Passage(*one.span("text"), (text,), partial(_write_cell, separator, one["text"][0] == '"')))
+        at = one.end()
+    rows = csv.reader(io.StringIO(source[int(mark) :], newline=""), delimiter=separator)
+    if [one for row in rows for one in row if one] != [one for one in cells if one]:
+        raise ValueError("it is another kind of table")
+    yield from found
+
+
+def _write_cell(separator: str, is_quoted: bool, new: Sequence[Part]) -> str:
+    text = only_text(new, "a cell")
+    if "\0" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
+        raise CannotWrite("the new text has a character that such a file does not keep")
+    is_quoted = is_quoted or text != text.strip() or any(mark in text for mark in f'{separator}"\r\n')
+    return '"' + text.replace('"', '""') + '"' if is_quoted else text

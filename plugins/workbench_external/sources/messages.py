@@ -1,0 +1,75 @@
+"""Texts that a template cuts into messages: `{% message role="system" %}`, `<message role="system">`, `system:`."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from workbench_external.sources.passages import Part, Passage, compact
+
+#: The messages of Haystack, LlamaIndex (`{% chat %}`), Semantic Kernel, and Prompty.
+_MESSAGE = re.compile(
+    r"\{%-?\s*(?P<tag>message|chat)\b(?:(?!%\}).)*%\}(?P<block>.*?)\{%-?\s*end(?P=tag)\s*-?%\}"
+    r"|<message\b[^<>]*>(?P<element>.*?)</message>"
+    r"|^[ \t]*(?:system|developer|user|assistant):[ \t]*\n"
+    r"(?P<role>.*?)(?=^[ \t]*(?:system|developer|user|assistant):[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+class Spliced(str):
+    """The source of a text of which a message is new.
+
+    whole: the text. start, end: of the message in its letters. parts: the new ones.
+    """
+
+    whole: Passage
+    start: int
+    end: int
+    parts: tuple[Part, ...]
+
+
+def read_messages(whole: Passage) -> Iterator[Passage]:
+    """The messages that a text holds, as texts of their own."""
+    units = _units(whole.parts)
+    text = "".join(unit if isinstance(unit, str) else "\0" for unit in units)
+    for found in _MESSAGE.finditer(text):
+        kind = next(kind for kind in ("block", "element", "role") if found[kind] is not None)
+        start, end = found.start(kind), found.end(kind)
+        start += len(found[kind]) - len(found[kind].lstrip())
+        end -= len(found[kind]) - len(found[kind].rstrip())
+        if start >= end:
+            continue
+        write = partial(_splice, whole, start, end)
+        piece = replace(whole, parts=compact(units[start:end]), write=write, inner=(start, end))
+        yield piece
+        if kind == "element":
+            parts = compact(html.unescape(part) if isinstance(part, str) else part for part in piece.parts)
+            yield replace(piece, parts=parts, write=partial(_write_escaped, write))
+
+
+def _splice(whole: Passage, start: int, end: int, new: Sequence[Part]) -> str:
+    return join([(start, end, tuple(new))], whole)
+
+
+def join(messages: Sequence[tuple[int, int, tuple[Part, ...]]], whole: Passage) -> Spliced:
+    """Write a text with some of its messages replaced. Of those that overlap, the first holds. Raises CannotWrite."""
+    units, last = _units(whole.parts), len(_units(whole.parts)) + 1
+    for start, end, parts in sorted(messages, key=lambda one: -one[0]):
+        if end <= last:
+            units[start:end], last = parts, start
+    spliced = Spliced(whole.write(compact(units)))
+    spliced.whole, (spliced.start, spliced.end, spliced.parts) = whole, messages[0]
+    return spliced
+
+
+def _write_escaped(write: Callable[[Sequence[Part]], str], new: Sequence[Part]) -> str:
+    return write([html.escape(part, quote=False) if isinstance(part, str) else part for part in new])
+
+
+def _units(parts: Sequence[Part]) -> list[Part]:
+    """The letters and fields of a text."""
+    return [unit for part in parts for unit in (part if isinstance(part, str) else (part,))]

@@ -1,0 +1,145 @@
+"""Texts of several literals: those that a new text leaves as they are keep their source, and new ones are set among
+them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workbench_external.sources.passages import Field, Part, compact, newline_of, split_at
+
+#: Characters of a line, where a file has no longer ones, and where it has.
+_LINE, _LONGEST, _ENDLESS = 79, 120, 1_000_000
+_COMMENT = re.compile(r"[ \t]*(?:#|//)[^\r\n]*|[ \t]*/\*.*?\*/", re.DOTALL)
+#: The literals of some parts, of at most so many characters each. Third: what stands between two lines there.
+Words = Callable[[Sequence[Part], int, str], list[str]]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A literal, or another operand, of a text. start, end: its source, with brackets around it."""
+
+    start: int
+    end: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A text of some segments in a file.
+
+    Args:
+        start: where its source begins, brackets of a list included.
+        end: where that ends.
+        between: what stands between two segments: " + ", ", ", or a space.
+        mark: the text between two segments, as that which joins a list.
+        step: by which further lines are indented.
+        breaks: whether the text may be broken into more lines than it has.
+    """
+
+    source: str
+    start: int
+    end: int
+    segments: tuple[Segment, ...]
+    between: str = " "
+    mark: str = ""
+    step: str = "    "
+    breaks: bool = True
+
+    def write(self, new: Sequence[Part], words_of: Words) -> str:
+        """Return the source of a new text."""
+        kept, inside, tail = self._keep(new)
+        first = self.segments[kept - 1].end if kept else self.segments[0].start
+        last = self.segments[len(self.segments) - tail].start if tail else self.segments[-1].end
+        separator, is_broken = self._separator()
+        width = self.width - len(separator.rpartition("\n")[2]) - 2 if is_broken else self.width
+        step = newline_of(self.source) + self.indent
+        words = [word for parts in inside for word in words_of(parts, width, step)]
+        if not words and not (kept and tail):
+            written = self.source[self.start : first] + self.source[last : self.end]
+        else:
+            left, right = self.source[self.start : first], self.source[last : self.end]
+            chain = [*([left] if kept else []), *words, *([right] if tail else [])]
+            written = ("" if kept else left) + separator.join(chain) + ("" if tail else right)
+        if is_broken or self._fits(written):
+            return written
+        return self._broken(kept, inside, tail, words_of)
+
+    def _keep(self, new: Sequence[Part]) -> tuple[int, Sequence[tuple[Part, ...]], int]:
+        """(segments kept at the begin, the new texts, segments kept at the end)."""
+        elements = self._elements(new)
+        olds = [self._elements(one.parts) for one in self.segments]
+        start, end, kept, tail = 0, len(elements), 0, 0
+        while kept < len(olds) and elements[start : start + len(olds[kept])] == olds[kept]:
+            start, kept = start + len(olds[kept]), kept + 1
+        while kept + tail < len(olds):
+            old = olds[-1 - tail]
+            if end - len(old) < start or elements[end - len(old) : end] != old:
+                break
+            end, tail = end - len(old), tail + 1
+        inside = elements[start:end]
+        if inside and not self.mark.strip(" "):  # words, and letters, are no elements
+            inside = [compact(part for n, one in enumerate(inside) for part in ([self.mark] if n else []) + [*one])]
+        return kept, inside, tail
+
+    def _elements(self, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+        """The texts that a mark joins; without one, the letters and fields."""
+        if self.mark:
+            return split_at(parts, self.mark)
+        return [(unit,) for part in parts for unit in (part if isinstance(part, str) else (part,))]
+
+    @property
+    def width(self) -> int:
+        if not self.breaks:
+            return _ENDLESS
+        return max(_LINE, min(max(map(len, self.source.splitlines()), default=0), _LONGEST))
+
+    @property
+    def indent(self) -> str:
+        """Return the space before the lines of the segments, but the first."""
+        line = self.source[self.source.rfind("\n", 0, self.segments[-1].start) + 1 : self.segments[-1].start]
+        return line[: len(line) - len(line.lstrip())]
+
+    def _separator(self) -> tuple[str, bool]:
+        """Return the source between two segments, and True if that breaks the line."""
+        pairs = zip(self.segments, self.segments[1:], strict=False)
+        found = [self.source[one.end : other.start] for one, other in pairs]
+        broken = sorted((one for one in found if "\n" in one), key=lambda one: bool(_COMMENT.search(one)))
+        return (_COMMENT.sub("", broken[0]), True) if broken else (self.between, False)
+
+    def _fits(self, written: str) -> bool:
+        begin, end = self.source.rfind("\n", 0, self.start) + 1, self.source.find("\n", self.end)
+        behind = self.source[self.end : end if end >= 0 else len(self.source)].rstrip()
+        lines = f"{self.source[begin : self.start]}{written}{behind}".splitlines()
+        return all(len(line) <= self.width for line in lines)
+
+    def _broken(self, kept: int, inside: Sequence[Sequence[Part]], tail: int, words_of: Words) -> str:
+        """Return the text with a literal a line, in brackets."""
+        newline, line = newline_of(self.source), self.source[self.source.rfind("\n", 0, self.start) + 1 : self.start]
+        indent = line[: len(line) - len(line.lstrip())]
+        step = newline + indent + self.step
+        width = self.width - len(step) - len(self.between)
+        own = [self.source[one.start : one.end] for one in self.segments]
+        new = [word for parts in inside for word in words_of(parts, width, step)]
+        words = [*own[:kept], *new, *own[len(own) - tail :]]
+        if self.between == ", ":
+            return f"[{step}{f',{step}'.join(words)},{newline}{indent}]"
+        if len(words) == 1:
+            return words[0]
+        joined = f"{step}{f'{step}{self.between.lstrip()}'.join(words)}{newline}{indent}"
+        around = self.source[: self.start].rstrip()[-1:] + self.source[self.end :].lstrip()[:1]
+        return joined if around == "()" else f"({joined})"
+
+
+def break_words(parts: Sequence[Part], width: int, write: Callable[[Sequence[Part]], str]) -> list[str]:
+    """Break a text into literals of one line each. write: the literal of some parts."""
+    lines: list[list[Part]] = [[]]
+    for part in parts:
+        for word in (part,) if isinstance(part, Field) else re.findall(r"\n|[^\s]+[^\S\n]*|[^\S\n]+", part):
+            ended = bool(lines[-1]) and lines[-1][-1] == "\n"
+            is_over = bool(lines[-1]) and (ended or len(write(compact([*lines[-1], word]))) > width)
+            if is_over and word != "\n":
+                lines.append([])
+            lines[-1].append(word)
+    return [write(compact(line)) for line in lines if line]
