@@ -52,8 +52,8 @@ class Ledger:
 
     on_call is called with every settled call, on_slowed with a model's identity and its requests at once before and
     after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, memory does not grow
-    with their number, and no failure holds others back that is not tried again here. reuse: take answers of earlier runs; searching: and count them in `spent`. source: the run
-    that is repeated: its answers and effects are taken, and no other's.
+    with their number, and a failure that is not tried again holds no other call back. reuse: take answers of earlier
+    runs; searching: and count them in `spent`. source: the run that is repeated: its answers and effects alone.
     """
 
     store: Store
