@@ -81,6 +81,7 @@ CONTENTS: dict[str, Links] = {
         ("Database", "docs/reference/database.md", "its tables"),
         ("Gateway", "docs/reference/gateway.md", "endpoints and fields"),
         ("Works with", "docs/reference/works-with.md", "servers of language models, and what was tried with each"),
+        ("Frameworks", "docs/reference/frameworks.md", "how agents of each find the gateway"),
         ("Works with agents", "docs/reference/agents.md", "frameworks and command-line agents, tried as they are"),
         ("Catalogue of plugins", "docs/reference/plugins.md", "what each provides"),
     ],

@@ -1,5 +1,5 @@
-"""Existing agents, in any language and framework, as nodes: the node kind `external`, and the commands `slots` and
-`apply`."""
+"""Existing agents, in any language and framework, as nodes: the node kind `external`, and the commands that begin
+with one, show its texts, write them back and serve them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
 
 @workbench.hookimpl
 def register_commands(cli: Any) -> None:
-    from workbench_external.commands import apply_command, gateway_command, slots_command
+    from workbench_external.commands import apply_command, gateway_command, init_agent_command, slots_command
 
-    for command in (slots_command, apply_command, gateway_command):
+    for command in (init_agent_command, slots_command, apply_command, gateway_command):
         cli.add_command(command, under="agent")

@@ -16,10 +16,35 @@ from workbench.cli.options import DB, FILE, JSON, OVERWRITE, SET, read_settings
 if TYPE_CHECKING:
     from workbench.spec import Source
     from workbench.workflow import ExampleRun, Workflow
-    from workbench_external.config import Slot
     from workbench_external.node import External
     from workbench_external.observed import Shown
     from workbench_external.write_back import Entry
+
+
+@click.command("init")
+@click.argument("agent", nargs=-1, required=True)
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Rows: inputs, and the right answer.")
+@click.option("--label", "--output", "label", help="Column with the right answer. [default: one named like one]")
+@click.option("--out", type=click.Path(path_type=Path), help="[default: workflow.yaml in the agent's folder]")
+@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds of a start.")
+@OVERWRITE
+def init_agent_command(agent: tuple[str, ...], **options: Any) -> None:
+    """Write a workflow file for an agent, by starting it on a row.
+
+    AGENT is its file (agent.py), a function (agent.py:answer), or behind `--` the command that starts it. It is started
+    in one way after the other until the text of the row reaches a request to its model. A stand-in answers in place of
+    the model, with the row's label, so nothing is paid and no key is needed. The file is trusted as it is written.
+    """
+    from workbench.cli.trust import trust_file
+    from workbench_external.init.begin import begin
+
+    begun = begin(agent, **options, tell=lambda line: say(one_line(line), err=True))
+    file = one_line(begun.file)
+    trust_file(begun.file)
+    say(f"wrote {file}, and trusted it as it is; {begun.starts} starts of the agent, no call was paid", err=True)
+    for warning in begun.warnings:
+        say(one_line(warning), err=True, fg="yellow")
+    say(f"Next: workbench optimize {file} --out {one_line(begun.file.with_name('better.yaml'))}")
 
 
 @click.command("slots")
@@ -107,23 +132,15 @@ def _tell_rows(runs: Sequence[ExampleRun], file: Path, is_seen: bool) -> None:
 
 
 def _show_slots(found: Sequence[Shown], others: Sequence[Shown]) -> None:
+    from workbench_external.observed import describe_place
+
     for one in found:
-        say(f"{one_line(one.address)}.text  ({_place_of(one.slot)}; {one.where})")
+        say(f"{one_line(one.address)}.text  ({describe_place(one.slot)}; {one.where})")
         say(f"    {indented(visible(one.slot.match))}")
     if others:
         say(f"Left out, as they are not in the source (--vendor includes them): {len(others)}")
     for one in others:
-        say(f"    {_place_of(one.slot)}: {visible(short(one.slot.match, 80))}")
-
-
-def _place_of(slot: Slot) -> str:
-    words = {"system": "system message", "user": "user message", "turn": "example message"}
-    if slot.in_ == "parameter":
-        return f"parameter {one_line(slot.parameter)} of the tool {one_line(slot.name)}"
-    if slot.in_ == "field":
-        what = f"field {one_line(slot.parameter)}" if slot.parameter else "description"
-        return f"{what} of the answer's schema {one_line(slot.name)}"
-    return words.get(slot.in_) or f"{slot.in_} {one_line(slot.name)}"
+        say(f"    {describe_place(one.slot)}: {visible(short(one.slot.match, 80))}")
 
 
 @click.command("apply")
@@ -131,15 +148,14 @@ def _place_of(slot: Slot) -> str:
 @click.option(
     "--to",
     "folder",
-    required=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of the agent's source.",
+    help="Folder of the agent's source. [default: the one that it is started from]",
 )
 @click.option("--check", is_flag=True, help="Run the agent from a changed copy and compare its requests.")
 @click.option("--write", is_flag=True, help="Check, then change the files. Without it, only the diff is shown.")
 @click.option("--unchecked", is_flag=True, help="With --write: skip the check.")
 @DB
-def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked: bool, db: str) -> None:
+def apply_command(result: str, folder: Path | None, check: bool, write: bool, unchecked: bool, db: str) -> None:
     """Write improved texts back into the source of an agent.
 
     RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, shell,
@@ -158,11 +174,11 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
     from workbench_external.node import find_agents
     from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
-    folder = folder.resolve()
     source = _asked_about(result, db, called=False)
     with without_user_code("names"):
         workflow, rows = _read_result(source)
         agents = find_agents(workflow)
+        folder = (folder or _source_folder(agents)).resolve()
         entries = find_entries(agents, folder)
         not_tried = ""
         if (check or write) and not unchecked:
@@ -186,6 +202,17 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
         say("No text of an agent was changed.", err=True)
     if not_tried or without_text or any(entry.why and not entry.is_there for entry in entries):
         raise SystemExit(1)
+
+
+def _source_folder(agents: Mapping[str, External]) -> Path:
+    """Return the folder of the source of the agents. Raises SpecError where they have none, or several."""
+    from workbench.errors import SpecError
+
+    found = {folder for agent in agents.values() if (folder := agent.source_folder) is not None}
+    if len(found) != 1:
+        told = "several folders" if found else "no folder"
+        raise SpecError(f"the source of the agents lies in {told}", hint="Name one: --to FOLDER.")
+    return found.pop()
 
 
 def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
@@ -213,7 +240,10 @@ def _write_files(written: Mapping[Path, str]) -> None:
         except OSError as error:
             told = f"; {number} of {len(written)} files were changed before it" if number else ""
             raise StoreError(f"{path} cannot be written: {error.strerror}{told}") from None
-    say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
+    told = (
+        " Start the agent as before. To improve it further, trust its file again: `workbench trust`." if written else ""
+    )
+    say(f"{len(written)} file{'s' * (len(written) != 1)} changed.{told}", err=True)
 
 
 def _without_text(agents: Mapping[str, External]) -> list[str]:

@@ -60,10 +60,15 @@ def environment(
     own = {name: _PART.sub(filled, value) for name, value in config.env.items()}
     inherited: dict[str, str] = {}
     if config.image is None:  # which has a PATH and a HOME of its own
-        inherited |= {n: value for n, value in os.environ.items() if _INHERITED.fullmatch(n)}
+        inherited |= {n: value for n, value in os.environ.items() if is_inherited(n)}
         if config.state != "kept":
             inherited |= home_variables(place.parent, own)
     return {**inherited, **_QUIET, **own, **gateway}
+
+
+def is_inherited(name: str) -> bool:
+    """Return True for a variable that an agent has without being named in `env`."""
+    return _INHERITED.fullmatch(name) is not None
 
 
 def fill_fields(text: str, inputs: Mapping[str, Any]) -> str:
@@ -184,7 +189,7 @@ def read_answer(
         raise NodeError("empty", "the agent gave no answer")
     value: Any = text.strip().splitlines()[-1].strip() if kind == "line" else text.strip()
     if kind == "json" or (kind == "file" and place.endswith(".json")):
-        value = _json_of(text, () if place and kind == "json" else names)
+        value = json_of(text, () if place and kind == "json" else names)
         for part in place.split(".") if kind == "json" and place else ():
             try:
                 value = value[int(part)] if isinstance(value, list) else value[part]
@@ -209,7 +214,7 @@ def _text_of_file(folder: Path, name: str) -> str:
         return file.read(MOST_OUTPUT).decode("utf-8-sig", "replace")
 
 
-def _json_of(text: str, names: Sequence[str] = ()) -> Any:
+def json_of(text: str, names: Sequence[str] = ()) -> Any:
     """The JSON in an output: all of it, or else from the last line at which it begins that goes to the end, since
     agents print other things before; or else the last on lines of its own, rather one with these names. How much is
     read in vain is bounded, as an agent may pass a model's words on."""

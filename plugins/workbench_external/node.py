@@ -107,6 +107,7 @@ class External(SignatureNode):
     }
     names_temperature = True
     foreign = True
+    applied_by = "workbench agent apply {} --write"
     config: ExternalConfig
 
     def __init__(self, name: str, config: Any, base: Path):
@@ -169,6 +170,11 @@ class External(SignatureNode):
     @cached_property
     def _program_folders(self) -> list[Path]:
         return find_program_folders(self.config, self.base.resolve(), self.folder)
+
+    @property
+    def source_folder(self) -> Path | None:
+        """Return the folder of the user's in which the agent's source lies, if that is one."""
+        return self.folder or next(iter(self._program_folders), None)
 
     @cached_property
     def sources(self) -> Sources:
@@ -262,7 +268,7 @@ class External(SignatureNode):
         if self.config.addresses:
             async with self._service(session, hub) as (url,):
                 printed = await ask_service(self.config, url, inputs, leading, session)
-            return await asyncio.to_thread(read_answer, self.config, self.signature, printed)
+            return await self.read(printed)
         async with hub.workspaces.fresh(self.folder, links=self.config.image is None) as place:
             env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
@@ -283,7 +289,11 @@ class External(SignatureNode):
             except OSError as error:
                 raise NodeError("start", f"the agent cannot be started: {error}") from None
             _check_ended(ended, self.config.timeout)
-            return await asyncio.to_thread(read_answer, self.config, self.signature, ended.stdout, place)
+            return await self.read(ended.stdout, place)
+
+    async def read(self, printed: bytes, place: Path | None = None) -> dict[str, Any]:
+        """Read the outputs of a row. place: its working directory, which may hold them. Raises NodeError."""
+        return await asyncio.to_thread(read_answer, self.config, self.signature, printed, place)
 
     @cached_property
     def _files(self) -> list[tuple[str, Slot]]:

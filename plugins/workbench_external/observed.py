@@ -106,6 +106,17 @@ def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list
     return found, vendors
 
 
+def describe_place(slot: Slot) -> str:
+    """Describe where a slot stands in what the agent sends."""
+    words = {"system": "system message", "user": "user message", "turn": "example message"}
+    if slot.in_ == "parameter":
+        return f"parameter {one_line(slot.parameter)} of the tool {one_line(slot.name)}"
+    if slot.in_ == "field":
+        what = f"field {one_line(slot.parameter)}" if slot.parameter else "description"
+        return f"{what} of the answer's schema {one_line(slot.name)}"
+    return words.get(slot.in_) or f"{slot.in_} {one_line(slot.name)}"
+
+
 def with_vendors(workflow: Workflow) -> Workflow:
     """The workflow whose agents show all that they send."""
     agents = [name for name, agent in find_agents(workflow).items() if agent.observed]

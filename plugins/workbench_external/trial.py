@@ -103,30 +103,39 @@ def stand_in_answer(ask: Ask, signature: Signature) -> Response:
     return Response(next(iter(values.values())), "stop", 1, 1, 0.0)
 
 
-def make_example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, Any] | None = None) -> Any:
-    """A value that a schema allows."""
+def make_example(
+    schema: Mapping[str, Any],
+    depth: int = 0,
+    known: Mapping[str, Any] | None = None,
+    like: Any = "a text",
+    choice: Any = None,
+) -> Any:
+    """A value that a schema allows. like: its texts. choice: of the values of an enumeration, where it is one."""
     known = dict(schema.get("$defs") or {}) if known is None else known
     if "$ref" in schema:
-        return (
-            make_example(known.get(str(schema["$ref"]).rpartition("/")[2], {}), depth + 1, known) if depth < 8 else None
-        )
+        named = known.get(str(schema["$ref"]).rpartition("/")[2], {})
+        return make_example(named, depth + 1, known, like, choice) if depth < 8 else None
     for key in ("const", "default"):
         if key in schema:
             return schema[key]
     if schema.get("enum"):
-        return schema["enum"][0]
+        return choice if choice in schema["enum"] else schema["enum"][0]
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
-            return make_example(schema[key][0], depth + 1, known)
+            return make_example(schema[key][0], depth + 1, known, like, choice)
     kind = schema.get("type")
     kind = kind[0] if isinstance(kind, list) else kind
     if kind == "object" or "properties" in schema:
         parts = schema.get("properties", {})
         needed = schema.get("required", [*parts])
-        return {name: make_example(parts.get(name, {}), depth + 1, known) for name in needed} if depth < 8 else {}
+        if depth >= 8:
+            return {}
+        return {name: make_example(parts.get(name, {}), depth + 1, known, like, choice) for name in needed}
     if kind == "array":
-        return [make_example(schema.get("items", {}), depth + 1, known)] if depth < 8 else []
-    return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(str(kind), "a text")
+        return [make_example(schema.get("items", {}), depth + 1, known, like, choice)] if depth < 8 else []
+    if kind in ("integer", "number") and isinstance(like, int | float):
+        return like
+    return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(str(kind), like)
 
 
 class Trial:

@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.base.files import open_whole, write_whole
 from workbench.errors import SpecError
+from workbench.kit.answers import guess_type
 from workbench.run import prepare
 from workbench.task import dump_yaml
 
@@ -19,8 +20,6 @@ Row = dict[str, Any]
 LEAST_ROWS = 3
 #: Shares of train, val and test.
 SHARES = (0.25, 0.25, 0.5)
-#: Answers that are so few and so short are labels.
-_LABELS, _LETTERS = 20, 40
 
 
 def write_rows(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -56,7 +55,7 @@ def starter(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
     guessed = ["the language model: bundled/nano; name yours under `lm`"]
     inputs = "history, input" if any(row["history"] for row in rows) else "input"
     answers = [str(row["answer"]) for row in rows if row.get("answer")]
-    kinds = sorted(set(answers))
+    found = guess_type(answers)
     tree: dict[str, Any] = {"name": "from-traces", "lm": "bundled/nano"}
     told = _instructions(rows)
     node: dict[str, Any] = {"predict": f"{inputs} -> answer"}
@@ -65,9 +64,9 @@ def starter(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
         guessed.append(f"the metric: a judge, as {lacking} of {len(rows)} rows have no right answer (--labelled)")
         rubric = "The answer helps with what was asked, is correct, and makes nothing up."
         tree |= {"metric": {"judge": {"field": "answer", "rubric": rubric}}, "proof": {"labels": "labels.jsonl"}}
-    elif len(kinds) <= _LABELS and 2 * len(kinds) <= len(rows) and all(len(k) <= _LETTERS for k in kinds):
-        node = {"predict": f"{inputs} -> answer: Literal[{', '.join(map(repr, kinds))}]"}
-        guessed.append(f"the metric: exact_match, as there are {len(kinds)} different answers")
+    elif found.kind == "choice":
+        node = {"predict": f"{inputs} -> answer: {found.type}"}
+        guessed.append(f"the metric: exact_match of answers, as {found.shown_by}")
         tree["metric"] = "exact_match(answer)"
     else:
         guessed.append("the metric: f1, the words that an answer shares with the right one")

@@ -69,7 +69,7 @@ class Planted:
         row = _ROW.search(text)
         right = LABELS.index(row[1]) if row is not None else 0
         label = LABELS[right if PLANTED in text else (right + 1) % len(LABELS)]
-        return [_answer(ask, label)] * ask.samples
+        return [answer_as_asked(ask, label)] * ask.samples
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         return [[1.0] for _ in texts], 0
@@ -119,7 +119,7 @@ def _better_prompt(ask: Ask) -> str | None:
     return f"<{tag}>\n{found[1]}\n{PLANTED}\n</{tag}>" if found else None
 
 
-def _answer(ask: Ask, label: str) -> Response:
+def answer_as_asked(ask: Ask, label: str) -> Response:
     """The label, in the form that the request asks for."""
     functions = [tool.get("function", {}) for tool in ask.tools]
     # smolagents sends what a tool gave as a message of the user, behind one of the model.
@@ -163,11 +163,13 @@ def _said(text: str) -> Response:
 def serving(model: Planted) -> Iterator[dict[str, str]]:
     """The variables of a server behind which the model stands."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-
-    async def begin() -> dict[str, str]:
-        gateway = await Gateway.open()
-        return gateway.environment(gateway.admit(model), {})
-
-    yield asyncio.run_coroutine_threadsafe(begin(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    gateway = asyncio.run_coroutine_threadsafe(Gateway.open(), loop).result()
+    try:
+        yield gateway.environment(gateway.admit(model), {})
+    finally:
+        asyncio.run_coroutine_threadsafe(gateway.aclose(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

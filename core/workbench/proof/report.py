@@ -294,7 +294,7 @@ class Report:
         details = f"    Details: workbench show {self.run}"
         if self.kept is None or self.kept == self.winner:
             unproved = "" if self.proved or not self.changes else ", which contains the unproved changes"
-            return [f"Result: {self.workflow}{unproved}{details}"]
+            return [f"Result: {self.workflow}{unproved}{details}", *self._next_line()]
         lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
         if self.unproved:
             lines.append(
@@ -302,6 +302,10 @@ class Report:
                 f"--keep-unproved --db {self.database}"
             )
         return lines
+
+    def _next_line(self) -> list[str]:
+        commands = {node.applied_by for node in self.winner.walk() if node.applied_by} if self.changes else set[str]()
+        return [f"Next: {command.format(self.workflow)}" for command in sorted(commands)]
 
     def _table(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]

@@ -80,6 +80,9 @@ class NodeKind:
     #: Asks what the node does, for the model of an agent that has it as a tool, where that shows only when it runs,
     #: e.g. on the card of a stranger. One whose settings decide that sets it on itself.
     introduce: Callable[[Any], Awaitable[str]] | None = None
+    #: The command that puts an improved file with such a node to use, where calling the file is not how it is used; its
+    #: first place is the file.
+    applied_by: ClassVar[str] = ""
     #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
 

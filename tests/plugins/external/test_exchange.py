@@ -49,7 +49,7 @@ def test_security_5_what_no_json_is_is_read_in_vain_only_so_far(
 
     monkeypatch.setattr(exchange, "_DECODER", Counting())
     try:
-        exchange._json_of(printed)
+        exchange.json_of(printed)
     except NodeError as error:
         assert "not JSON" in str(error)
     assert len(tried) <= 410 and sum(tried) <= 4 << 20

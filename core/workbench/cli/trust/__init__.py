@@ -112,6 +112,16 @@ def trust_result(file: Source | Path, result: Path) -> None:
         _remember("files", powers.digest, str(result.resolve()))
 
 
+def trust_file(file: Path) -> Powers:
+    """Trust a file in its current form, as the user asked to: by name, or by the command that has just written it.
+    Returns what the file does. Raises SpecError."""
+    from workbench.cli.trust.powers import file_powers
+
+    powers = file_powers(file)
+    _remember("files", powers.digest, str(file.resolve()))
+    return powers
+
+
 def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     """way: how to trust it without being asked, other than by its folder."""
     from workbench.errors import SpecError
@@ -217,8 +227,6 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
     environment variables, or read data outside its folder. Commands that run a workflow ask about such a file unless it
     is trusted, and ask again when it changes. Without arguments, lists the trusted files and folders.
     """
-    from workbench.cli.trust.powers import file_powers
-
     for place in (*files, *folders) if forget else ():
         if not _forget(place):
             fail(f"{one_line(place)} is not on the list of trusted files and folders", 2)
@@ -228,8 +236,7 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
         _remember("folders", str(folder.resolve()), "")
         say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)
     for file in () if forget else files:
-        powers = file_powers(file)
-        _remember("files", powers.digest, str(file.resolve()))
+        powers = trust_file(file)
         say(f"trusted in its current form: {one_line(file)}", err=as_json)
         for line in powers.lines() or ["only calls its models"]:
             say(f"  {line}", err=as_json)

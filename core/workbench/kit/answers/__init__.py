@@ -6,6 +6,7 @@
     numbers             numbers of all countries
     json_text           JSON as models write it
     grades              what judges give
+    guess               the type of answers, by those of some rows
     equality            an answer and the value of a row
     code                what fences hold
 
@@ -39,6 +40,7 @@ from workbench.kit.answers.conclusions import (
 )
 from workbench.kit.answers.equality import is_same as is_same, read_truth as read_truth
 from workbench.kit.answers.grades import read_grade as read_grade, read_score as read_score
+from workbench.kit.answers.guess import AnswerType as AnswerType, guess_type as guess_type
 from workbench.kit.answers.json_text import (
     find_keyed as find_keyed,
     load_loose as load_loose,

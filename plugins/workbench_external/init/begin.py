@@ -1,0 +1,57 @@
+"""The whole of `workbench agent init`: from the words of the user to a workflow file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.base.concurrency import run_in_loop
+from workbench.base.files import check_output
+from workbench.base.text import one_line
+from workbench.task import read_rows
+from workbench_external.init.columns import choose_columns
+from workbench_external.init.hints import read_hints
+from workbench_external.init.program import read_program
+from workbench_external.init.trying import Trying
+from workbench_external.init.written import Written
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The file that was written. starts: of the agent. warnings: on what was not found, or is missing here."""
+
+    file: Path
+    starts: int
+    warnings: Sequence[str]
+
+
+def begin(
+    agent: Sequence[str],
+    data: Path,
+    label: str | None,
+    out: Path | None,
+    timeout: float,
+    overwrite: bool,
+    tell: Callable[[str], None],
+) -> Begun:
+    """Start an agent in one way after the other, and write its workflow file. tell: takes a line for each start.
+
+    Raises SpecError that says what was seen, and what to write by hand.
+    """
+    rows = read_rows(str(data), Path.cwd(), {})
+    columns = choose_columns(rows, label)
+    program = read_program(agent, Path.cwd(), out)
+    file = Path(os.path.relpath(program.base / "workflow.yaml")) if out is None else out
+    check_output(file, inputs=[data, *([program.file] if program.file else [])], overwrite=overwrite)
+    hints = read_hints(program.file, program.file.parent if program.file else program.base)
+    trying = Trying(program, columns, rows, hints, timeout, tell)
+    found = run_in_loop(trying.find())
+    shown = " ".join(["workbench agent init", *(["--"] if len(agent) > 1 else []), *agent])
+    written = Written(found, trying, data.resolve(), len(rows), f"Written by `{one_line(shown)}`.")
+    written.write(file)
+    warnings = [] if written.key in os.environ else [f"Set {written.key} first: the search asks the model."]
+    if not found.is_answer_found:
+        warnings.append(f"Look at `output:` in {one_line(file)}: {found.output_by}")
+    return Begun(file, found.starts, warnings)

@@ -1,0 +1,85 @@
+"""The columns of some rows: the label, its type and metric, and what is left for the agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import SpecError, suggest
+from workbench.kit.answers import AnswerType, as_text, guess_type
+
+Row = Mapping[str, Any]
+
+#: Names of the right answer, the likeliest first.
+LABELS = (
+    *("label", "expected", "expected_output", "expected_answer", "target", "gold", "answer", "category", "class"),
+    *("intent", "sentiment", "output", "response", "completion", "result"),
+)
+#: The metric by the kind of the answer.
+_METRICS = {"choice": "exact_match", "number": "numeric", "structure": "json_match", "text": "f1"}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of rows: the one with the right answer, and the others in their order.
+
+    found_by: how the label was found. main: of the others, the one with the longest texts.
+    """
+
+    label: str
+    found_by: str
+    others: tuple[str, ...]
+    main: str
+    answers: AnswerType
+
+    @property
+    def output(self) -> str:
+        """The name of the output."""
+        return as_name(self.label)
+
+    @property
+    def metric(self) -> str:
+        target = "" if self.output == self.label else f", target={self.label!r}"
+        return f"{_METRICS[self.answers.kind]}({self.output}{target})"
+
+    def signature(self, inputs: Sequence[str]) -> str:
+        kind = f": {self.answers.type}" if self.answers.type else ""
+        return f"{', '.join(inputs)} -> {self.output}{kind}"
+
+
+def as_name(column: str) -> str:
+    """The name of a field for a column: `Customer text` is customer_text."""
+    return column if column.isidentifier() else re.sub(r"\W+", "_", column).strip("_").lower() or "input"
+
+
+def choose_columns(rows: Sequence[Row], named: str | None = None) -> Columns:
+    """Choose the label among the columns of some rows. named: by the user. Raises SpecError."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if not rows:
+        raise SpecError("the rows are empty", hint="Give a file with an input and its right answer in each row.")
+    if len(names) < 2:
+        raise SpecError(
+            f"the rows have one column, {', '.join(names)}, and no right answers",
+            hint="Add a column with the right answer, e.g. label, and name it with --label.",
+        )
+    if named is not None and named not in names:
+        raise SpecError(f"the rows have no column '{named}'", hint=suggest(named, names))
+    label, found_by = (named, "named by --label") if named else _find_label(names)
+    others = tuple(name for name in names if name != label)
+    return Columns(
+        label=label,
+        found_by=found_by,
+        others=others,
+        main=max(others, key=lambda name: sum(len(as_text(row.get(name, ""))) for row in rows)),
+        answers=guess_type([row[label] for row in rows if row.get(label) not in (None, "")]),
+    )
+
+
+def _find_label(names: Sequence[str]) -> tuple[str, str]:
+    known = {re.sub(r"\W+", "_", name.lower()): name for name in names}
+    for name in LABELS:
+        if name in known:
+            return known[name], "the column is named like one"
+    return names[-1], "the last column, since none is named like a label (--label NAME says otherwise)"

@@ -1,0 +1,55 @@
+"""The errors of agents of which no workflow file can be made, each with what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.base.text import one_line
+from workbench.errors import SpecError
+from workbench_external.init.hints import Hints
+from workbench_external.init.program import Program
+from workbench_external.init.ways import Way
+from workbench_external.init.witness import Outcome
+
+Tried = Sequence[tuple[Way, Outcome]]
+
+
+def never_read(program: Program, tried: Tried) -> SpecError:
+    """The error of an agent that asks its model, and never for the row."""
+    ways = ", ".join(dict.fromkeys(way.told for way, _ in tried))
+    named = program.file.name if program.file is not None else program.shown
+    failed = next((str(one.failure) for _, one in tried if not one.ended_well), "")
+    return SpecError(
+        f"{one_line(named)} asked its model, but never with the text of the row, which was given as {ways}"
+        + (f". One start failed: {one_line(failed)}" if failed else ""),
+        hint="If its input is a constant, or a file of rows: make it read stdin or sys.argv[1] "
+        "(process.argv[2]). If it reads it elsewhere, show where: -- python agent.py --text {text}, or "
+        "agent.py:function.",
+    )
+
+
+def never_asked(program: Program, hints: Hints, tried: Tried, timeout: float) -> SpecError:
+    """The error of an agent of which no request reached the gateway."""
+    failures = [one.failure for _, one in tried if one.failure is not None and not one.ended_well]
+    shown = one_line(program.shown)
+    if any(failure.kind == "deadline" for failure in failures):
+        return SpecError(
+            f"{shown} asked no model and did not end within {timeout:g} s. {one_line(str(failures[0]))}",
+            hint="If it waits for somebody to type, make it read all of stdin. If it is a service, write `url:` by "
+            "hand: README of the node external, 'How it is started'. --timeout gives it longer.",
+        )
+    if len(failures) == len(tried) and failures:
+        told = "; ".join(dict.fromkeys(f"{way.told}: {one_line(str(one.failure))}" for way, one in tried))
+        return SpecError(
+            f"{shown} failed before it asked a model. {told}",
+            hint="It has a home of its own, and of your variables those that its source names. Start it in this "
+            "environment by hand. If it needs another command, write that one behind `--`.",
+        )
+    where = f" {', '.join(hints.addresses[:3])} names one: take it out." if hints.addresses else ""
+    printed = next((one.printed.strip() for _, one in tried if one.printed.strip()), "")
+    return SpecError(
+        f"{shown} ended, but no request reached the gateway"
+        + (f". It printed: {one_line(printed[:100])}" if printed else ""),
+        hint="It must take the address of its model from OPENAI_BASE_URL or ANTHROPIC_BASE_URL, as vendors' clients do "
+        f"unless the code gives them one.{where}",
+    )

@@ -1,0 +1,153 @@
+"""The ways in which a program may be given its input, the likeliest first."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench_external.init.columns import Columns, as_name
+from workbench_external.init.hints import Hints
+from workbench_external.init.program import Program
+
+#: Options, and keys of JSON, that hold an input in most programs that have one.
+_USUAL = (
+    *("question", "text", "input", "query", "prompt", "message", "q", "content", "ticket", "request", "body", "email"),
+    *("document", "sentence", "task", "user_input", "user_message", "instruction", "problem", "review", "letter"),
+)
+#: Options that never hold one.
+_NO_INPUT = {"--help", "--version", "--verbose", "--debug", "--model", "--config", "--output", "--temperature"}
+#: Options, and keys, that are tried.
+_MOST_OPTIONS, _MOST_KEYS = 4, 24
+_USUAL_FILE = re.compile(rf"(?:^|/)(?:{'|'.join(_USUAL)})s?\.(?:txt|json|md)$")
+_PLACE = re.compile(r"\{(\w+)\}")
+_IN_HELP = re.compile(r"(?<![\w-])(--[a-zA-Z][\w-]*)[ =]+(?:<\w+>|\[?[A-Z][A-Z_]+\]?|string|str|text)(?![\w-])")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to hand over an input.
+
+    told: how it is said. inputs: the columns, by the names that the agent knows them by. words: behind the command.
+    shell: a line of sh around it, where COMMAND stands. env: variables with an input.
+    """
+
+    told: str
+    stdin: str
+    inputs: Mapping[str, str]
+    words: tuple[str, ...] = ()
+    shell: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command of an agent in this way."""
+        whole = [*words, *self.words]
+        return ["sh", "-c", self.shell.replace("COMMAND", shlex.join(whole))] if self.shell else whole
+
+
+def first_ways(program: Program, columns: Columns, hints: Hints) -> list[Way]:
+    """The ways that need no start of the program to be thought of."""
+    main, all_ = {as_name(columns.main): columns.main}, {as_name(name): name for name in columns.others}
+    command = program.words
+    if program.function:
+        return [Way("arguments of the function", "json", _parameters(program, columns) or main)]
+    if placed := [name for word in command for name in _PLACE.findall(word) if name in all_]:
+        return [Way("where the command says so", "none", {name: all_[name] for name in placed})]
+    as_json = Way("JSON on stdin", "json", all_)
+    text = Way("text on stdin", "text", main)
+    argument = Way("the last argument", "none", main, (f"{{{as_name(columns.main)}}}",))
+    options = option_ways(hints.options, columns)
+    piped = [as_json, text] if hints.json else [text, as_json]
+    if hints.arguments and not hints.stdin:
+        return [*options, argument, *piped]
+    return [*piped, *options, argument] if hints.stdin else [text, argument, as_json, *options]
+
+
+def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]:
+    """The ways that are tried when no usual one was right: variables, several arguments, files in a folder's copy."""
+    name, found = as_name(columns.main), list[Way]()
+    main = {name: columns.main}
+    for variable in hints.variables:
+        if variable.lower() in _USUAL and variable not in os.environ:
+            found.append(Way(f"the variable {variable}", "none", main, env={variable: f"{{{name}}}"}))
+    if hints.arguments and len(columns.others) > 1:
+        words = tuple(f"{{{as_name(one)}}}" for one in columns.others)
+        found.append(Way("an argument for each column", "none", {as_name(n): n for n in columns.others}, words))
+    if folder is None:
+        return found
+    for file in [one for one in hints.files if _USUAL_FILE.search(one)][:_MOST_OPTIONS]:
+        stdin = "json" if file.endswith(".json") else "text"
+        made = f"mkdir -p {shlex.quote(str(Path(file).parent))} && cat > {shlex.quote(file)} && exec COMMAND"
+        inputs = {as_name(one): one for one in columns.others} if stdin == "json" else main
+        found.append(Way(f"the file {file}", stdin, inputs, shell=made))
+    if hints.arguments:
+        found.append(
+            Way("a file, its last argument", "text", main, ("input.txt",), shell="cat > input.txt && exec COMMAND")
+        )
+    return found
+
+
+def ended_way(way: Way, word: str) -> Way:
+    """The way of a conversation: the input, and then a line with the word that ends it."""
+    line = f"{{ cat; echo; echo {shlex.quote(word)}; }} | COMMAND"
+    return Way(f"{way.told}, then the line {word}", way.stdin, way.inputs, way.words, line)
+
+
+def option_ways(options: Sequence[str], columns: Columns) -> list[Way]:
+    """The ways by an option of the command line. Options named like a column take that column."""
+    named = {option: option.strip("-").replace("-", "_").lower() for option in options if option not in _NO_INPUT}
+    own = {option: name for name in columns.others for option, word in named.items() if word == as_name(name).lower()}
+    found = list[Way]()
+    if own:
+        words = tuple(word for option, name in own.items() for word in (option, f"{{{as_name(name)}}}"))
+        found.append(Way(f"the options {', '.join(own)}", "none", {as_name(n): n for n in own.values()}, words))
+    rest = sorted((one for one in named if one not in own), key=lambda one: named[one] not in _USUAL)
+    main = as_name(columns.main)
+    for option in rest[:_MOST_OPTIONS]:
+        found.append(Way(f"the option {option}", "none", {main: columns.main}, (option, f"{{{main}}}")))
+    return found
+
+
+def options_in_help(printed: str) -> list[str]:
+    """The options with a value that a program names in its help."""
+    return [*dict.fromkeys(_IN_HELP.findall(printed))]
+
+
+def key_way(columns: Columns, hints: Hints, told: str) -> Way | None:
+    """A way that gives the main column under each key that a program may read, to see which one it does.
+
+    told: what failed starts said: a missing key among it.
+    """
+    missing = re.findall(
+        r"KeyError: ['\"](\w+)['\"]|field '?(\w+)'? (?:is )?required|missing.{0,20}['\"](\w+)['\"]", told
+    )
+    keys = [name for found in missing for name in found if name]
+    keys += sorted(hints.keys, key=lambda key: key.lower() not in _USUAL)
+    keys = [
+        key for key in dict.fromkeys(keys) if key not in columns.others and key != columns.label and key.isidentifier()
+    ]
+    return Way("JSON on stdin", "json", dict.fromkeys(keys[:_MOST_KEYS], columns.main)) if keys else None
+
+
+def one_key_way(columns: Columns, key: str) -> Way:
+    """A way that gives the main column under another name, and the other columns under their own."""
+    others = {as_name(name): name for name in columns.others if name != columns.main}
+    return Way(f"JSON on stdin, with the key {key}", "json", {key: columns.main, **others})
+
+
+def _parameters(program: Program, columns: Columns) -> dict[str, str]:
+    """The columns by the parameters of a function that are named like them; none where it has others."""
+    try:
+        tree = ast.parse(program.file.read_bytes() if program.file is not None else b"")
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    known, name = {as_name(column): column for column in columns.others}, program.function.rpartition(":")[2]
+    for one in tree.body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == name:
+            given = [arg.arg for arg in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)]
+            return {arg: known[arg] for arg in given if arg in known}
+    return {}

@@ -1,0 +1,132 @@
+"""A start of an agent on a row, with a stand-in for its model that answers the row's label and keeps what was asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.kit.answers import as_text
+from workbench.lm import Response
+from workbench.workflow import CallRecord, Span
+from workbench_external.gateway import Ask
+from workbench_external.hub import Hub
+from workbench_external.node import External
+from workbench_external.slots.discover import schema_of
+from workbench_external.trial import Recorder, make_example
+
+#: Tools by which a framework has its answer given.
+_GIVES = re.compile(r"final|answer|result|submit|output|respond|finish|done", re.IGNORECASE)
+#: Files in which an answer may stand: how many are looked at, and of what size.
+_MOST_FILES, _LARGEST = 500, 1 << 20
+
+
+class Witness(Recorder):
+    """A row whose model is a stand-in that answers with the label, and calls a tool only where it must.
+
+    form: writes a plain answer.
+    """
+
+    def __init__(self, node: External, inputs: Mapping[str, Any], label: Any, form: Callable[[Any], str] = as_text):
+        super().__init__(node, inputs)
+        self.label, self.form = label, form
+        self.calls, self.asks = list[CallRecord](), list[Ask]()
+
+    async def complete(self, ask: Ask) -> Sequence[Response]:
+        await super().complete(ask)  # which keeps the texts, and ends an agent that asks for ever
+        response = self._answer(ask)
+        self.asks.append(ask)
+        self.calls.append(
+            CallRecord(
+                ask.messages, response, "task", ask.model, False, 0.0,
+                tools=ask.tools, response_format=ask.settings.get("response_format"), number=len(self.calls) + 1,
+            )
+        )  # fmt: skip
+        return [response] * ask.samples
+
+    def _answer(self, ask: Ask) -> Response:
+        choice: Any = (ask.settings.get("extra") or {}).get("tool_choice")
+        named = (
+            choice.get("name") or (choice.get("function") or {}).get("name") if isinstance(choice, Mapping) else None
+        )
+        if ask.tools and (named or choice in ("required", "any")):
+            functions = [tool.get("function", {}) for tool in ask.tools]
+            called = next((one for one in functions if one.get("name") == named), None)
+            called = called or next((one for one in functions if _GIVES.search(str(one.get("name")))), functions[-1])
+            arguments = self._example(called.get("parameters", {}))
+            call = {"id": f"call_{len(self.calls)}", "name": str(called.get("name", "")), "arguments": arguments}
+            return Response("", "tool_calls", 1, 1, 0.0, tool_calls=(call,))
+        if (form := schema_of(ask.settings.get("response_format"))) is not None:
+            return Response(self._example(form["parameters"]), "stop", 1, 1, 0.0)
+        return Response(self.form(self.label), "stop", 1, 1, 0.0)
+
+    def _example(self, schema: Mapping[str, Any]) -> str:
+        """An object that a schema allows: the label where it is one of several values, or else in every text."""
+        is_choice = f'"{as_text(self.label)}"' in json.dumps(schema, ensure_ascii=False)
+        return json.dumps(make_example(schema, like="a text" if is_choice else self.label, choice=self.label))
+
+
+class Watched(External):
+    """The node of an agent that keeps what it printed, and the files that it left."""
+
+    def watch(self) -> None:
+        self.printed, self.left = "", dict[str, str]()
+
+    async def read(self, printed: bytes, place: Path | None = None) -> dict[str, Any]:
+        self.printed = printed.decode("utf-8", "replace")
+        self.left = _new_files(place, self.folder) if place is not None else {}
+        return await super().read(printed, place)
+
+
+@dataclass
+class Outcome:
+    """A start on a row. failure: of the agent, of its answer too. printed, left: what it said, by file where in one."""
+
+    inputs: Mapping[str, Any]
+    asks: Sequence[Ask]
+    texts: Sequence[str]
+    failure: NodeError | None
+    printed: str
+    left: Mapping[str, str]
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    span: Span = field(default_factory=lambda: Span("agent", "external", {}))
+
+    @property
+    def ended_well(self) -> bool:
+        """Return True if the program ended as it should, whatever its answer was."""
+        return self.failure is None or self.failure.kind in ("empty", "unparsed")
+
+
+async def start(
+    hub: Hub, node: Watched, inputs: Mapping[str, Any], label: Any, form: Callable[[Any], str] = as_text
+) -> Outcome:
+    """Start an agent on a row."""
+    node.watch()
+    row = Witness(node, inputs, label, form)
+    secret, failure, outputs = hub.gateway.admit(row), None, {}
+    try:
+        outputs = await node.answer(inputs, row, hub, secret)
+    except NodeError as error:
+        failure = error
+    finally:
+        await hub.gateway.dismiss(secret)
+    error = None if failure is None else f"{failure.kind}: {failure}"
+    span = Span("agent", "external", dict(inputs), outputs, row.calls, error=error)
+    return Outcome(inputs, row.asks, row.texts, failure, node.printed, node.left, outputs, span)
+
+
+def _new_files(place: Path, folder: Path | None) -> dict[str, str]:
+    """The texts of files in the working directory of a row that its folder has not, or has otherwise."""
+    found = dict[str, str]()
+    for path in sorted(place.rglob("*"))[:_MOST_FILES]:
+        name = path.relative_to(place).as_posix()
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+            continue
+        content, before = path.read_bytes(), folder / name if folder is not None else None
+        if before is None or not before.is_file() or before.read_bytes() != content:
+            found[name] = content.decode("utf-8", "replace")
+    return found
