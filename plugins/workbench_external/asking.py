@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import FailureKind, LMError
@@ -199,11 +199,13 @@ async def forward(
     LMError.
     """
     spec = asking.spec if asking else models.get(str((body or {}).get("model", "")))
-    api = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
+    own = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
+    api = asking.ask.native.api if asking and asking.ask.native else own
     if not runtime.speaks(spec, api):
         return None
     if asking is not None:
-        body = asking.request(asking.messages)[1]["native"].body
+        # Settings of ours hold for answers: a server that counts tokens has no fields for them.
+        body = replace(asking, changed={}).request(asking.messages)[1]["native"].body
     lm: Any = runtime.pool.get(spec)
     found = await lm.forward(method, path.lstrip("/"), body, headers)
     return None if found[0] in NO_SUCH_PATH else found

@@ -141,14 +141,14 @@ def make_example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, 
         if schema.get(key):
             return make_example(schema[key][0], depth + 1, known)
     kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) else kind
+    kind = str(kind[0] if isinstance(kind, list) else kind).lower()  # in capitals for Google
     if kind == "object" or "properties" in schema:
         parts = schema.get("properties", {})
         needed = schema.get("required", [*parts])
         return {name: make_example(parts.get(name, {}), depth + 1, known) for name in needed} if depth < 8 else {}
     if kind == "array":
         return [make_example(schema.get("items", {}), depth + 1, known)] if depth < 8 else []
-    return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(str(kind), "a text")
+    return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(kind, "a text")
 
 
 class Trial:
