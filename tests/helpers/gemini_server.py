@@ -159,7 +159,7 @@ class GeminiServer:
         self.answers: list[Any] = []
         self.models = {"up"}
         self.sent: list[bytes] = []
-        self.seconds = 0.0  # between two events
+        self.seconds, self.late = 0.0, 0.0  # between two events, and before the headers
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -182,6 +182,7 @@ class GeminiServer:
         if found[2] == "countTokens":
             return web.json_response(_counted(body, found[1]))
         check_content(body)
+        await asyncio.sleep(self.late)
         given = self.answers.pop(0) if self.answers else answer("a")
         if isinstance(given, Wrong):
             raise given

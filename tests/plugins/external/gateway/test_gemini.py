@@ -4,57 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from tests.helpers.gemini_server import KEY, GeminiServer, Wrong, answer, check_content, gemini_server
-from tests.helpers.passing import model, served
+from tests.helpers.gemini_asks import LOOK, SIGNED, THOUGHT, USER, ask, gemini
+from tests.helpers.gemini_server import KEY, GeminiServer, answer, gemini_server
+from tests.helpers.passing import served
 
 from workbench.ledger import Ledger
-from workbench.lm import LMPool, Native, Request, Response, Usage, answered_call, join_events, make_lm
+from workbench.lm import LMPool, Native, Response, join_events
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
-from workbench_external.gateway import Ask, Gateway
-
-USER = [{"role": "user", "parts": [{"text": "hi"}]}]
-LOOK = {"name": "look", "description": "Looks."}
-SIGNED = {"functionCall": {"name": "look", "args": {"a": 1}}, "thoughtSignature": "c2ln"}
-THOUGHT = {"text": "Hm.", "thought": True}
+from workbench_external.gateway import Ask, Gateway, streaming
+from workbench_external.gateway.access import variables_for
+from workbench_external.trial import make_example
 
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
-
-
-def gemini(server: GeminiServer, name: str = "gemini/up", **settings: Any) -> dict[str, Any]:
-    return {**model(name, server.address, **settings), "api_base": f"{server.address}/v1beta"}
-
-
-def ask(
-    lm: Mapping[str, Any],
-    body: Any,
-    method: str = "generateContent",
-    headers: Mapping[str, str] | None = None,
-    **more: Any,
-) -> tuple[int, bytes, Mapping[str, str]]:
-    """(status, body, headers) of the answer to an agent that names `gemini-2.5-flash`."""
-
-    async def course() -> tuple[int, bytes, Mapping[str, str]]:
-        async with served(lm, **more) as (gateway, secret), aiohttp.ClientSession() as client:
-            own = {"x-goog-api-key": secret} if headers is None else headers
-            base = gateway.environment(secret, {}, in_path=headers is not None)["GOOGLE_GEMINI_BASE_URL"]
-            url = f"{base}/v1beta/models/gemini-2.5-flash:{method}".replace("SECRET", secret)
-            async with client.post(url, json=body, headers=own) as found:
-                return found.status, await found.read(), found.headers
-
-    return asyncio.run(course())
 
 
 def test_a_request_and_its_answer_pass_as_they_are() -> None:
@@ -177,57 +150,6 @@ def test_tokens_are_counted_at_the_server_with_the_texts_replaced_and_its_name_o
     assert second["generateContentRequest"]["model"] == "models/up"
 
 
-def test_thoughts_are_paid_as_the_answer_and_cached_tokens_at_their_rate() -> None:
-    usage = {"promptTokenCount": 1000, "cachedContentTokenCount": 900, "candidatesTokenCount": 10}
-    usage |= {"thoughtsTokenCount": 90, "totalTokenCount": 1100}
-    price = {"input": 10, "output": 10, "cached": 1}
-    for stream in (False, True):
-        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        with gemini_server() as server:
-            pieces = [{**answer("a", end=None), "usageMetadata": {"promptTokenCount": 1000}}]
-            pieces.append({**answer(), "usageMetadata": usage})
-            server.answers = [pieces if stream else {**answer("a"), "usageMetadata": usage}]
-            request = Request(native := (), native=Native("gemini", {"contents": USER}, method=method))
-            lm = make_lm(lm_spec(gemini(server, price=price)))
-            found = asyncio.run(closed(lm, request))
-        assert (found.prompt_tokens, found.completion_tokens, found.cached) == (1000, 100, 900), native
-        assert found.usd == pytest.approx((100 * 10 + 900 * 1 + 100 * 10) / 1e6) and found.text == "a"
-
-
-async def closed(lm: Any, request: Request) -> Any:
-    try:
-        return await lm.complete(request)
-    finally:
-        await lm.aclose()
-
-
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        (answer("a", "b"), ("ab", "stop", 0)),
-        (answer(THOUGHT, "a", end="MAX_TOKENS"), ("a", "length", 0)),
-        (answer(SIGNED, SIGNED), ("", "tool_calls", 2)),
-        (answer(end="SAFETY"), ("", "refusal", 0)),
-        (answer(end="MALFORMED_FUNCTION_CALL"), ("", "empty", 0)),
-        ({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 4}}, ("", "refusal", 0)),
-        ({"usageMetadata": {"promptTokenCount": 4}}, ("", "empty", 0)),
-    ],
-)
-def test_an_answer_is_read_for_the_trace(given: Any, wanted: Any) -> None:
-    with gemini_server() as server:
-        server.answers = [given]
-        request = Request((), native=Native("gemini", {"contents": USER}, method="generateContent"))
-        found = asyncio.run(closed(make_lm(lm_spec(gemini(server))), request))
-    assert (found.text, found.finish, len(found.tool_calls)) == wanted and json.loads(found.native["raw"]) == given
-    assert found.thoughts == ("Hm." if "Hm." in str(given) else "")
-
-
-def test_sound_is_known_by_its_tokens_for_its_price() -> None:
-    details = [{"modality": "TEXT", "tokenCount": 5}, {"modality": "AUDIO", "tokenCount": 2}]
-    body = {"usageMetadata": {"promptTokensDetails": details, "candidatesTokensDetails": details[:1]}}
-    assert answered_call(Usage(7, 3), 7, 3, Request(()), body).conditions == {"audio", "location usual"}
-
-
 @pytest.mark.parametrize("number", [{}, {"id": "f1"}], ids=["without ids", "with ids"])
 def test_functions_and_examples_of_ours_stand_in_the_words_of_the_api(number: Any) -> None:
     source = "def vowels(text):\n    return 2\n"
@@ -289,80 +211,40 @@ def test_an_answer_that_no_server_gave_is_written_in_the_words_of_the_api(method
     assert raw.startswith(b"data: " if "sse" in method else b"[" if "stream" in method else b"{")
 
 
-# Errors
+def test_what_the_path_says_is_part_of_a_request_and_names_of_parameters_are_no_keys() -> None:
+    def told(method: str, name: str = "headers", text: str = "One.") -> Any:
+        schema = {"type": "object", "properties": {name: {"type": "string", "description": text}}}
+        tools = [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": schema}]}]
+        return Native("gemini", {"contents": USER, "tools": tools}, method=method).as_dict()
+
+    assert told("generateContent") != told("streamGenerateContent?alt=sse") != told("streamGenerateContent")
+    assert told("generateContent") != told("generateContent", text="Another.")
 
 
-@pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent?alt=sse", "countTokens"])
-def test_a_refusal_has_the_form_of_google(method: str) -> None:
+def test_a_stream_that_begins_late_has_no_comment_which_google_s_clients_take_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streaming, "PING_SECONDS", 0.05)
     with gemini_server() as server:
-        status, said, _ = ask(gemini(server), {"contents": USER, "nonsense": 1}, method)
-    error = json.loads(said)["error"]
-    assert (status, error["code"], error["status"]) == (400, 400, "INVALID_ARGUMENT")
-    assert "nonsense" in error["message"]
+        server.late = 0.3
+        status, found, _ = ask(gemini(server), {"contents": USER}, "streamGenerateContent?alt=sse")
+        assert status == 200 and found == server.sent[0]
 
 
-def test_a_key_of_nobody_is_refused_as_google_refuses_it() -> None:
-    with gemini_server() as server:
-        status, said, _ = ask(gemini(server), {"contents": USER}, headers={"x-goog-api-key": "k"}, told=[])
-        assert status == 200, said  # the secret stands in the path
-
-        async def course() -> Any:
-            async with served(gemini(server)) as (gateway, _), aiohttp.ClientSession() as client:
-                url = f"{gateway.address}/v1beta/models/m:generateContent?key=wrong"
-                async with client.post(url, json={"contents": USER}) as found:
-                    return found.status, await found.json()
-
-        status, body = asyncio.run(course())
-    assert (status, body["error"]["status"], body["error"]["code"]) == (401, "UNAUTHENTICATED", 401)
+def test_the_variables_lead_googles_clients_here_and_a_key_of_another_service_stays_in_a_row() -> None:
+    url, secret = "http://h/s/SECRET", "SECRET"
+    assert variables_for(url, secret, {"GOOGLE_API_KEY": "of maps"}).items() >= {
+        ("GOOGLE_GEMINI_BASE_URL", url),
+        ("GEMINI_API_BASE", f"{url}/v1beta"),
+        ("GEMINI_API_KEY", secret),
+    }
+    assert "GOOGLE_API_KEY" not in variables_for(url, secret, {"GOOGLE_API_KEY": "of maps"})
+    assert variables_for("http://h", secret, {})["GOOGLE_API_KEY"] == secret
 
 
-@pytest.mark.parametrize("name", ["openai/up", "anthropic/up"])
-def test_a_model_of_another_api_is_refused_and_the_setting_named(name: str) -> None:
-    with gemini_server() as server:
-        status, said, _ = ask({**gemini(server, name), "api_base": f"{server.address}/v1"}, {"contents": USER})
-        assert server.asked == []
-    error = json.loads(said)["error"]
-    assert (status, error["status"]) == (400, "INVALID_ARGUMENT") and "lm: gemini/" in error["message"]
-
-
-def test_a_method_that_is_not_served_is_refused_in_the_form_of_google() -> None:
-    with gemini_server() as server:
-        status, said, _ = ask(gemini(server), {"content": {}}, "embedContent")
-    assert (status, json.loads(said)["error"]["status"]) == (404, "NOT_FOUND")
-
-
-def test_a_stream_that_breaks_off_ends_with_an_error_event() -> None:
-    async def course(server: GeminiServer) -> bytes:
-        async with served(gemini(server)) as (gateway, secret), aiohttp.ClientSession() as client:
-            url = f"{gateway.address}/v1beta/models/m:streamGenerateContent?alt=sse"
-            found = b""
-            async with client.post(url, json={"contents": USER}, headers={"x-goog-api-key": secret}) as answered:
-                with pytest.raises(aiohttp.ClientError):
-                    async for part in answered.content.iter_any():
-                        found += part
-            return found
-
-    with gemini_server() as server:
-        server.answers, server.seconds = [[answer("a", end=None), None]], 0.1
-        found = asyncio.run(course(server))
-    *_, last = [line for line in found.decode().splitlines() if line]
-    assert json.loads(last.removeprefix("data: "))["error"]["code"] == 502
-
-
-def test_the_key_is_neither_sent_back_nor_the_secret_sent_on() -> None:
-    async def course(server: GeminiServer, told: list[str]) -> tuple[str, str]:
-        async with served(gemini(server), told=told) as (gateway, secret), aiohttp.ClientSession() as client:
-            for path in ("generateContent?key=", "countTokens?x=1&key="):
-                url = f"{gateway.address}/v1beta/models/m:{path}{secret}"
-                async with client.post(url, json={"contents": USER}) as found:
-                    told.append(await found.text())
-            return secret, "".join(told)
-
-    with gemini_server() as server:
-        server.answers = [answer(f"Your key is {KEY}.")]
-        secret, told = asyncio.run(course(server, []))
-        assert len(server.asked) == 2 and "Your key is ***." in told
-        assert KEY not in told and secret not in str(server.asked) and server.asked[1][0].endswith(":countTokens?x=1")
+def test_the_trial_makes_examples_of_schemas_with_types_in_capitals() -> None:
+    parts = {"n": {"type": "INTEGER"}, "many": {"type": "ARRAY", "items": {"type": "BOOLEAN"}}}
+    assert make_example({"type": "OBJECT", "properties": parts}) == {"n": 1, "many": [True]}
 
 
 # A run
@@ -415,18 +297,3 @@ def test_a_call_of_a_run_is_recorded_and_replayed_byte_by_byte(method: str, tmp_
         store.close()
         again, _, _ = run_row(server, tmp_path, tmp_path / "run.db", number)
         assert again == printed and len(server.asked) == 1
-
-
-def test_the_stand_in_refuses_what_google_refuses() -> None:
-    result = {"functionResponse": {"name": "look", "response": {}}}
-    for body in (
-        {"contents": USER, "generationConfig": {"max_tokens": 3}},
-        {"contents": []},
-        {"contents": [{"role": "assistant", "parts": [{"text": "a"}]}]},
-        {"contents": [*USER, {"role": "model", "parts": [SIGNED]}]},
-        {"contents": [*USER, {"role": "model", "parts": [SIGNED]}, {"parts": [result, result]}]},
-        {"contents": USER, "tools": [{"functionDeclarations": [{"name": "a b"}]}]},
-    ):
-        with pytest.raises(Wrong):
-            check_content(body)
-    check_content({"contents": [*USER, {"role": "model", "parts": [SIGNED]}, {"parts": [result]}]})
