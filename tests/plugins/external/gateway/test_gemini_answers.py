@@ -22,8 +22,8 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_thoughts_are_paid_as_the_answer_and_cached_tokens_at_their_rate() -> None:
-    usage = {"promptTokenCount": 1000, "cachedContentTokenCount": 900, "candidatesTokenCount": 10}
-    usage |= {"thoughtsTokenCount": 90, "totalTokenCount": 1100}
+    usage = {"promptTokenCount": 1000, "cachedContentTokenCount": 900, "candidatesTokenCount": 60}
+    usage |= {"thoughtsTokenCount": 40, "totalTokenCount": 1100}
     price = {"input": 10, "output": 10, "cached": 1}
     for stream in (False, True):
         method = "streamGenerateContent?alt=sse" if stream else "generateContent"
