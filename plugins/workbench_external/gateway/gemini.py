@@ -29,7 +29,9 @@ def read_view(view: View, body: Mapping[str, Any]) -> None:
     for path, tool in _listed(body, "tools", ()):
         for at, function in _listed(tool, "functionDeclarations", path):
             own = next((name for name in _PARAMETERS if is_dict(function.get(name))), _PARAMETERS[0])
-            found = {"name": str(function.get("name")), **({"parameters": function[own]} if own in function else {})}
+            found: dict[str, Any] = {"name": str(function.get("name"))}
+            if is_dict(function.get(own)):
+                found["parameters"] = function[own]
             if isinstance(function.get("description"), str):
                 found["description"] = function["description"]
             view.tools.append({"type": "function", "function": found})

@@ -12,6 +12,7 @@ from tests.helpers.gemini_asks import SIGNED, THOUGHT, USER, ask, closed, gemini
 from tests.helpers.gemini_server import KEY, GeminiServer, Wrong, answer, check_content, gemini_server
 from tests.helpers.passing import served
 
+from workbench.errors import LMError
 from workbench.lm import Native, Request, Usage, answered_call, make_lm
 from workbench.spec import lm_spec
 
@@ -57,6 +58,14 @@ def test_an_answer_is_read_for_the_trace(given: Any, wanted: Any) -> None:
         found = asyncio.run(closed(make_lm(lm_spec(gemini(server))), request))
     assert (found.text, found.finish, len(found.tool_calls)) == wanted and json.loads(found.native["raw"]) == given
     assert found.thoughts == ("Hm." if "Hm." in str(given) else "")
+
+
+def test_a_stream_that_ends_before_its_answer_is_broken() -> None:
+    with gemini_server() as server:
+        server.answers = [[answer("a", end=None)]]
+        native = Native("gemini", {"contents": USER}, method="streamGenerateContent?alt=sse")
+        with pytest.raises(LMError, match="ended before"):
+            asyncio.run(closed(make_lm(lm_spec(gemini(server))), Request((), native=native)))
 
 
 def test_sound_is_known_by_its_tokens_for_its_price() -> None:
