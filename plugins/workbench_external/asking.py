@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import FailureKind, LMError
-from workbench.lm import NO_SUCH_PATH, Message, NotCarried, Pieces, Request, Response
+from workbench.lm import Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 from workbench_external.gateway import Ask, Refused, as_it_is_sent, check_for_messages, refusal_of, without_places
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _USUAL_TEMPERATURE = 1.0
 #: Seconds for a call at least, unless the model's settings name others: an agent has a deadline of its own.
 LEAST_SECONDS = 600.0
+#: A path with a method behind the name of a model (ai.google.dev/api/all-methods).
+_OF_GOOGLE = re.compile(r"/?models/[^/:]+:[a-z][A-Za-z]+(?:\?|\Z)")
 #: Names of models whose settings are kept.
 _MOST_MODELS = 256
 #: In `models`: the model that the agent names, with its provider before it where it names none.
@@ -189,26 +192,31 @@ async def forward(
     models: Models,
     method: str,
     path: str,
-    body: Mapping[str, Any] | None,
+    body: bytes | None,
     headers: Mapping[str, str],
     asking: Asking | None,
 ) -> tuple[int, dict[str, str], bytes] | None:
-    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it has none.
+    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it speaks
+    another API than the client.
 
-    asking: the same request with its texts replaced, if they may be. Nothing is recorded: it costs nothing. Raises
-    LMError.
+    asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """
-    spec = asking.spec if asking else models.get(str((body or {}).get("model", "")))
-    own = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
-    api = asking.ask.native.api if asking and asking.ask.native else own
-    if not runtime.speaks(spec, api):
+    spec = asking.spec if asking else models.get("")
+    if not runtime.speaks(spec, asking.ask.native.api if asking and asking.ask.native else _api_of(path, headers)):
         return None
-    if asking is not None:
-        # Settings of ours hold for answers: a server that counts tokens has no fields for them.
-        body = replace(asking, changed={}).request(asking.messages)[1]["native"].body
+    # Settings of ours hold for answers: a server that counts tokens has no fields for them.
+    sent = body if asking is None else replace(asking, changed={}).request(asking.messages)[1]["native"].body
     lm: Any = runtime.pool.get(spec)
-    found = await lm.forward(method, path.lstrip("/"), body, headers)
-    return None if found[0] in NO_SUCH_PATH else found
+    return await lm.forward(method, path.lstrip("/"), sent, headers)
+
+
+def _api_of(path: str, headers: Mapping[str, str]) -> str:
+    """The API of a path that is read nowhere here: by what its vendor's client names, or else by the path."""
+    if "anthropic-version" in headers:
+        return "messages"
+    if "x-goog-api-client" in headers or _OF_GOOGLE.match(path):
+        return "gemini"
+    return {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
 
 
 class Named:
@@ -266,8 +274,9 @@ _OF_REQUEST = (FailureKind.BAD_REQUEST, FailureKind.UNSUPPORTED, FailureKind.TOO
 
 
 def in_its_words(error: LMError) -> Exception:
-    """A refusal of the request for the agent: with the server's message, which has no key."""
-    if isinstance(error, NotCarried) or error.kind not in _OF_REQUEST:
+    """A refusal of the request for the agent: as it came, or from another API with the server's message, which has no
+    key."""
+    if isinstance(error, NotCarried) or error.passed is not None or error.kind not in _OF_REQUEST:
         return error
     told = refusal_of(error)
     return Refused(told.status, told.kind, f"{told.message} It said: {error}", told.retry_after)

@@ -280,7 +280,7 @@ def _asked_about(result: str, db: str, called: bool = True) -> Source:
     "--key",
     envvar="WORKBENCH_GATEWAY_KEY",
     show_envvar=True,
-    help="API key that agents must send. [default: a new one]",
+    help="API key that agents must send: 24 to 200 letters, digits, '-' and '_'. [default: a new one]",
 )
 @SET
 @DB
@@ -310,7 +310,8 @@ def gateway_command(
     def ready(variables: dict[str, str], limit: str) -> None:
         for variable, value in variables.items():
             say(f"{variable}={one_line(value)}")
-        say(f"The gateway of {one_line(spec.name)} is listening.", err=True)
+        address = variables["OPENAI_BASE_URL"].removesuffix("/v1")
+        say(f"The gateway of {one_line(spec.name)} is listening at {one_line(address)}.", err=True)
         say(limit, err=True)
         if not is_loopback(f"http://{in_address(host)}"):
             say("Other machines can reach it with the key. Their requests are not encrypted.", err=True)

@@ -137,9 +137,10 @@ def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
     """Return the bytes for its stdin."""
     if config.stdin == "none":
         return b""
+    given = inputs_as_json(inputs)
     if config.stdin == "text":
-        return as_text(next(iter(inputs.values()), "")).encode("utf-8", "replace")
-    return inputs_as_json(inputs)
+        given = as_text(next(iter(inputs.values()), "")).encode("utf-8", "replace")
+    return given if given.endswith(b"\n") else given + b"\n"  # for which Node's readline waits
 
 
 def inputs_as_json(inputs: Mapping[str, Any]) -> bytes:

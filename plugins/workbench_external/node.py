@@ -263,7 +263,7 @@ class External(SignatureNode):
             async with self._service(session, hub) as (url,):
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return await asyncio.to_thread(read_answer, self.config, self.signature, printed)
-        async with hub.workspaces.fresh(self.folder) as place:
+        async with hub.workspaces.fresh(self.folder, links=self.config.image is None) as place:
             env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
             run = run_program

@@ -19,15 +19,17 @@ from workbench.kit.acting import check_program, dying_with_us
 
 #: Bytes of output that are read; a program that prints more is ended.
 MOST_OUTPUT = 16 << 20
-#: Bytes of its errors that are kept, the last ones.
-_TAIL = 4000
+#: Bytes of its errors that are kept, of their beginning and of their end.
+_ENDS = 4000
 #: The variable that marks the processes of a row.
 _MARK = "WORKBENCH_EXTERNAL_ROW"
 #: Seconds between two looks at how much it has printed.
 _LOOK = 0.2
-#: Characters of its last words that are told.
+#: Characters of the beginning and of the end of what it said that are told.
 _TOLD = 300
 _FRAMES, _MARKER = "Traceback (most recent call last):", re.compile(r"[\s|]*[~^]+\s*")
+#: A frame of a traceback of JavaScript, and what Node shows of its own source before it.
+_NODES = re.compile(r"\s+at .*:\d+:\d+\)?( \{)?|node:internal/\S+")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ async def run_program(
         async with running(command, cwd=cwd, env=env, stdin=given, stdout=out, stderr=err) as process:
             ended = await _watch(process, (out, err), lambda: begun + timeout + waited(), over)
         code = process.returncode if ended == "" else None
-        return Finished(code, _head(out, MOST_OUTPUT), read_tail(err), ended)
+        return Finished(code, _head(out, MOST_OUTPUT), read_ends(err), ended)
 
 
 @asynccontextmanager
@@ -155,22 +157,27 @@ def _head(file: IO[bytes], most: int) -> bytes:
     return file.read(most)
 
 
-def read_tail(file: IO[bytes]) -> str:
-    """The end of what a program has written."""
-    file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-    return file.read(_TAIL).decode("utf-8", "replace")
+def read_ends(file: IO[bytes]) -> str:
+    """The beginning and the end of what a program has written."""
+    size = os.fstat(file.fileno()).st_size
+    begin = _head(file, _ENDS)
+    file.seek(max(len(begin), size - _ENDS))
+    cut = b"\n...\n" if size > 2 * _ENDS else b""
+    return (begin + cut + file.read(_ENDS)).decode("utf-8", "replace")
 
 
 def last_words(errors: str) -> str:
-    """The end of what a program said, as part of a sentence; "" if it said nothing.
+    """The beginning and the end of what a program said, as part of a sentence; "" if it said nothing.
 
-    Of the last traceback of Python only the last place and the error are told.
+    Of the last traceback of Python only the last place and the error are told, and of one of Node no frames.
     """
-    lines = [line for line in errors.splitlines() if not _MARKER.fullmatch(line)]
+    lines = [line for line in errors.splitlines() if not _MARKER.fullmatch(line) and not _NODES.fullmatch(line)]
     if _FRAMES in lines:
         begin = len(lines) - lines[::-1].index(_FRAMES)
         end = next((n for n in range(begin, len(lines)) if not lines[n].startswith(" ")), len(lines))
         places = [line for line in lines[begin:end] if line.startswith("  File ")]
         lines = [*places[-1:], *lines[end:]]
     said = " ".join(" ".join(lines).split())
-    return f"; it said: {said if len(said) <= _TOLD else '... ' + said[-_TOLD:]}" if said else ""
+    if len(said) > 2 * _TOLD:
+        said = f"{said[:_TOLD]} ... {said[-_TOLD:]}"
+    return f"; it said: {said}" if said else ""

@@ -32,7 +32,7 @@ DRAIN_SECONDS = 30.0
 class ServedSession:
     """Whoever has the key. missed: called with texts that matched no slot, once each; refused: with refusals."""
 
-    passes = True
+    passes = passes_all = True
 
     def __init__(
         self,
@@ -83,11 +83,15 @@ class ServedSession:
             self._refused(self.refusals.last)
 
     async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], ask: Ask | None
     ) -> tuple[int, dict[str, str], bytes] | None:
-        """Return the answer of the model's server on a path that calls no model; None where it has none."""
+        """Return the answer of the model's server on another path; None where it speaks another API."""
         asking = self._choose(ask) if ask else None
         return await forward(self.runtime, self._models, method, path, body, headers, asking)
+
+    def passes_path(self, method: str, path: str) -> bool:
+        """Return True for a path that the server of the model is asked: nothing here has a budget."""
+        return path != "/embeddings" or self.node.config.embedder is None
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         await check_call((self.policy,), tool.name, arguments, None, _unasked, tool.all_defaults)
@@ -97,8 +101,7 @@ class ServedSession:
         return found.value
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
-        if self.node.config.embedder is None:
-            raise Refused(400, "unsupported", "There is no model for embeddings here. Name one as `embedder`.")
+        assert self.node.config.embedder is not None, "else the request passes"
         vectors, paid = await self.runtime.embedder(lm_spec(self.node.config.embedder), "task")(texts)
         return vectors, sum(call.response.prompt_tokens for _, call in paid if call.response is not None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -23,6 +24,13 @@ from workbench_external.gateway import Ask, Refused
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig
     from workbench_external.slots.patches import Patches
+
+
+#: Paths that ask no model (platform.openai.com/docs/api-reference, docs.claude.com/en/api).
+_FREE = re.compile(
+    r"/(moderations|responses/input_tokens|responses/[^/]+/cancel|messages/count_tokens"
+    r"|(conversations|files|uploads|vector_stores)(/.*)?)"
+)
 
 
 class RowSession:
@@ -76,13 +84,17 @@ class RowSession:
         self.refusals.note(error)
 
     async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], ask: Ask | None
     ) -> tuple[int, dict[str, str], bytes] | None:
-        """Return the answer of the model's server on a path that calls no model; None where it has none."""
+        """Return the answer of the model's server on another path; None where it speaks another API."""
         self._check_open()
         runtime = self.ctx.program.runtime
         asking = choose(self._models, ask, self.patches.apply(ask, self.inputs), runtime) if ask else None
         return await forward(runtime, self._models, method, path, body, headers, asking)
+
+    def passes_path(self, method: str, path: str) -> bool:
+        """Return True for a path that costs nothing; what others cost nobody can count."""
+        return method in ("GET", "HEAD", "DELETE", "OPTIONS") or _FREE.fullmatch(path) is not None
 
     @cached_property
     def _models(self) -> Models:
@@ -116,9 +128,15 @@ class RowSession:
         self.missed.update(patched.missed)
         asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
-            return await asking.draw(
-                lambda replica: self.functions.answer(asking, replica, self._send, lambda number: self._count(1)), first
-            )
+            try:
+                return await asking.draw(
+                    lambda replica: self.functions.answer(asking, replica, self._send, lambda n: self._count(1)), first
+                )
+            except LMError as error:
+                if error.passed is not None:  # it is the agent's to ask again: no answer was drawn
+                    self.asked -= ask.samples
+                    self._drawn[key] -= ask.samples
+                raise
 
     async def _send(self, asking: Asking, messages: Sequence[Message], replica: int) -> Response:
         messages, settings = asking.request(messages)
@@ -137,8 +155,6 @@ class RowSession:
             yield
             self.last = None
         except LMError as error:
-            if error.kind == "auth":
-                self._end(error)
             self.last = error
             raise
         except asyncio.CancelledError:

@@ -24,7 +24,7 @@ from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.exchange import command_line, environment, fill_fields
 from workbench_external.gateway import Ask, Gateway, GatewaySession, Refused
-from workbench_external.process import last_words, read_tail, running
+from workbench_external.process import last_words, read_ends, running
 from workbench_external.slots.files import replace_files
 from workbench_external.workspace import Workspaces
 
@@ -95,6 +95,10 @@ class Turns(GatewaySession):
     async def complete(self, ask: Ask) -> Sequence[Response]:
         return await self._current().complete(ask)
 
+    def passes_path(self, method: str, path: str) -> bool:
+        row: Any = self._current()
+        return row.passes_path(method, path)
+
     async def forward(self, *asked: Any) -> Any:
         row: Any = self._current()
         return await row.forward(*asked)
@@ -129,7 +133,7 @@ class StartedService:
         if (code := self.process.returncode) is None:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the service {how}{last_words(read_tail(self.errors))}"
+        return f"the service {how}{last_words(read_ends(self.errors))}"
 
 
 @dataclass

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.concurrency import run_in_loop
-from workbench.base.files import NEVER_COPIED
 from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.workflow import Signature
@@ -31,12 +29,11 @@ from workbench_external.node import External
 from workbench_external.slots.discover import schema_of
 from workbench_external.slots.patches import Patches
 from workbench_external.slots.template import Template, mark_inputs
+from workbench_external.workspace import copy_folder
 
 #: Tools that are called in a conversation, and requests of a row, at most.
 _TOOLS, _MOST = 6, 24
 _CALL = "call_of_trial_"
-#: Folders that programs need beside themselves, and that are too large to copy.
-_LINKED = NEVER_COPIED - {".git", "__pycache__"}
 
 
 class NotTried(Exception):
@@ -251,15 +248,7 @@ class Trial:
         return _bare(self.node, copy / base.relative_to(self.folder) if inside else None, **update)
 
     def _copy(self, copy: Path, changed: Mapping[Path, str]) -> None:
-        def left_out(place: str, names: list[str]) -> set[str]:
-            return {name for name in names if name in NEVER_COPIED}
-
-        shutil.copytree(self.folder, copy, symlinks=True, ignore=left_out)
-        for place, folders, _ in os.walk(self.folder):
-            for name in [name for name in folders if name in NEVER_COPIED]:
-                folders.remove(name)
-                if name in _LINKED:
-                    (copy / Path(place, name).relative_to(self.folder)).symlink_to(Path(place, name).resolve())
+        copy_folder(self.folder, copy)
         for path, text in changed.items():
             (copy / path.relative_to(self.folder)).write_bytes(text.encode("utf-8", "replace"))
 

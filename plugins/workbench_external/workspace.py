@@ -17,6 +17,9 @@ from workbench.store import is_run_database
 
 _PREFIX = "workbench-rows-"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
+_DEPENDENCIES = NEVER_COPIED - {".git", "__pycache__"}
+#: What Node finds above the folder of a program (nodejs.org/api/esm.html, "Resolution algorithm specification").
+_ABOVE = ("node_modules", "package.json", "tsconfig.json")
 
 
 class Workspaces:
@@ -27,14 +30,14 @@ class Workspaces:
         self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
     @asynccontextmanager
-    async def fresh(self, folder: Path | None) -> AsyncGenerator[Path]:
+    async def fresh(self, folder: Path | None, *, links: bool = True) -> AsyncGenerator[Path]:
         """A working directory that goes at the end, in a home that goes with it (`home_variables`).
 
-        folder: whose files it gets; None: it is empty.
+        folder: whose files it gets; None: it is empty. links: as of `copy_folder`; an image would not see their ends.
         """
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
-            await asyncio.to_thread(_fill, made, folder)
+            await asyncio.to_thread(_fill, made, folder, links)
             yield made / "work"
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
@@ -43,27 +46,42 @@ class Workspaces:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _fill(place: Path, folder: Path | None) -> None:
+def _fill(place: Path, folder: Path | None, links: bool) -> None:
     made = place / "work"
     for one in (made, place / "tmp"):
         one.mkdir(mode=0o700)
     if folder is not None:
-        try:
-            shutil.copytree(folder, made, symlinks=True, ignore=_left_out, dirs_exist_ok=True)
-        except OSError as error:  # of several faults the first is told
-            told = error.args[0][0][2] if isinstance(error, shutil.Error) else str(error)
-            raise SpecError(f"{folder} cannot be copied: {told}", path=("folder",)) from None
+        copy_folder(folder, made, links=links)
 
 
-def _left_out(place: str, names: list[str]) -> set[str]:
-    """Select the entries of a folder that are not copied: databases of runs, perhaps of this one, and what is neither
-    file nor folder."""
-    runs = tuple(name for name in names if name.endswith(_DATABASES) and is_run_database(Path(place, name)))
-    return {
-        name
-        for name in names
-        if name in NEVER_COPIED or name.startswith(runs) or not _can_be_copied(os.lstat(Path(place, name)).st_mode)
-    }
+def copy_folder(folder: Path, copy: Path, *, links: bool = True) -> None:
+    """Copy the folder of an agent, without databases of runs, perhaps of this one, and with links to what it needs and
+    never changes: the dependencies in it, and those that Node looks for above it.
+
+    Raises SpecError for one that cannot be copied.
+    """
+    needed: list[Path] = []
+
+    def left_out(place: str, names: list[str]) -> set[str]:
+        needed.extend(Path(place, name) for name in names if name in _DEPENDENCIES)
+        runs = tuple(name for name in names if name.endswith(_DATABASES) and is_run_database(Path(place, name)))
+        return {
+            name
+            for name in names
+            if name in NEVER_COPIED or name.startswith(runs) or not _can_be_copied(os.lstat(Path(place, name)).st_mode)
+        }
+
+    try:
+        shutil.copytree(folder, copy, symlinks=True, ignore=left_out, dirs_exist_ok=True)
+    except OSError as error:  # of several faults the first is told
+        told = error.args[0][0][2] if isinstance(error, shutil.Error) else str(error)
+        raise SpecError(f"{folder} cannot be copied: {told}", path=("folder",)) from None
+    if links:
+        for path in needed:
+            (copy / path.relative_to(folder)).symlink_to(path.resolve())
+        for name in _ABOVE:
+            if found := next((above / name for above in folder.resolve().parents if (above / name).exists()), None):
+                (copy.parent / name).symlink_to(found)
 
 
 def _can_be_copied(mode: int) -> bool:

@@ -150,6 +150,24 @@ def check_source(source: str, name: str) -> None:
                 raise Refused(f"'{module}' may not be imported; these may: {', '.join(sorted(HARMLESS))}")
 
 
+class _Uncaught(ast.NodeTransformer):
+    """Takes `except` clauses out, and leaves what they guard. changed: whether there were any."""
+
+    changed = False
+
+    def visit_Try(self, node: ast.Try) -> Any:
+        self.generic_visit(node)
+        self.changed |= bool(node.handlers)
+        return [*node.body, *node.orelse, *node.finalbody]
+
+
+def without_handlers(source: str) -> str | None:
+    """The program without its `except` clauses, so that it shows what it hides; None where it has none."""
+    remover = _Uncaught()
+    bare = remover.visit(ast.parse(source))
+    return ast.unparse(bare) if remover.changed else None
+
+
 async def check_example(study: Study, action: Action) -> None:
     """Run the function's own test in the sandbox. Raises Refused with the actual outcome if it fails."""
     example = action.function["example"]

@@ -37,6 +37,7 @@ from workbench_forge.actions import (
     extract_python,
     find_solved_inputs,
     read_action,
+    without_handlers,
 )
 
 T = TypeVar("T")
@@ -207,7 +208,7 @@ class Forge(Optimizer):
         best: Evaluation | None = None
         for number in range(self.samples):
             repaired = best if number % 2 and best is not None and best.score < 1 else None
-            messages = self._asked(study, address, repaired)
+            messages = await self._asked(study, address, repaired)
             source = await self._program(study, messages, node.function, number)
             if source is None or source in seen:
                 continue
@@ -234,14 +235,15 @@ class Forge(Optimizer):
                     candidate = candidate.patched(Patch({own_test: example}, note=f"program {-number}, with its test"))
             await study.evaluate(candidate, race=True)
 
-    def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
+    async def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
         """Ask for a program, or for a repair of one that did so on train."""
-        node = node_at(study.best, address)
+        node: Any = node_at(study.best, address)
         task = prompts.program(node, study.train, study.targets, CHARS)
         mistakes = prompts.find_mistakes(address, node, repaired, study.targets) if repaired is not None else []
         if repaired is None or not mistakes:
             return task
-        return prompts.repair(task, repaired.workflow.get(address), mistakes, CHARS)
+        source = repaired.workflow.get(address)
+        return prompts.repair(task, source, [await _explain(study, source, node, one) for one in mistakes], CHARS)
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:
@@ -250,6 +252,14 @@ class Forge(Optimizer):
             return source
 
         return await self._usable(study, messages, read, replica)
+
+
+async def _explain(study: Study, source: str, node: Any, mistake: prompts.Mistake) -> str:
+    """Add to a wrong result the error that the program catches there: else nobody sees why it gives that."""
+    if mistake.given is None or (bare := without_handlers(source)) is None:
+        return mistake.text
+    found = await study.sandboxed(bare, node.function, mistake.given)
+    return mistake.text if found["kind"] == "ok" else f"{mistake.text}; it catches {found['message']} there"
 
 
 def _most_blamed(blame: Blame, addresses: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench import Evaluation
 from workbench.base.text import short
@@ -152,10 +152,17 @@ def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], sho
     return [*task, {"role": "assistant", "content": answer}, {"role": "user", "content": told}]
 
 
-def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[str, str]) -> list[str]:
+class Mistake(NamedTuple):
+    """What a program does wrong, in words. given: what it was given, where it returned something else than it must."""
+
+    text: str
+    given: dict[str, Any] | None = None
+
+
+def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[str, str]) -> list[Mistake]:
     """Say what a program gives where it fails, or gives something else than a label of its own output: as many as
     MISTAKES, with what it was given. A row that another node fails on says nothing about it."""
-    said, place = list[str](), address.removeprefix("nodes.").rpartition(".")[0]
+    said, place = list[Mistake](), address.removeprefix("nodes.").rpartition(".")[0]
     for result in found.results:
         if len(said) == MISTAKES:
             break
@@ -166,10 +173,12 @@ def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[s
         labels = {name: row[at] for name in node.outputs if (at := targets.get(name, name)) in row}
         wrong = {name: label for name, label in labels.items() if not is_same(span.outputs.get(name), label)}
         if span.error:
-            said.append(f"{_call(node, span.inputs)} fails: {span.error}")
+            said.append(Mistake(f"{_call(node, span.inputs)} fails: {span.error}"))
         elif wrong:
             gave, right = ({name: one.get(name) for name in wrong} for one in (span.outputs, labels))
-            said.append(f"{_call(node, span.inputs)} gives {_value(node, gave)}, and must give {_value(node, right)}")
+            told = f"{_call(node, span.inputs)} gives {_value(node, gave)}, and must give {_value(node, right)}"
+            given = {name: span.inputs[name] for name in node.inputs if name in span.inputs}
+            said.append(Mistake(told, given))
     return said
 
 

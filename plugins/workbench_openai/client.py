@@ -166,9 +166,9 @@ class OpenAIChat:
         return self._passing.apis
 
     async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on a path that asks no model. Raises LMError."""
+        """(status, headers, body) of the server's answer on any other path. Raises LMError."""
         return await self._passing.forward(method, path, body, headers)
 
     def ready(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from yarl import URL
 
 from workbench.base.type_guards import is_dict
+from workbench.errors import LMError
 from workbench.kit.lms.prices import ModelPrice, find_rates
 from workbench.lm import Rates, Request, Response, is_loopback, redact_answer
 from workbench.plugins import plugins
@@ -78,25 +79,35 @@ class GeminiContents:
             return await self._other.complete(request if native is None else request.converted())
 
         def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response:
-            if status != 200:
-                raise wire.error_for(status, headers, raw)
-            found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price.of, headers)
-            return redact_answer(found, self._server.sent_key, self._server.headers)
+            try:
+                if status != 200:
+                    raise wire.error_for(status, headers, raw)
+                found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price.of, headers)
+                return redact_answer(found, self._server.sent_key, self._server.headers)
+            except LMError as error:
+                if not 300 <= status < 400:  # else the client would go there with a key of ours
+                    error.passed = self._server.passed(status, headers, raw)
+                raise
 
         url = self._server.url(f"models/{self._server.model}:{native.method}")
         reader = Relayed(request.pieces) if native.streams and request.pieces is not None else None
         body = wire.encode(native.body)
-        return await self._server.send(url, body, read, native.headers, streams=native.streams, reader=reader)
+        sent = {**native.sent, **native.headers}
+        return await self._server.send(url, body, read, sent, streams=native.streams, reader=reader)
 
     async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on a path that asks no model. A path that names a model is
-        asked of this one. Raises LMError."""
-        path = _NAMED.sub(f"models/{self._server.model}", path)
-        if body is not None and is_dict(asked := body.get("generateContentRequest")):
-            body = {**body, "generateContentRequest": {**asked, "model": f"models/{self._server.model}"}}
-        return await self._server.fetch(method, path, None if body is None else wire.encode(body), headers)
+        """(status, headers, body) of the server's answer on any other path. Raises LMError.
+
+        body: bytes pass as they are. What was read here is asked of this model.
+        """
+        if isinstance(body, Mapping):
+            path = _NAMED.sub(f"models/{self._server.model}", path)
+            if is_dict(asked := body.get("generateContentRequest")):
+                body = {**body, "generateContentRequest": {**asked, "model": f"models/{self._server.model}"}}
+            body = wire.encode(body)
+        return await self._server.fetch(method, path, body, headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         return self._price.usual(prompt_tokens, completion_tokens)

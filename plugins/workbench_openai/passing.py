@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
-from workbench.lm import API_PATHS, MOST_FORMS, NO_SUCH_PATH, Form, Pieces, Request, Response, redact_answer
+from workbench.lm import API_PATHS, MOST_FORMS, NO_SUCH_PATH, Form, NotCarried, Pieces, Request, Response, redact_answer
 from workbench_openai import wire
 from workbench_openai.server import Server
+
+#: Words of a server that says that it has no such path, and not that it has no such model, file or answer.
+_OF_PATHS = re.compile(
+    r"(?i)^\W*(404\W*)?((page|file|resource|route|path|endpoint) )?not found\W*$|url|route|endpoint|/v1/"
+)
 
 
 class Passing:
@@ -32,7 +39,7 @@ class Passing:
         self.apis = apis
         self._server, self._price, self._extra = server, price, extra or {}
         self._forms = dict.fromkeys(apis, form or Form())
-        self._lacking, self._token_ids = set[str](), token_ids
+        self._lacking, self._answered, self._token_ids = set[str](), set[str](), token_ids
 
     async def complete(self, request: Request, otherwise: Callable[[Request], Any]) -> Response:
         """The answer. The request is sent as it is, and again without what the server refuses.
@@ -58,49 +65,82 @@ class Passing:
                 status: int, headers: Mapping[str, str], raw: bytes, sent: Any = sent, last: bool = not left
             ) -> Any:
                 nonlocal form, body
-                if status == 200:
-                    clients = self._server.told_headers(headers)
-                    found = wire.parse_native(raw, clients, billed, self._price, headers)
-                    return redact_answer(found, self._server.sent_key, self._server.headers)
-                if native.api != "chat" and status in NO_SUCH_PATH:
-                    return None
-                form = self._heed(form, status, raw, request)
-                again, before = form.shape(body), _encoded(sent)  # as bytes: to Python, true is 1
-                if status in (400, 422) and _encoded(again) == before and (back := native.restored(body)) is not None:
-                    body = {**body, **back}
-                    again = form.shape(body)
-                if last or _encoded(again) == before:
-                    raise wire.error_for(status, headers, raw)
+                try:
+                    if status == 200:
+                        clients = self._server.told_headers(headers)
+                        found = wire.parse_native(raw, clients, billed, self._price, headers)
+                        return redact_answer(found, self._server.sent_key, self._server.headers)
+                    form = self._heed(form, status, raw, request, body)
+                    again, before = form.shape(body), _encoded(sent)  # as bytes: to Python, true is 1
+                    if status in (400, 422) and _encoded(again) == before and (back := native.restored(body)):
+                        body = {**body, **back}
+                        again = form.shape(body)
+                    if last or _encoded(again) == before:
+                        raise wire.error_for(status, headers, raw)
+                except LMError as error:
+                    if not 300 <= status < 400:  # else the client would go there with a key of ours
+                        error.passed = self._server.passed(status, headers, raw)
+                    raise
                 return again
 
-            found = await self._server.send(url, _encoded(sent), read, native.headers, streams=streams, reader=reader)
-            if found is None:
-                response = await otherwise(request.converted())
-                self._lacking.add(native.api)  # a model that is not known has 404, too, and would there
-                return response
-            if isinstance(found, Response):
-                return found
-            sent = found
+            try:
+                sent = await self._server.send(
+                    url, _encoded(sent), read, {**native.sent, **native.headers}, streams=streams, reader=reader
+                )
+            except LMError as error:
+                if not self._may_lack(native.api, error):
+                    raise
+                return await self._ask_otherwise(request, otherwise, error)
+            if isinstance(sent, Response):
+                self._answered.add(native.api)
+                return sent
         raise AssertionError("the last form is answered, or raises")
 
-    def _heed(self, form: Form, status: int, raw: bytes, request: Request) -> Form:
+    def _may_lack(self, api: str, error: LMError) -> bool:
+        """Return True if the server may lack an API, and not what the request names: its model, an earlier answer."""
+        if api == "chat" or api in self._answered or error.passed is None or error.status not in NO_SUCH_PATH:
+            return False
+        found = wire.body_of(error.passed[2])
+        told = found.get("error") or found.get("message") if is_dict(found) else None
+        words = told.get("message") if is_dict(told) else told
+        return not isinstance(words, str) or _OF_PATHS.search(words) is not None
+
+    async def _ask_otherwise(self, request: Request, otherwise: Callable[[Request], Any], refused: LMError) -> Response:
+        """The answer in the form of chat completions. Raises `refused` where the server has no such path, either."""
+        assert request.native is not None
+        try:
+            response = await otherwise(request.converted())
+        except LMError as error:
+            raise (refused if isinstance(error, NotCarried) or error.status in NO_SUCH_PATH else error) from None
+        self._lacking.add(request.native.api)
+        return response
+
+    def _heed(self, form: Form, status: int, raw: bytes, request: Request, body: Mapping[str, Any]) -> Form:
+        """The form without what the server refuses, if it may be left out: a client that named this very model is told
+        what the server refuses of the client's own."""
         assert request.native is not None
         other, alone = form.heed(status, wire.body_of(raw), request)
+        if request.native.body.get("model") == self._server.model:
+            before, after = form.shape(body), other.shape(body)
+            ours = {*request.native.ours, *(self._extra.keys() - request.native.body.keys())}
+            if any(before.get(name) != after.get(name) for name in {*before, *after} - ours):
+                return form
         if not alone and self._forms[request.native.api] is form:  # else another call has met the same refusal
             self._forms[request.native.api] = other
         return other
 
     async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on a path that asks no model. Raises LMError.
+        """(status, headers, body) of the server's answer on any other path. Raises LMError.
 
-        A path behind that of an API is asked of this model; a moderation names one of its own kind.
+        body: bytes pass as they are. A path behind that of an API is asked of this model.
         """
-        if body is not None and "model" in body and path.startswith(tuple(f"{own}/" for own in API_PATHS.values())):
-            body = {**body, "model": self._server.model}
-        sent = None if body is None else _encoded(body)
-        return await self._server.fetch(method, path, sent, headers)
+        if isinstance(body, Mapping):
+            if "model" in body and path.startswith(tuple(f"{own}/" for own in API_PATHS.values())):
+                body = {**body, "model": self._server.model}
+            body = _encoded(body)
+        return await self._server.fetch(method, path, body, headers)
 
 
 class Relayed:

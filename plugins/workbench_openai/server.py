@@ -23,8 +23,12 @@ Read = Callable[[int, Mapping[str, str], bytes], Answer]
 
 #: The ledger, and who waits, hold the deadline of a call.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
-#: Headers of an answer that its client is given: by name, or by how the name begins.
-_TOLD = ("x-request-id", "request-id", "retry-after", "x-ratelimit-", "anthropic-ratelimit-", "openai-")
+#: Headers that concern one connection (RFC 9110, 7.6.1), what the body was on it, and those that each server sets
+#: itself; a client is given all others of an answer.
+_OF_CONNECTION = frozenset(
+    "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade alt-svc "
+    "content-length content-encoding content-type set-cookie date server via strict-transport-security".split()
+)
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _ENDS))
 
@@ -87,10 +91,7 @@ class Server:
     ) -> tuple[int, dict[str, str], bytes]:
         """(status, headers, body) of a request that asks no model. Raises LMError."""
 
-        def read(status: int, told: Mapping[str, str], raw: bytes) -> tuple[int, dict[str, str], bytes]:
-            return status, self.told_headers(told), self.redact_answer(raw.decode("utf-8", "replace")).encode()
-
-        return await self._heard(url := self.url(path), self._post(url, body, headers, None, method), read)
+        return await self._heard(url := self.url(path), self._post(url, body, headers, None, method), self.passed)
 
     async def _heard(self, url: URL, answer: Any, read: Read[Answer]) -> Answer:
         headers: Mapping[str, str] = {}
@@ -186,7 +187,7 @@ class Server:
             text += self.redacted(f" (asked: {url.with_user(None).with_query(None)}, for {self.model})")
         if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
             text += " (for an agent without tools of the server, write native: false)"
-        return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
+        return LMError(error.kind, text, retry_after=error.retry_after, status=error.status, passed=error.passed)
 
     def redacted(self, text: str) -> str:
         """A text for people, without any key of this machine, and without that which was sent: its variable may have
@@ -196,7 +197,15 @@ class Server:
     def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Select the headers of an answer for its client."""
         clean = self.redact_answer
-        return {own: clean(value) for name, value in headers.items() if (own := name.lower()).startswith(_TOLD)}
+        return {own: clean(value) for name, value in headers.items() if (own := name.lower()) not in _OF_CONNECTION}
+
+    def passed(self, status: int, headers: Mapping[str, str], raw: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Return an answer for a client of the same API: as it came, without the key."""
+        text = raw.decode("utf-8", "surrogateescape")
+        cleaned = self.redact_answer(text)
+        kind = {"content-type": headers["Content-Type"]} if "Content-Type" in headers else {}
+        body = raw if cleaned == text else cleaned.encode("utf-8", "surrogateescape")
+        return status, {**self.told_headers(headers), **kind}, body
 
     async def aclose(self) -> None:
         """Close the connections of every event loop that used them."""

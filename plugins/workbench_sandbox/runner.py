@@ -31,13 +31,19 @@ def run(request: dict) -> dict:
         return {"kind": "memory", "message": "out of memory"}
     except BaseException as error:  # SystemExit and KeyboardInterrupt are its own affair too
         kind = "forbidden" if isinstance(error, PermissionError) or _no_threads(error) else "error"
-        return {"kind": kind, "line": _line(error), "message": f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE]}
+        return {"kind": kind, "line": _line(error), "message": _describe(error)[:LONGEST_MESSAGE]}
     finally:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
         except (OSError, ValueError):
             pass
+
+
+def _describe(error: BaseException) -> str:
+    """The error as a traceback ends; of one in a text that the source parsed, as by `eval`, with the text."""
+    parsed = isinstance(error, SyntaxError) and error.text and error.filename != NAME
+    return f"{type(error).__name__}: {error}" + (f" in {error.text!r}" if parsed else "")
 
 
 def _no_threads(error: BaseException) -> bool:

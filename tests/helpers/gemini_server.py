@@ -151,7 +151,8 @@ def answer(*parts: Any, end: str | None = "STOP", **more: Any) -> Json:
 
 class GeminiServer:
     """asked: (path with its query, body, headers) of each request. answers: what is given next: a body as JSON or
-    bytes, a list of the pieces of a stream, or Wrong; else a text. models: the known ones."""
+    bytes, a list of the pieces of a stream, or Wrong; else a text. models: the known ones. down: what is said to every
+    request. sent, refused: the bodies of answers and of errors."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -159,13 +160,16 @@ class GeminiServer:
         self.answers: list[Any] = []
         self.models = {"up"}
         self.sent: list[bytes] = []
+        self.refused: list[bytes] = []
+        self.down: Wrong | None = None
         self.seconds, self.late = 0.0, 0.0  # between two events, and before the headers
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._answer(request)
         except Wrong as wrong:
-            return web.json_response(wrong.body(), status=wrong.code)
+            self.refused.append(json.dumps(wrong.body(), indent=2).encode())
+            return web.Response(body=self.refused[-1], status=wrong.code, content_type="application/json")
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json() if request.method == "POST" else {}
@@ -173,6 +177,8 @@ class GeminiServer:
         if KEY not in (request.headers.get("x-goog-api-key"), request.query.get("key")):
             text = "Method doesn't allow unregistered callers (callers without established identity)."
             raise Wrong(text, 403, "PERMISSION_DENIED")
+        if self.down is not None:
+            raise self.down
         found = re.fullmatch(r"/v1beta/models/([^:/]+):(\w+)", request.path)
         if found is None:
             raise web.HTTPNotFound

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,7 +99,8 @@ USUAL: Mapping[str, Json] = {
 
 class Upstream:
     """asked: (path, body, headers) of each request. answers: by path, what is given next: a body, events, an exception,
-    or a coroutine function that answers; else the usual one. lacks: paths that are not there. checks: rules by path."""
+    or a coroutine function that answers; else the usual one. lacks: paths that are not there. checks: rules by path.
+    instead: answers every request."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -107,6 +108,7 @@ class Upstream:
         self.answers: dict[str, list[Any]] = {}
         self.lacks: set[str] = set()
         self.checks = dict(CHECKS)
+        self.instead: Callable[[web.Request], Awaitable[web.Response]] | None = None
         self.broken = 0  # requests whose client hung up
         self.headers: dict[str, str] = {"x-request-id": "req_1", "x-ratelimit-remaining-requests": "9"}
 
@@ -114,6 +116,8 @@ class Upstream:
         return [body for own, body, _ in self.asked if own == path]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.instead is not None:
+            return await self.instead(request)
         path = request.path.removeprefix("/v1/")
         if path in self.lacks:
             return web.json_response({"error": {"message": "Not Found"}}, status=404)

@@ -21,8 +21,9 @@ from tests.helpers.journal import (
     turns,
 )
 
-from workbench.errors import BudgetSpent, LMError
+from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger import Ledger
+from workbench.ledger.dead_server import DEAD_AFTER
 from workbench.ledger.retry import LONGEST_PAUSE, pause_before
 from workbench.lm import Request, Response, estimate_tokens
 
@@ -442,3 +443,72 @@ def test_r10_a_key_that_an_earlier_run_used_is_not_blamed_for_one_refused_row(tm
 
     assert asyncio.run(course(reply(), "one")) == ""
     assert asyncio.run(course(LMError("auth", "status 403: forbidden", status=403), "two")) == "blocked"
+
+
+# Failures that a client of ours is told
+
+
+PASSED = (529, {"x-own": "kept"}, b"busy")
+
+
+@pytest.mark.parametrize("attempts", [None, 3])
+@pytest.mark.parametrize("kind", ["server", "rate_limit"])
+def test_a_failure_that_passes_is_the_clients_to_retry_and_is_not_journalled(
+    kind: str, attempts: int | None, tmp_path: Path
+) -> None:
+    answers: list[Any] = [LMError(kind, "busy", passed=PASSED)] * 2 + [reply()] * 2
+
+    async def answer(request: Request) -> Any:
+        return answers.pop(0)
+
+    async def course() -> None:
+        lm, own = FakeLM(answer), spec() if attempts is None else spec(attempts=attempts)
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            if kind == "server" and attempts is None:
+                for _ in range(2):
+                    with pytest.raises(LMError) as caught:
+                        await ledger.call(lm, ask("x"), "task", own)
+                    assert caught.value.passed == PASSED
+            settled = await ledger.call(lm, ask("x"), "task", own)
+            assert settled.error is None and settled.attempts == 3 and ledger.spent.calls == 3
+
+    run(course)
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("kind", ["server", "rate_limit", "auth"])
+def test_who_alone_decides_when_to_ask_again_is_not_held_back(kind: str, tmp_path: Path) -> None:
+    """A gateway's clients: neither a pause, nor a server that seems dead, nor a key that was refused stands in the way
+    of the next request."""
+    answers: list[Any] = [LMError(kind, "no", passed=PASSED)] * 40 + [reply()]
+
+    async def answer(request: Request) -> Any:
+        return answers.pop(0)
+
+    async def course() -> None:
+        slowed = list[Any]()
+        with journal(tmp_path / "run.db", pause=3600.0, recorded=False) as ledger:
+            ledger.on_slowed = lambda *told: slowed.append(told)
+            lm = FakeLM(answer)
+            for _ in range(40):
+                with pytest.raises(LMError):
+                    await ledger.call(lm, ask("x"), "task", spec(attempts=1))
+            assert (await ledger.call(lm, ask("x"), "task", spec(attempts=1))).error is None
+        assert not slowed
+
+    run(course)
+
+
+def test_a_server_that_fails_all_clients_in_a_row_ends_the_run(tmp_path: Path) -> None:
+    async def answer(request: Request) -> Any:
+        return LMError("server", "busy", passed=PASSED)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=99) as ledger:
+            for n in range(DEAD_AFTER - 1):
+                with pytest.raises(LMError):
+                    await ledger.call(FakeLM(answer), ask(str(n)), "task", spec())
+            with pytest.raises(ServerDead):
+                await ledger.call(FakeLM(answer), ask("last"), "task", spec())
+
+    run(course)

@@ -180,14 +180,23 @@ class LMError(WorkbenchError):
         kind: how it failed; this also decides whether another attempt may help.
         retry_after: the seconds that the server asks to wait.
         status: of the HTTP response.
+        passed: (status, headers, body) of the server's answer, for a client that asked in the words of its API. Such a
+            failure is the client's to retry, and no journal answers it again.
 
     `key` is that under which the journal has the call, if it failed for good.
     """
 
     def __init__(
-        self, kind: FailureKind | str, message: str, *, retry_after: float | None = None, status: int | None = None
+        self,
+        kind: FailureKind | str,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        status: int | None = None,
+        passed: tuple[int, dict[str, str], bytes] | None = None,
     ):
         self.kind, self.retry_after, self.status, self.key = FailureKind(kind), retry_after, status, ""
+        self.passed = passed
         super().__init__(message)
 
     @property

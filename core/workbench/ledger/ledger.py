@@ -40,8 +40,8 @@ from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
 from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
-from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, price_of, unknown_price
-from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens, split_page
+from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, estimate_prompt, price_of, unknown_price
+from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, split_page
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
 
@@ -182,8 +182,8 @@ class Ledger:
             ready()  # before anything is reserved: what cannot be sent does not count
         if key not in self._failed:
             self._failed[key] = self._recalled.count_failed_attempts(key, role)
-        begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts, request.pieces)
-        estimate = _estimate_prompt(request)
+        begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec, request.pieces)
+        estimate = estimate_prompt(request)
         while True:
             async with limiter:
                 held = await self._reserve(lm, request, estimate, limiter)
@@ -195,9 +195,10 @@ class Ledger:
                 if error is not None:
                     failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
                     pause = pause_before(failed, error.retry_after, self._jitter)
-                if (before := limiter.learn(error, pause)) is not None:
+                # Who alone decides when to ask again is not held back.
+                if (self.recorded or again) and (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
-                if error is None or not (again or error.kind == "auth"):
+                if error is None or not (again or error.kind == "auth" or error.passed is not None):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     if response is not None and error is None:
                         error = self.cut_prompts.check(lm.identity, request, response)
@@ -205,9 +206,11 @@ class Ledger:
                     return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
             self._failed[key] += 1
             self.count(role, Spend(1))
-            if error.kind == "auth":
+            if error.kind == "auth" and self.recorded:
                 self._refused[lm.identity] = error
-                raise error  # not journalled: the user can correct the key and resume
+            if not again:
+                self._check_alive(lm, key, error)
+                raise error  # not journalled: the key can be corrected, and a client that was told asks again
             self.retries += 1
             if limiter.pauses >= MOST_PAUSES and self.stopping is None:
                 self.stopping = ServerDead(f"no answer in {MOST_PAUSES} pauses in a row, the last for: {error}")
@@ -325,14 +328,18 @@ class Ledger:
             done.result()  # raises what the store raised
         else:
             await asyncio.shield(done)
-        if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
-            self.stopping = dead
-            raise dead
+        self._check_alive(lm, key, error)
         if self.on_call is not None:
             cost = (attempts, prompt, completion, usd, seconds, queued)
             in_flight = self.ceilings.in_flight + 1
             self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
+
+    def _check_alive(self, lm: LM, key: str, error: LMError | None) -> None:
+        """Raise ServerDead after the outcome of a call that ends the run: too many like it came in a row."""
+        if self.recorded and (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
+            self.stopping = dead
+            raise dead
 
     def _price(self, lm: LM, response: Response | None, prompt: int, completion: int) -> float | None:
         """US dollars of a settled call: by its provider, else by the tokens; None where that is unknown. Then a ceiling
@@ -392,9 +399,3 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
-
-
-def _estimate_prompt(request: Request) -> int:
-    """Estimate the tokens of a prompt from its texts."""
-    parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
-    return estimate_tokens(parts)

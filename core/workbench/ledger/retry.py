@@ -10,6 +10,7 @@ import random
 
 from workbench.errors import FailureKind, LMError
 from workbench.lm import Pieces
+from workbench.spec import LMSpec
 
 #: The longest pause in seconds, whatever the server asks for.
 LONGEST_PAUSE = 120.0
@@ -23,15 +24,17 @@ MOST_PAUSES = 12
 
 
 class Attempts:
-    """The failed attempts of one call. limit: `attempts` of the spec; with 1 nothing is tried again.
+    """The failed attempts of one call: with `attempts: 1` nothing is tried again.
 
     pieces: on the way to a client that waits. Nothing is tried again once it has a part of the answer, or when its own
-    deadline must have passed: it asks again if it wants to.
+    deadline must have passed: it asks again if it wants to. A failure that passes to a client as it came is its own to
+    retry, as it would be without us, unless the settings name `attempts`; but for a rate limit, which our calls at once
+    bring about.
     """
 
-    def __init__(self, limit: int, pieces: Pieces | None = None):
-        self.limit, self.failed, self.rate_limits = limit, 0, 0
-        self._pieces = pieces
+    def __init__(self, spec: LMSpec, pieces: Pieces | None = None):
+        self.limit, self.failed, self.rate_limits = spec.attempts, 0, 0
+        self._pieces, self._tells = pieces, "attempts" not in spec.model_fields_set
 
     def again(self, error: LMError) -> bool:
         """Count a failure. True if the call is to be tried again."""
@@ -42,6 +45,8 @@ class Attempts:
             self.rate_limits += 1
             return self.limit > 1 and self.rate_limits < MOST_RATE_LIMITS
         self.failed += 1
+        if self._tells and error.passed is not None:
+            return False
         return error.retryable and self.failed < self.limit
 
 

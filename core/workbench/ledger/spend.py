@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Request, Response
+from workbench.lm import LM, Request, Response, estimate_tokens
 
 
 @dataclass
@@ -209,3 +209,9 @@ def unknown_price(lm: LM, setting: str) -> SpecError:
         "of the prompt are stated under price.above, those of service tiers under price.tiers.",
         path=tuple(setting.split(".")),
     )
+
+
+def estimate_prompt(request: Request) -> int:
+    """Estimate the tokens of a prompt from its texts."""
+    parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
+    return estimate_tokens(parts)

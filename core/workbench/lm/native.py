@@ -54,8 +54,9 @@ class Native:
     """A request as its client wrote it: a model whose server speaks this API is sent it as it is.
 
     api: of `API_PATHS`. body: with the client's name of the model, which the server is not told. headers: of the
-    client, those that change an answer. inert: fields that change none, so that they are no part of the key. method: of
-    an API whose path names the model, what follows that name.
+    client, those that change an answer; sent: the others. inert: fields that change none, so that they are no part of
+    the key. ours: fields whose value is not the client's. method: of an API whose path names the model, what follows
+    that name.
     convert: makes of a body the same request in the form of chat completions, and raises NotCarried where something
     of it would be lost. restored: gives fields of a body with what a provider added to earlier turns put back, where
     the client dropped it; None if there is nothing. Both are given the body as it is now: its texts may be replaced.
@@ -65,6 +66,8 @@ class Native:
     body: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     inert: frozenset[str] = frozenset()
+    sent: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+    ours: frozenset[str] = field(default=frozenset(), compare=False)
     convert: Callable[[Mapping[str, Any]], Any] | None = field(default=None, compare=False)
     restored: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = field(default=lambda body: None, compare=False)
     method: str = ""

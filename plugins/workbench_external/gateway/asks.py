@@ -61,6 +61,7 @@ class Refused(Exception):
         retry_after: seconds after which the agent may try again.
         headers: further ones of the response.
         field: the place in the request that is wrong, e.g. `messages[0].content`.
+        passed: (status, headers, body) of the model's server, which the agent gets in place of all that.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Refused(Exception):
         retry_after: float | None = None,
         headers: Mapping[str, str] | None = None,
         field: str | None = None,
+        passed: tuple[int, dict[str, str], bytes] | None = None,
     ):
+        self.passed = passed
         self.status, self.kind, self.message = status, str(kind), message
         self.retry_after, self.headers, self.field = retry_after, dict(headers or {}), field
         super().__init__(message)
@@ -94,10 +97,10 @@ class GatewaySession(Protocol):
     """The session behind a secret: a row of a run, or a client of a served workflow.
 
     A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
-    they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for paths that
-    ask no model: (status, headers, body) of the server's answer, or None where there is no such server. ask: the same
-    request, if its texts may be replaced. It may also have `note_refusal(error)`: it is told of requests that got no
-    answer.
+    they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for other
+    paths: (status, headers, body) of the server's answer, or None where its server speaks another API. ask: the same
+    request, if its texts may be replaced. `passes_path(method, path)` says which of them it forwards. It may also have
+    `note_refusal(error)`: it is told of requests that got no answer.
     """
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
@@ -114,8 +117,8 @@ class GatewaySession(Protocol):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """Turn an error of ours into a refusal for the agent. Messages of servers and of Python stay here: they may name
-    files, addresses and keys."""
+    """Turn an error into a refusal for the agent. What the server of its own API answered passes. Other messages of
+    servers and of Python stay here: they may name files, addresses and keys."""
     match error:
         case Refused():
             return error
@@ -124,7 +127,9 @@ def refusal_of(error: Exception) -> Refused:
         case NotCarried():
             return Refused(error.status or 400, "unsupported", str(error), field=error.field)
         case LMError():
-            return _of_kind(error.kind, error.retry_after)
+            refused = _of_kind(error.kind, error.retry_after, error.status)
+            refused.passed = error.passed
+            return refused
         case NodeError():
             return _of_kind(error.kind, None)
         case Interrupted():
@@ -142,10 +147,12 @@ _TOLD = {
     FailureKind.BAD_REQUEST: (400, "The language model's server refused the request as it was sent."),
     FailureKind.UNSUPPORTED: (400, "The language model lacks what the request asks for (images, tools or a format)."),
     FailureKind.REFUSED: (400, "The language model refused to answer."),
+    FailureKind.AUTH: (401, "The key for the language model is missing, or its server refuses it."),
     FailureKind.POLICY: (403, "A rule of the policy forbids this request."),
 }
 
 
-def _of_kind(kind: FailureKind, retry_after: float | None) -> Refused:
+def _of_kind(kind: FailureKind, retry_after: float | None, own: int | None = None) -> Refused:
+    """own: the status of the server, whose API is another one: clients retry and fall back by it."""
     status, message = _TOLD.get(kind, (502, "The language model did not answer."))
-    return Refused(status, kind, message, retry_after)
+    return Refused(own if own is not None and own >= 400 else status, kind, message, retry_after)

@@ -6,10 +6,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from workbench.lm import Response
+from workbench.errors import LMError
+from workbench.lm import NO_SUCH_PATH, Response
 from workbench_external.gateway import anthropic_messages as claude, chat, gemini_api as gemini
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
@@ -81,7 +83,8 @@ async def complete_text(who: Admitted, asked: Asked) -> Body | Iterator[Event] |
 
 async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
     body = asked.body
-    refuse_background(body)
+    if not _passes(who, asked):
+        refuse_background(body)
     read = partial(read_response, stored=who.stored)
     ask = pass_ask(who, "responses", asked, lambda body: read(body)[0], who.stored.earlier(body)) or read(body)[0]
     found = await _answers(who, ask)
@@ -107,11 +110,12 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
 
 
 async def show_response(who: Admitted, asked: Asked) -> Body | Passed:
-    return await _forwarded(who, asked, asked.named) or who.stored.body(asked.named)
+    found = None if who.stored.wrote(asked.named) else await _forwarded(who, asked)
+    return found or who.stored.body(asked.named)
 
 
 async def delete_response(who: Admitted, asked: Asked) -> Body | Passed:
-    if (found := await _forwarded(who, asked, asked.named)) is not None:
+    if not who.stored.wrote(asked.named) and (found := await _forwarded(who, asked)) is not None:
         return found
     who.stored.drop(asked.named)
     return {"id": asked.named, "object": "response", "deleted": True}
@@ -124,8 +128,8 @@ async def complete_message(who: Admitted, asked: Asked) -> Body | Iterator[Event
 
 
 async def count_tokens(who: Admitted, asked: Asked) -> Body | Passed:
-    ask = pass_ask(who, "messages", asked, claude.read_messages)
-    return await _forwarded(who, asked, ask=ask) or claude.write_count(claude.read_counted(asked.body))
+    found = await _forwarded(who, asked, pass_ask(who, "messages", asked, claude.read_messages))
+    return _unless_missing(found) or claude.write_count(claude.read_counted(asked.body))
 
 
 async def generate(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
@@ -140,51 +144,79 @@ async def generate(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Pass
 
 
 async def count_contents(who: Admitted, asked: Asked) -> Passed:
-    return await _forwarded(who, asked, ask=gemini.pass_ask(who, asked)) or _missing(asked)
+    return await _forwarded(who, asked, gemini.pass_ask(who, asked)) or _missing(asked)
 
 
-async def embed(who: Admitted, asked: Asked) -> Body:
+async def embed(who: Admitted, asked: Asked) -> Body | Passed:
+    if _passes(who, asked) and (found := await _forwarded(who, asked)) is not None:
+        return found
     texts, model = chat.read_embeddings(asked.body)
     vectors, tokens = await who.session.embed(texts, model)
     return chat.write_embeddings(asked.body, vectors, tokens, model)
 
 
-async def list_models(who: Admitted, asked: Asked) -> Body:
+async def list_models(who: Admitted, asked: Asked) -> Body | Passed:
+    if (found := await _known_models(who, asked)) is not None:
+        return found
     return chat.write_model(asked.named) if asked.named else chat.write_models(who.session.models())
 
 
-async def list_claude_models(who: Admitted, asked: Asked) -> Body:
+async def list_claude_models(who: Admitted, asked: Asked) -> Body | Passed:
+    if (found := await _known_models(who, asked)) is not None:
+        return found
     return claude.write_model(asked.named) if asked.named else claude.write_models(who.session.models())
+
+
+async def _known_models(who: Admitted, asked: Asked) -> Passed | None:
+    """The server's models; None for one that it does not know, which a model of another name may serve, and where it
+    cannot be reached, as by a run that is repeated from its journal."""
+    with suppress(LMError):
+        found = await _forwarded(who, asked)
+        return found if found is not None and found.status == 200 else None
+    return None
 
 
 async def count_input(who: Admitted, asked: Asked) -> Body | Passed:
     ask = pass_ask(who, "responses", asked, chat.refuse_completion, who.stored.earlier(asked.body))
-    return await _forwarded(who, asked, ask=ask) or _missing(asked)
+    return await _forwarded(who, asked, ask) or _missing(asked)
 
 
 async def pass_on(who: Admitted, asked: Asked) -> Passed:
-    """A path that asks no model, for the server of the session's model."""
-    return await _forwarded(who, asked) or _missing(asked)
+    """Any other path, for the server of the session's model."""
+    if _passes(who, asked):
+        return await _forwarded(who, asked) or _missing(asked)
+    told = f"{asked.method} {asked.path.partition('?')[0]} is not passed on in a run: nobody can count what it costs."
+    raise Refused(404, "not_found", f"{told} `workbench agent gateway` passes it.")
 
 
 def _missing(asked: Asked) -> Passed:
-    raise Refused(
-        404, "not_found", f"The model's server has no {asked.path.partition('?')[0]}, and none is served here."
-    )
+    shown = asked.path.partition("?")[0]
+    raise Refused(404, "not_found", f"The model's server speaks another API than that of {shown}.")
 
 
-async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | None = None) -> Passed | None:
-    """Return the answer of the server of the session's model; None where there is none with such a path.
+def _passes(who: Admitted, asked: Asked) -> bool:
+    passes = getattr(who.session, "passes_path", None)
+    return passes is not None and passes(asked.method, asked.path.partition("?")[0])
 
-    number: of an answer, which is not asked for there if we have written it. ask: the request, if its texts may be
-    replaced.
+
+async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> Passed | None:
+    """Return the answer of the server of the session's model; None where it speaks another API.
+
+    ask: the request, if its texts may be replaced.
     """
     forward = getattr(who.session, "forward", None)
-    if forward is None or (number and who.stored.wrote(number)):
+    if forward is None:
         return None
-    body = asked.body if asked.method == "POST" else None
-    found = await forward(asked.method, asked.path, body, passed_headers(asked.headers), ask)
+    body = asked.raw if asked.method not in ("GET", "HEAD") else None
+    headers = passed_headers(asked.headers)
+    headers |= {name: asked.headers[name] for name in ("content-type", "accept") if name in asked.headers}
+    found = await forward(asked.method, asked.path, body, headers, ask)
     return None if found is None else Passed(found[2], found[1], found[0])
+
+
+def _unless_missing(found: Passed | None) -> Passed | None:
+    """The same, but None where the server has no such path."""
+    return None if found is None or found.status in NO_SUCH_PATH else found
 
 
 def _written(asked: Asked, ask: Ask, responses: Sequence[Response]) -> Body | Iterator[Event]:
@@ -222,10 +254,7 @@ ENDPOINTS = (
     _endpoint("GET", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, show_response),
     _endpoint("DELETE", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, delete_response),
     _endpoint("POST", "/responses/input_tokens", RESPONSES, count_input),
-    _endpoint("GET", "/responses/[^/]+/input_items", RESPONSES, pass_on),
-    _endpoint("POST", "/responses/[^/]+/cancel", RESPONSES, pass_on),
     _endpoint("POST", "/completions", CHAT, complete_text, streams=True),
-    _endpoint("POST", "/moderations", CHAT, pass_on),
     _endpoint("POST", "/embeddings", CHAT, embed),
     _endpoint("POST", "/messages", MESSAGES, complete_message, writer=MessageWriter),
     _endpoint("POST", "/messages/count_tokens", MESSAGES, count_tokens),
@@ -236,15 +265,18 @@ ENDPOINTS = (
 )
 
 
-def asked_of(endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str]) -> Asked:
+def asked_of(
+    endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str], raw: bytes = b""
+) -> Asked:
     """A request to an endpoint."""
-    asked = Asked(endpoint.method, path, body, named, headers, write=endpoint.writer)
+    asked = Asked(endpoint.method, path, body, named, headers, raw, write=endpoint.writer)
     asked.pieces.wanted = endpoint.streams and (body.get("stream") is True or gemini.is_stream(path))
     return asked
 
 
-def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, str]:
-    """The endpoint, and what the path names. Raises Refused (404, 405)."""
+def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = False) -> tuple[Endpoint, str]:
+    """The endpoint, and what the path names. forwards: for a session that has other paths, too. Raises Refused (404,
+    405)."""
     allowed: list[str] = []
     for endpoint in ENDPOINTS:
         if _VENDORS[endpoint.dialect] != _VENDORS[dialect]:
@@ -253,6 +285,8 @@ def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, s
             if endpoint.method == method:
                 return endpoint, (found[1] or "") if endpoint.path.groups else ""
             allowed.append(endpoint.method)
+    if forwards and ".." not in path.split("/"):
+        return _endpoint(method, "", dialect, pass_on), ""
     if allowed:
         told = ", ".join(allowed)
         raise Refused(405, "method_not_allowed", f"This path takes {told}.", headers={"Allow": told})

@@ -16,6 +16,7 @@ from workbench.lm import Native, Piece, Response, most_tokens
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
+from workbench_external.gateway.passed import passed_headers
 from workbench_external.gateway.table import INERT
 from workbench_external.gateway.view import read_view
 from workbench_external.gateway.writing import Asked, Event
@@ -63,7 +64,8 @@ def pass_ask(who: Admitted, asked: Asked) -> Ask:
         settings["extra"] = {"tool_choice": choice}
     samples = config.get("candidateCount", config.get("candidate_count"))
     samples = 1 if samples is None else f.as_whole(samples, "generationConfig.candidateCount", 1, f.MOST_SAMPLES)
-    native = Native("gemini", body, {}, INERT["gemini"], method=method_of(asked.path))
+    sent = passed_headers(asked.headers)
+    native = Native("gemini", body, {}, INERT["gemini"], sent, method=method_of(asked.path))
     given = {name: value for name, value in settings.items() if value is not None}
     messages, tools = tuple(view.messages), tuple(view.tools)
     streams = is_stream(asked.path)

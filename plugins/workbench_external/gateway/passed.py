@@ -30,6 +30,11 @@ from workbench_external.gateway.writing import Asked
 
 #: Headers of an agent that change an answer.
 _HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
+#: Headers that concern its connection to the gateway (RFC 9110, 7.6.1), or that the request has anew; its secret.
+_NOT_PASSED = frozenset(
+    "connection keep-alive proxy-authorization proxy-connection te trailer transfer-encoding upgrade expect host "
+    "content-length accept accept-encoding content-type authorization x-api-key api-key x-goog-api-key".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +45,14 @@ class Passed:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     status: int = 200
 
-    @property
-    def type(self) -> str:
-        return "text/event-stream; charset=utf-8" if is_stream(self.raw) else "application/json"
+    def all_headers(self) -> dict[str, str]:
+        kind = "text/event-stream; charset=utf-8" if is_stream(self.raw) else "application/json"
+        return {"content-type": kind, **self.headers}
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Select the headers that pass with a request."""
-    return {name: value for name in _HEADERS if (value := headers.get(name)) is not None}
+    """Select the headers that pass with a request, by their names in lower case."""
+    return {own: value for name, value in headers.items() if (own := name.lower()) not in _NOT_PASSED}
 
 
 def pass_ask(
@@ -75,7 +80,9 @@ def pass_ask(
         settings["logprobs"] = True
     if (choice := body.get("tool_choice")) is not None:
         settings["extra"] = {"tool_choice": "auto" if choice == {"type": "auto"} else choice}
-    native = Native(api, body, passed_headers(asked.headers), INERT[api], restored=partial(_restored, who, api))
+    sent = passed_headers(asked.headers)
+    matter = {name: sent.pop(name) for name in _HEADERS if name in sent}
+    native = Native(api, body, matter, INERT[api], sent, restored=partial(_restored, who, api))
     streams = body.get("stream") is True
     given = {name: value for name, value in settings.items() if value is not None}
     messages, tools = tuple(view.messages), tuple(view.tools)
@@ -139,7 +146,7 @@ def as_it_is_sent(
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
-    return replace(own, convert=convert)
+    return replace(own, convert=convert, ours=frozenset(changed))
 
 
 def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:

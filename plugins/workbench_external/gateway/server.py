@@ -27,7 +27,7 @@ from workbench_external.gateway.access import (
     variables_for,
 )
 from workbench_external.gateway.asks import GatewaySession, Refused, refusal_of
-from workbench_external.gateway.endpoints import Dialect, Endpoint, asked_of, dialect_of, find_endpoint
+from workbench_external.gateway.endpoints import Dialect, Endpoint, asked_of, dialect_of, find_endpoint, pass_on
 from workbench_external.gateway.passed import Passed
 from workbench_external.gateway.streaming import Stream, as_it_came, encode
 
@@ -166,7 +166,8 @@ class Gateway:
             if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then asks by HTTP at once
                 text = "This gateway has no WebSockets. Ask by HTTP."
                 raise Refused(426, "upgrade_required", text, headers={"Upgrade": "HTTP/1.1"})
-            endpoint, named = find_endpoint(request.method, path, dialect)
+            forwards = hasattr(who.session, "passes_path")
+            endpoint, named = find_endpoint(request.method, path, dialect, forwards=forwards)
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
@@ -193,10 +194,12 @@ class Gateway:
         self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, path: str, named: str
     ) -> web.StreamResponse:
         try:
-            body = await _read_json(request) if endpoint.method == "POST" else {}
+            raw = await _read_body(request)
+            read = endpoint.answer is not pass_on and endpoint.method == "POST"
             query = request.rel_url.without_query_params("key").query_string  # which may hold the secret
             query = f"?{query}" if query else ""
-            asked = asked_of(endpoint, path + query, body, named, request.headers)
+            body = _loaded(request, raw) if read else {}
+            asked = asked_of(endpoint, path + query, body, named, request.headers, raw)
             if asked.pieces.wanted:
                 return await Stream(request, who, endpoint, asked, self._told).send()
             answer = await endpoint.answer(who, asked)
@@ -219,10 +222,8 @@ def _split(path: str) -> tuple[str | None, str]:
     return (found[1], (found[2] or "/").rstrip("/")) if found is not None else (None, path)
 
 
-async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
-    """The object in the body of a request. Raises Refused for one that is too long, too slow, packed, or none."""
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise Refused(415, "bad_request", "Send the body as it is, without Content-Encoding.")
+async def _read_body(request: web.BaseRequest) -> bytes:
+    """The body of a request. Raises Refused for one that is too long or too slow."""
     if (request.content_length or 0) > MAX_BODY:
         raise _too_long()
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
@@ -237,6 +238,13 @@ async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
                     raise _too_long()
     except TimeoutError:
         raise Refused(408, "timeout", "The request did not arrive in time.") from None
+    return bytes(raw)
+
+
+def _loaded(request: web.BaseRequest, raw: bytes) -> dict[str, Any]:
+    """The object in a body. Raises Refused for one that is packed, or none."""
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refused(415, "bad_request", "Send the body as it is, without Content-Encoding.")
     try:
         body = _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except (ValueError, RecursionError):  # the former also for numbers of too many digits, and other encodings
@@ -278,6 +286,9 @@ def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None
 
 
 def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
+    if refused.passed is not None:
+        status, headers, body = refused.passed
+        return as_it_came(Passed(body, headers, status))
     return _json(dialect.write_error(refused), refused.status, refused.all_headers())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.base.type_guards import is_dict
-from workbench.lm import Piece
+from workbench.lm import Piece, body_of as loaded
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Refused
 from workbench_external.gateway.endpoints import Endpoint
@@ -153,7 +153,10 @@ class Stream:
         return b"".join(p if isinstance(p, bytes) else self._written(asked.writer.add(p)) for p in parts)
 
     def _failure(self, error: Exception) -> bytes:
-        return self._written([self._dialect.fail_stream(self._told_of(error, self._who))])
+        told = self._told_of(error, self._who)
+        event = loaded(told.passed[2]) if told.passed is not None else None
+        usual = self._dialect.fail_stream(told)  # in Responses, a failure is another object than the body of an error
+        return self._written([event if is_dict(event) and event.keys() >= usual.keys() else usual])
 
     def _written(self, events: Iterable[Event]) -> bytes:
         """Events as they are sent; a text stands for itself, as `[DONE]`."""
@@ -173,4 +176,4 @@ def as_it_came(answer: Passed) -> web.Response:
     """Return the answer of another server in one piece."""
     from aiohttp import web
 
-    return web.Response(body=answer.raw, status=answer.status, headers={"Content-Type": answer.type, **answer.headers})
+    return web.Response(body=answer.raw, status=answer.status, headers=answer.all_headers())

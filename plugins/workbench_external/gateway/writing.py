@@ -42,14 +42,15 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request. path: with its query. named: what the path names. pieces: takes an answer as it comes. write: makes
-    what writes one in the words of the request's API."""
+    """A request. path: with its query. named: what the path names. raw: the body as it came. pieces: takes an answer
+    as it comes. write: makes what writes one in the words of the request's API."""
 
     method: str
     path: str
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
     named: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    raw: bytes = b""
     pieces: Pieces = field(default_factory=Pieces)
     write: type[Writer] | None = None
 

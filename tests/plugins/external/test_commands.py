@@ -198,7 +198,7 @@ def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert "is listening" in process.stderr.readline()
+        assert "is listening at http://127.0.0.1:" in process.stderr.readline()
         process.send_signal(0)
         found: dict[str, str] = {"pid": str(process.pid)}
         while "OPENAI_AGENTS_DISABLE_TRACING" not in found or "OPENAI_BASE_URL" not in found:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from workbench.store import Store
-from workbench_external.config import Slot
+from workbench_external.config import ExternalConfig, Slot
+from workbench_external.exchange import write_inputs
+from workbench_external.process import last_words, read_ends
 from workbench_external.slots.files import content_of, replace_files
 from workbench_external.workspace import Workspaces
 
@@ -73,3 +77,68 @@ def test_a_row_gets_the_databases_of_its_agent_and_no_run_database_and_no_pipe(t
         assert asyncio.run(course()) == ["knowledge.db", "note.db"]
     finally:
         store.close()
+
+
+def write_project(root: Path) -> Path:
+    """A project of Node whose agent lies in `src`, with a package there and one above, and files that it reads."""
+    for name, said in (("src/node_modules/near", "near"), ("node_modules/above", "above")):
+        (root / name).mkdir(parents=True)
+        (root / name / "package.json").write_text('{"type": "module", "exports": "./index.js"}')
+        (root / name / "index.js").write_text(f"export default '{said}'")
+    (root / "package.json").write_text('{"type": "module"}')
+    (root / "src" / "prompts").mkdir()
+    (root / "src" / "prompts" / "x.md").write_text("Sort it.")
+    (root / "src" / "agent.js").write_text(
+        "import near from 'near'; import above from 'above'; import { readFileSync } from 'fs'\n"
+        "console.log([near, above, readFileSync('prompts/x.md')].join(' '))\n"
+    )
+    return root / "src"
+
+
+def test_4_dependencies_are_linked_and_what_node_finds_above_the_folder_too(tmp_path: Path) -> None:
+    folder, places = write_project(tmp_path), Workspaces()
+    (folder / ".git").mkdir()
+
+    async def course() -> None:
+        async with places.fresh(folder) as place:
+            assert (place / "node_modules").resolve() == folder / "node_modules" and not (place / ".git").exists()
+            assert (place.parent / "node_modules").resolve() == tmp_path / "node_modules"
+            assert (place.parent / "package.json").samefile(tmp_path / "package.json")
+            if (node := shutil.which("node")) is not None:
+                said = subprocess.check_output([node, "agent.js"], cwd=place, text=True)
+                assert said == "near above Sort it.\n"
+        assert (folder / "node_modules" / "near" / "index.js").exists(), "links go, and what they lead to stays"
+        async with places.fresh(folder, links=False) as place:
+            assert not (place / "node_modules").exists()
+
+    try:
+        asyncio.run(course())
+    finally:
+        places.remove()
+
+
+def test_4_the_beginning_of_what_a_program_said_is_told_beside_the_end() -> None:
+    frames = "".join(f"    at resolve (node:internal/modules/esm/resolve:{n}:9)\n" for n in range(40))
+    said = "node:internal/modules/esm/resolve:873\n  throw new ERR()\n        ^\n\n"
+    said += f"Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'openai'\n{frames}  code: 'ERR_MODULE_NOT_FOUND'\n"
+    assert "Cannot find package 'openai' code: 'ERR_MODULE_NOT_FOUND'" in last_words(said)
+    told = last_words("first: no such model\n" + "noise and noise\n" * 2000 + "gave up\n")
+    assert told.startswith("; it said: first: no such model") and told.endswith("gave up") and len(told) < 700
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000, 8000, 8001, 50_000])
+def test_4_both_ends_of_what_a_program_wrote_are_kept(size: int, tmp_path: Path) -> None:
+    written = "".join(chr(97 + n % 26) for n in range(size))
+    with (tmp_path / "err").open("w+b") as file:
+        file.write(written.encode())
+        file.flush()
+        kept = read_ends(file)
+    assert kept == (written if size <= 8000 else f"{written[:4000]}\n...\n{written[-4000:]}")
+
+
+@pytest.mark.parametrize("stdin", ["text", "json"])
+def test_5_what_an_agent_reads_from_stdin_ends_with_a_newline(stdin: str) -> None:
+    config = ExternalConfig.model_validate({"signature": "text -> label", "command": ["x"], "stdin": stdin})
+    for text in ("hi", "hi\n", ""):
+        given = write_inputs(config, {"text": text})
+        assert given.endswith(b"\n") and not given.endswith(b"\n\n")

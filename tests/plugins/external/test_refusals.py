@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.helpers.external_agents import CLIENT, write_agent
 from tests.helpers.passing import model
 from tests.helpers.upstream import Upstream, chat_answer, upstream
@@ -15,6 +16,7 @@ from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.run import prepare
 from workbench.spec import lm_spec
+from workbench.testing.simulated import LABELS
 from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Refused
@@ -138,3 +140,90 @@ def test_h34_the_servers_words_stand_behind_what_the_agent_is_told() -> None:
         refusals.note(error)
         assert refusals.last == "status 500: no room"
     assert refusals.count == 2
+
+
+FALLS_BACK = f"""{CLIENT.replace('"model": "gpt-4o-mini"', '"model": settings.pop("name")')}
+said = [{{"role": "user", "content": row["text"]}}]
+try:
+    print(chat(said, name="large")["content"])
+except OSError as error:
+    told = str(error)
+    if not any(f" {{status}} " in told.splitlines()[0] for status in (401, 404, 529)) or "x-own: kept" not in told:
+        raise
+    print(chat(said, name="small")["content"])
+"""
+
+
+@pytest.mark.parametrize("status", [401, 404, 529])
+def test_1_an_agent_falls_back_in_a_row_as_it_does_without_us(status: int, tmp_path: Path) -> None:
+    """Once a call, and the run goes on. A key that is refused is sent no more, and the agent is told the same."""
+    refused = {"error": {"message": "no", "type": "some_error"}}
+
+    async def answer(request: web.Request) -> web.Response:
+        if (await request.json())["model"] == "large":
+            return web.json_response(refused, status=status, headers={"x-own": "kept"})
+        return web.json_response(chat_answer(LABELS[0]))
+
+    with upstream() as server:
+        server.answers["chat/completions"] = [answer] * 99
+        path = written(tmp_path, server, FALLS_BACK, models={"*": "as-named"}, slots={})
+        report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
+        asked = [body["model"] for body in server.bodies("chat/completions")]
+    assert report.status == "finished" and not report.failures
+    large = asked.count("large")
+    assert asked.count("small") == 4 and large == report.spent["calls"] - 4
+    assert 1 <= large <= 4 if status == 401 else large == 4
+
+
+def test_1_a_rate_limit_that_our_rows_at_once_bring_about_is_waited_out(tmp_path: Path) -> None:
+    limited = (429, {"error": {"message": "slow down", "type": "rate_limit_error"}})
+    with upstream() as server:
+        server.answers["chat/completions"] = [limited] * 3
+        path = written(tmp_path, server, ASKS_ONCE)
+        report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
+        assert report.status == "finished" and len(server.asked) == 4 + 3
+
+
+def test_1_what_the_client_was_told_is_asked_again_and_attempts_of_the_file_are_ours(tmp_path: Path) -> None:
+    busy = (503, {"error": {"message": "busy"}})
+    twice = (
+        f"{ASKS_ONCE}".replace("print(chat(", "ask = lambda: chat(").replace('["content"])', '["content"]')
+        + """
+try:
+    print(ask())
+except OSError as error:
+    assert " 503 " in str(error).splitlines()[0]
+    print(ask())
+"""
+    )
+    with upstream() as server:
+        server.answers["chat/completions"] = [busy]
+        path = written(tmp_path, server, twice, calls=1)
+        report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
+        assert not report.failures and len(server.asked) == 5, "a call that got no answer counts as none"
+    with upstream() as server:
+        server.answers["chat/completions"] = [busy]
+        path = written(tmp_path, server, ASKS_ONCE)
+        spec = json.loads(path.read_text())
+        spec["lm"]["attempts"] = 2
+        path.write_text(json.dumps(spec))
+        report = evaluate(path, database=tmp_path / "again.db", options=EvalOptions(split="val"))
+        assert not report.failures and len(server.asked) == 5
+
+
+def test_3_a_path_whose_cost_nobody_can_count_is_refused_by_name_in_a_run(tmp_path: Path) -> None:
+    speaks = f"""{CLIENT.replace("/chat/completions HTTP", "/{asked} HTTP")}
+said = [{{"role": "user", "content": row["text"]}}]
+for asked in ("audio/speech", "files"):
+    try:
+        chat(said)
+    except (OSError, KeyError) as error:
+        pass
+asked = "chat/completions"
+print(chat(said)["content"])
+"""
+    with upstream() as server:
+        path = written(tmp_path, server, speaks)
+        _, (run,), _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 1)
+        assert [asked for asked, *_ in server.asked] == ["files", "chat/completions"]
+    assert "POST /audio/speech is not passed on in a run" in "\n".join(describe_calls([run]))

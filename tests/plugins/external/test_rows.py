@@ -366,7 +366,7 @@ def test_a_program_that_is_not_copied_with_the_folder_runs_where_it_is(tmp_path:
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/run").symlink_to("/bin/sh")
     command = [".venv/bin/run", "-c", "ls -a | tr '\\n' ' '"]
-    assert answer(tmp_path, command=command, folder=".") == {"label": ". .. workflow.yaml"}
+    assert answer(tmp_path, command=command, folder=".") == {"label": ". .. .venv workflow.yaml"}
 
 
 def test_the_clock_of_a_row_stops_while_a_model_answers(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from workbench.study import Evaluation, Result
 from workbench.task import Example
 from workbench.workflow import Span, Trace, Workflow
 from workbench_forge import optimizer as forge_optimizer, prompts
-from workbench_forge.actions import Refused, apply_action, read_action
+from workbench_forge.actions import Refused, apply_action, read_action, without_handlers
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 
@@ -135,6 +135,35 @@ def test_the_mistakes_of_the_best_program_are_shown_and_repaired(tmp_path: Path)
     assert 1 <= shown.count(" gives ") <= 3 and shown.count("and must give") == shown.count(" gives ")
 
 
+def test_a_repair_is_told_of_the_error_that_the_program_catches(tmp_path: Path) -> None:
+    """A model that catches all errors, and gives a value that looks like an answer."""
+    hides = "def rule(text):\n    try:\n        return int(text)\n    except ValueError:\n        return 0"
+    asked: list[str] = []
+
+    def say(request: Request) -> str:
+        asked.append(text_of(request))
+        return RIGHT if "it catches ValueError: invalid literal for int()" in asked[-1] else hides
+
+    report, _ = run(tmp_path, CODE, say, {"forge": {"samples": 2}})
+    assert report.winner.get("nodes.count.source") == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("source", "bare"),
+    [
+        ("def f(x):\n    return x", None),
+        ("try:\n    import re\nfinally:\n    y = 1", None),
+        (
+            "def f(x):\n    try:\n        a = int(x)\n    except ValueError:\n        return 0\n"
+            "    else:\n        a += 1\n    finally:\n        pass\n    return a",
+            "def f(x):\n    a = int(x)\n    a += 1\n    pass\n    return a",
+        ),
+    ],
+)
+def test_handlers_are_taken_out_and_what_they_guard_stays(source: str, bare: str | None) -> None:
+    assert without_handlers(source) == bare
+
+
 @pytest.mark.parametrize("description", ["Counts the facts that follow from others.", ""])
 def test_the_proposer_is_told_what_the_file_is_for(description: str, tmp_path: Path) -> None:
     asked: list[str] = []
@@ -180,7 +209,7 @@ def test_a_program_is_shown_what_it_was_given_and_gave_itself() -> None:
         result(span("d", "3")),
     )
     found = Evaluation(Workflow({"name": "w", "nodes": {}}), "train", results, True)
-    assert prompts.find_mistakes("nodes.count.source", node, found, {}) == [
+    assert [one.text for one in prompts.find_mistakes("nodes.count.source", node, found, {})] == [
         'rule("b") gives 4, and must give 3',
         """rule("c") fails: KeyError: 'c'""",
     ]

@@ -48,6 +48,7 @@ def test_a_value_that_is_written_as_an_allowed_one_is_that_one(
         (code("def f(text): return 3", "text -> a: Literal['1', '2']"), "returned an invalid 'a'"),
         (code("def f(text): return 'true'", "text -> a: Literal['True', 'False']"), "returned an invalid 'a'"),
         (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
+        (code('def f(text): return eval("1 +* 2")'), "SyntaxError: invalid syntax (<string>, line 1) in '1 +* 2'"),
         (code("def f(text): return 'many'"), "returned an invalid 'n'"),
         (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),
         (code("def f(text): return {'a': 1, 'c': 2}", "text -> a: int, b: int"), "must return a dict with a, b"),

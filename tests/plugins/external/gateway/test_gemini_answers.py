@@ -78,12 +78,26 @@ def test_sound_is_known_by_its_tokens_for_its_price() -> None:
 
 
 @pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent?alt=sse", "countTokens"])
-def test_a_refusal_has_the_form_of_google(method: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "word"), [(400, "INVALID_ARGUMENT"), (403, "PERMISSION_DENIED"), (404, "NOT_FOUND"), (503, "UNAVAILABLE")]
+)
+def test_an_error_of_google_passes_as_it_came(
+    code: int, word: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body: dict[str, Any] = {"contents": USER}
     with gemini_server() as server:
-        status, said, _ = ask(gemini(server), {"contents": USER, "nonsense": 1}, method)
-    error = json.loads(said)["error"]
-    assert (status, error["code"], error["status"]) == (400, 400, "INVALID_ARGUMENT")
-    assert "nonsense" in error["message"]
+        match code:
+            case 400:
+                body["nonsense"] = 1
+            case 403:
+                monkeypatch.setenv("GEMINI_API_KEY", "another")
+            case 404:
+                server.models = set()
+            case _:
+                server.down = Wrong("The model is overloaded.", code, word)
+        status, said, _ = ask(gemini(server), body, method)
+        assert (status, said) == (code, server.refused[-1]) and json.loads(said)["error"]["status"] == word
+        assert len(server.asked) == 1
 
 
 def test_a_key_of_nobody_is_refused_as_google_refuses_it() -> None:
@@ -110,10 +124,22 @@ def test_a_model_of_another_api_is_refused_and_the_setting_named(name: str) -> N
     assert (status, error["status"]) == (400, "INVALID_ARGUMENT") and "lm: gemini/" in error["message"]
 
 
-def test_a_method_that_is_not_served_is_refused_in_the_form_of_google() -> None:
+def test_other_paths_pass_as_they_came_in_production() -> None:
+    async def course(server: GeminiServer) -> list[int]:
+        found: list[int] = []
+        async with served(gemini(server)) as (gateway, secret):
+            headers = {"x-goog-api-key": secret, "x-goog-api-client": "google-genai-sdk/2"}
+            async with aiohttp.ClientSession(headers=headers) as client:
+                for method, path in (("POST", "models/e:embedContent"), ("GET", "models?pageSize=2"), ("GET", "files")):
+                    url = f"{gateway.address}/v1beta/{path}"
+                    async with client.request(method, url, json={} if method == "POST" else None) as answered:
+                        found.append(answered.status)
+        return found
+
     with gemini_server() as server:
-        status, said, _ = ask(gemini(server), {"content": {}}, "embedContent")
-    assert (status, json.loads(said)["error"]["status"]) == (404, "NOT_FOUND")
+        assert asyncio.run(course(server)) == [404, 404, 404]  # the stand-in has none of them
+        paths = [path for path, _, _ in server.asked]
+    assert paths == ["/v1beta/models/e:embedContent", "/v1beta/models?pageSize=2", "/v1beta/files"]
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error_event() -> None:

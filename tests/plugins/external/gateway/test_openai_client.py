@@ -310,7 +310,7 @@ def test_items_become_the_messages_of_a_chat() -> None:
     ("error", "raised", "code"),
     [
         (LMError("too_long", "secret address"), openai.BadRequestError, "context_length_exceeded"),
-        (LMError("auth", "secret address"), openai.InternalServerError, "auth"),
+        (LMError("auth", "secret address"), openai.AuthenticationError, "invalid_api_key"),
         (Refused(404, "not_found", "There is no such model."), openai.NotFoundError, "not_found"),
         (Refused(403, "policy", "The policy forbids it."), openai.PermissionDeniedError, "forbidden"),
         (BudgetSpent("calls", 5, 6), openai.RateLimitError, "insufficient_quota"),

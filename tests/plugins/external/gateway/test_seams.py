@@ -164,7 +164,7 @@ def test_h16_an_answer_that_its_server_does_not_keep_is_not_found() -> None:
                     found.append(answer.status)
             return found
 
-        assert with_gateway(model("openai/up", server.address), use) == [200, 404, 200, 404]
+        assert with_gateway(model("openai/up", server.address), use) == [200, 404, 404, 404]
 
 
 @pytest.mark.parametrize("lacks", [set(), {"responses"}], ids=["passes", "as a chat"])

@@ -280,7 +280,7 @@ def test_ea9_a_stream_that_breaks_between_apis_is_told_and_breaks_off(api: str, 
     ("answer", "status"),
     [
         ((429, {"error": {"message": "slow"}}), 429),
-        ((500, {"error": {"message": "no"}}), 502),
+        ((500, {"error": {"message": "no"}}), 500),
         ([], 502),
         (["{no json"], 502),
     ],
