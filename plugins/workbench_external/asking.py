@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import FailureKind, LMError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _USUAL_TEMPERATURE = 1.0
 #: Seconds for a call at least, unless the model's settings name others: an agent has a deadline of its own.
 LEAST_SECONDS = 600.0
+#: A path with a method behind the name of a model (ai.google.dev/api/all-methods).
+_OF_GOOGLE = re.compile(r"/?models/[^/:]+:[a-z][A-Za-z]+(?:\?|\Z)")
 #: Names of models whose settings are kept.
 _MOST_MODELS = 256
 #: In `models`: the model that the agent names, with its provider before it where it names none.
@@ -199,12 +202,21 @@ async def forward(
     asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """
     spec = asking.spec if asking else models.get("")
-    api = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
-    if not runtime.speaks(spec, "messages" if "anthropic-version" in headers else api):
+    if not runtime.speaks(spec, asking.ask.native.api if asking and asking.ask.native else _api_of(path, headers)):
         return None
-    sent = body if asking is None else asking.request(asking.messages)[1]["native"].body
+    # Settings of ours hold for answers: a server that counts tokens has no fields for them.
+    sent = body if asking is None else replace(asking, changed={}).request(asking.messages)[1]["native"].body
     lm: Any = runtime.pool.get(spec)
     return await lm.forward(method, path.lstrip("/"), sent, headers)
+
+
+def _api_of(path: str, headers: Mapping[str, str]) -> str:
+    """The API of a path that is read nowhere here: by what its vendor's client names, or else by the path."""
+    if "anthropic-version" in headers:
+        return "messages"
+    if "x-goog-api-client" in headers or _OF_GOOGLE.match(path):
+        return "gemini"
+    return {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
 
 
 class Named:

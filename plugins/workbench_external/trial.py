@@ -124,7 +124,7 @@ def make_example(
         if schema.get(key):
             return make_example(schema[key][0], depth + 1, known, like, choice)
     kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) else kind
+    kind = str(kind[0] if isinstance(kind, list) else kind).lower()  # in capitals for Google
     if kind == "object" or "properties" in schema:
         parts = schema.get("properties", {})
         needed = schema.get("required", [*parts])
@@ -135,7 +135,7 @@ def make_example(
         return [make_example(schema.get("items", {}), depth + 1, known, like, choice)] if depth < 8 else []
     if kind in ("integer", "number") and isinstance(like, int | float):
         return like
-    return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(str(kind), like)
+    return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(kind, like)
 
 
 class Trial:

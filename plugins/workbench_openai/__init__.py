@@ -1,4 +1,5 @@
-"""OpenAI-compatible chat servers: api.openai.com, vLLM, Ollama, llama.cpp and their kin; and Anthropic's own API."""
+"""OpenAI-compatible chat servers: api.openai.com, vLLM, Ollama, llama.cpp and their kin; and the own APIs of
+Anthropic and Google."""
 
 import workbench
 
@@ -10,3 +11,4 @@ def register_lms(register):
     register("ollama", "workbench_openai.client:ollama")
     register("local", "workbench_openai.client:local")
     register("anthropic", "workbench_openai.messages:anthropic")
+    register("gemini", "workbench_openai.gemini:gemini")

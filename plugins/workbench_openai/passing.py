@@ -56,7 +56,7 @@ class Passing:
         if self._token_ids and request.logprobs:
             body.setdefault("return_token_ids", True)
         billed = replace(request, extra=self._extra)
-        reader = _Passed(request.pieces) if streams and request.pieces is not None else None
+        reader = Relayed(request.pieces) if streams and request.pieces is not None else None
         form = self._forms[native.api]
         sent: Any = form.shape(body)
         for left in reversed(range(MOST_FORMS)):
@@ -143,7 +143,7 @@ class Passing:
         return await self._server.fetch(method, path, body, headers)
 
 
-class _Passed:
+class Relayed:
     """Passes events on as they are."""
 
     def __init__(self, pieces: Pieces):

@@ -12,7 +12,7 @@ from workbench.plugins import Plugins
 from workbench.spec import LMSpec
 
 NAMES = ["hf", "litellm", "llm", "nano", "openai"]
-PREFIXES = ["*", "anthropic", "bundled", "hf", "hosted_vllm", "litellm", "llm", "local", "ollama", "openai"]
+PREFIXES = ["*", "anthropic", "bundled", "gemini", "hf", "hosted_vllm", "litellm", "llm", "local", "ollama", "openai"]
 
 
 @pytest.fixture

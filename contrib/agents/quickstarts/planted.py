@@ -3,7 +3,7 @@
 An answer is right where the request holds PLANTED, in a text of any kind, and wrong elsewhere. A request for a better
 prompt is answered by the old one and PLANTED, on a line of its own. Tools that look something up are called once
 before. The fields of a request are those of the vendors' own clients, and the order of its turns is checked as by the
-stand-in of the tests (tests/helpers/upstream.py), which names the pages.
+stand-ins of the tests (tests/helpers/upstream.py, gemini_server.py), which name the pages.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from workbench_external.trial import make_example
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.helpers.gemini_server import Wrong as WrongForGoogle, check_content
 from tests.helpers.upstream import CHECKS, Wrong
 
 #: No vendor's own prompt says it.
@@ -80,6 +81,11 @@ class Planted:
 
 def check_request(api: str, body: Mapping[str, Any]) -> None:
     """Raise Refused for a field that the vendor's own client does not know, and for turns out of order."""
+    if api == "gemini":  # whose fields are known to the stand-in of the tests
+        try:
+            return check_content(dict(body))
+        except WrongForGoogle as wrong:
+            raise Refused(wrong.code, "bad_request", str(wrong)) from None
     if unknown := sorted({*body} - _FIELDS[api]):
         raise Refused(400, "bad_request", f"Unknown parameter: '{unknown[0]}'.", field=unknown[0])
     try:

@@ -62,6 +62,16 @@ class Tried:
     def command(self) -> list[str]:
         return ["node" if self.source.suffix == ".mjs" else "python", f"src/{self.source.name}"]
 
+    @property
+    def api(self) -> tuple[str, str]:
+        """(provider, base URL) of the API that its client speaks."""
+        packages = " ".join(packages_of(self.source.parent))
+        if "anthropic" in packages:
+            return "anthropic", f"{self.server['ANTHROPIC_BASE_URL']}/v1"
+        if "google" in packages and "litellm" not in packages:
+            return "gemini", f"{self.server['GOOGLE_GEMINI_BASE_URL']}/v1beta"
+        return "openai", self.server["OPENAI_BASE_URL"]
+
     def prepare(self) -> None:
         """The agent's files in src, and the workflow file."""
         shutil.copytree(self.source.parent, self.place / "src", ignore=shutil.ignore_patterns(*_OURS))
@@ -78,12 +88,8 @@ class Tried:
             *self.installed.programs[0].parent.glob("lib/*/site-packages/llama_index/core/_static/tiktoken*")
         ]:
             node["env"] = {"TIKTOKEN_CACHE_DIR": str(caches[0])}  # a row's own cache has no tokenizer
-        claude = "anthropic" in " ".join(packages_of(self.source.parent))
-        lm = {
-            "model": "anthropic/planted" if claude else "openai/planted",
-            "api_base": f"{self.server['ANTHROPIC_BASE_URL']}/v1" if claude else self.server["OPENAI_BASE_URL"],
-            "api_key_env": "OPENAI_API_KEY",
-        }
+        provider, base = self.api
+        lm = {"model": f"{provider}/planted", "api_base": base, "api_key_env": "OPENAI_API_KEY"}
         spec = {
             "name": self.name,
             "lm": lm,
@@ -151,7 +157,7 @@ class Tried:
             try:
                 gateway.stderr.readline()
                 variables: dict[str, str] = {}
-                while "ANTHROPIC_AUTH_TOKEN" not in variables or "OPENAI_BASE_URL" not in variables:
+                while not self.server.keys() <= variables.keys():
                     name, _, value = gateway.stdout.readline().rstrip().partition("=")
                     variables[name] = value
                 done = subprocess.run(

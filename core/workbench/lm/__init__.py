@@ -42,7 +42,6 @@ from workbench.lm.native import (
     NO_SUCH_PATH as NO_SUCH_PATH,
     Native as Native,
     NotCarried as NotCarried,
-    limit_name as limit_name,
     most_tokens as most_tokens,
 )
 from workbench.lm.native_answers import (

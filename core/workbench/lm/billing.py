@@ -27,6 +27,7 @@ _HOSTED = re.compile(
     r"browser_search|enterprise_?web"
 )
 _DETAILS = ("prompt_tokens_details", "input_tokens_details", "completion_tokens_details", "output_tokens_details")
+_GOOGLE_DETAILS = ("promptTokensDetails", "candidatesTokensDetails")
 #: Fields of a usage that count what hosted tools did.
 _HOSTED_COUNTS = ("server_tool_use", "server_side_tool_usage_details", "num_search_queries", "num_sources_used")
 
@@ -104,6 +105,8 @@ def answered_call(usage: Usage, prompt: int, completion: int, request: Request, 
         conditions |= {kind for kind in ("audio", "image", "video") if details.get(f"{kind}_tokens")}
         if details.get("cache_type") == "ephemeral" and usage.cached:
             conditions.add("explicit cache")
+    for part in (one for name in _GOOGLE_DETAILS for one in dicts_in(google.get(name)) if one.get("tokenCount")):
+        conditions |= {str(part.get("modality")).lower()} & {"audio", "image", "video"}
     one, twelve = _long_writes(usage, told, _lifetimes(request, asked) if usage.written else set())
     thoughts = min(usage.thoughts, completion)
     now = datetime.now(UTC)

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
 
-#: The APIs, and the path of each behind the base URL of a server.
+#: The APIs, and the path of each behind the base URL of a server; Gemini's goes on with `/NAME:METHOD`.
 API_PATHS: Mapping[str, str] = {
     "chat": "chat/completions",
     "responses": "responses",
     "messages": "messages",
     "completions": "completions",
+    "gemini": "models",
 }
 
 
 #: What a server says that does not have a path.
 NO_SUCH_PATH = (404, 405, 501)
-#: The field with the most tokens of an answer, by API: the first that is there, else the first.
+#: The field with the most tokens of an answer, by API: the first that is there, else the last.
 _LIMITS = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens",),
     "messages": ("max_tokens",),
     "completions": ("max_tokens",),
+    "gemini": ("max_output_tokens", "maxOutputTokens"),
 }
+_SAMPLES = {"gemini": ("candidate_count", "candidateCount")}
+#: The field of a body in which its settings stand, where that is not the body itself. Google's servers take each name
+#: in both spellings (protobuf.dev/programming-guides/json).
+_SETTINGS = {"gemini": ("generation_config", "generationConfig")}
 #: Fields of a body with servers that the provider is to reach, and those of such a server in which keys stand
 #: (platform.openai.com/docs/api-reference/responses, tools; docs.claude.com/en/docs/agents-and-tools/mcp-connector).
 _WITH_KEYS = ("tools", "mcp_servers")
 _KEYS = ("authorization", "authorization_token", "headers", "domain_secrets")
 #: In a tool, what describes its parameters: names there are the tool's own.
-_SCHEMAS = ("parameters", "input_schema", "function", "custom")
+_SCHEMAS = ("parameters", "input_schema", "function", "custom", "parametersJsonSchema", "parameters_json_schema")
 
 
 class NotCarried(LMError):
@@ -49,7 +55,8 @@ class Native:
 
     api: of `API_PATHS`. body: with the client's name of the model, which the server is not told. headers: of the
     client, those that change an answer; sent: the others. inert: fields that change none, so that they are no part of
-    the key. ours: fields whose value is not the client's.
+    the key. ours: fields whose value is not the client's. method: of an API whose path names the model, what follows
+    that name.
     convert: makes of a body the same request in the form of chat completions, and raises NotCarried where something
     of it would be lost. restored: gives fields of a body with what a provider added to earlier turns put back, where
     the client dropped it; None if there is nothing. Both are given the body as it is now: its texts may be replaced.
@@ -63,10 +70,11 @@ class Native:
     ours: frozenset[str] = field(default=frozenset(), compare=False)
     convert: Callable[[Mapping[str, Any]], Any] | None = field(default=None, compare=False)
     restored: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = field(default=lambda body: None, compare=False)
+    method: str = ""
 
     @property
     def streams(self) -> bool:
-        return self.body.get("stream") is True
+        return self.body.get("stream") is True or self.method.startswith("stream")
 
     @property
     def most_tokens(self) -> int | None:
@@ -81,7 +89,21 @@ class Native:
             for name, value in self.body.items()
             if name not in self.inert and name != "model"
         }
-        return {"api": self.api, "body": body, **({"headers": dict(self.headers)} if self.headers else {})}
+        more = {"method": self.method, "headers": dict(self.headers)}
+        return {"api": self.api, "body": body, **{name: value for name, value in more.items() if value}}
+
+    def with_setting(self, name: str, value: Any) -> Native:
+        """The same request with another `temperature`, `max_tokens` or `n`, in the words of its API; None: without."""
+        holder = _name_in(_SETTINGS[self.api], self.body) if self.api in _SETTINGS else None
+        inside = dict(_settings(self.api, self.body))
+        names = {"max_tokens": _LIMITS[self.api], "n": _SAMPLES.get(self.api, ("n",))}.get(name, (name,))
+        if value is not None:
+            inside[_name_in(names, inside)] = value
+        elif _name_in(names, inside) in inside:
+            del inside[_name_in(names, inside)]
+        else:
+            return self
+        return replace(self, body=inside if holder is None else {**self.body, holder: inside})
 
     def converted(self) -> Any:
         """The `Request` in the form of chat completions. Raises NotCarried."""
@@ -92,14 +114,23 @@ class Native:
 
 def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
     """The most tokens of all answers that a body asks for; None if it names no number."""
-    limits = [body[name] for name in _LIMITS[api] if type(body.get(name)) is int]
-    number = body["n"] if type(body.get("n")) is int else 1
-    return max(1, limits[0]) * max(1, number) if limits else None
+    settings = _settings(api, body)
+    limits = [settings[name] for name in _LIMITS[api] if type(settings.get(name)) is int]
+    number = settings.get(_name_in(_SAMPLES.get(api, ("n",)), settings))
+    return max(1, limits[0]) * max(1, number if type(number) is int else 1) if limits else None
 
 
-def limit_name(api: str, body: Mapping[str, Any]) -> str:
-    """The field of a body in which the most tokens of an answer stand, or would."""
-    return next((name for name in _LIMITS[api] if name in body), _LIMITS[api][-1])
+def _settings(api: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a body in which its settings stand."""
+    if api not in _SETTINGS:
+        return body
+    found = body.get(_name_in(_SETTINGS[api], body))
+    return found if is_dict(found) else {}
+
+
+def _name_in(names: Sequence[str], body: Mapping[str, Any]) -> str:
+    """The first name that a body has, else the last."""
+    return next((name for name in names if name in body), names[-1])
 
 
 def _without_keys(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Answers of the other APIs in the form of a chat completion, which is what we read texts, calls and tokens from.
 
 Sources: platform.openai.com/docs/api-reference (responses, responses-streaming, completions), docs.claude.com
-(api/messages, build-with-claude/streaming).
+(api/messages, build-with-claude/streaming), ai.google.dev/api/generate-content (GenerateContentResponse).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.base.type_guards import dicts_in, is_dict
+from workbench.base.type_guards import dicts_in, is_dict, is_list
 from workbench.errors import LMError
 from workbench.lm.events import parse_events, read_events
 from workbench.lm.native import Native
@@ -49,7 +49,7 @@ def join_events(api: str, raw: bytes) -> dict[str, Any] | None:
     """
     if api == "chat":
         return read_events(raw)
-    if (events := parse_events(raw)) is None:
+    if (events := _parts_of_array(raw) if api == "gemini" and raw.lstrip()[:1] == b"[" else parse_events(raw)) is None:
         return None
     for event in events:
         if is_dict(event) and (event.get("type") == "error" or event.get("error")):
@@ -206,5 +206,88 @@ def _join_completion(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {"choices": [{"text": text, "finish_reason": ends[-1]}], "usage": usage} if ends else None
 
 
-_READERS = {"chat": _read_chat, "responses": _read_response, "messages": _read_message, "completions": _read_completion}
-_JOINERS = {"responses": _join_response, "messages": _join_message, "completions": _join_completion}
+# Gemini's generateContent
+
+#: The ends that stop a part of an answer, or all of it; others are the client's to read.
+_GEMINI_ENDS = ("STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE")
+
+
+def _read_gemini(body: Mapping[str, Any]) -> dict[str, Any]:
+    candidate = next(dicts_in(body.get("candidates")), None)
+    if candidate is None and body.keys().isdisjoint(("promptFeedback", "usageMetadata")):
+        return dict(body)
+    candidate = candidate or {"finishReason": "SAFETY" if _is_blocked(body) else "STOP"}
+    content = candidate.get("content")
+    parts = [*dicts_in(content.get("parts"))] if is_dict(content) else []
+    told = [(part.get("thought") is True, part["text"]) for part in parts if isinstance(part.get("text"), str)]
+    thoughts = "".join(text for thought, text in told if thought)
+    calls = [
+        _call(c.get("id"), c.get("name"), c.get("args") or {}) for p in parts if is_dict(c := p.get("functionCall"))
+    ]
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(text for thought, text in told if not thought)}
+    # Signatures are wanted back with calls (ai.google.dev/gemini-api/docs/thought-signatures); parts may hold images.
+    message |= {"tool_calls": calls, "thoughts": thoughts if calls else None}
+    message |= {} if calls or not thoughts else {"reasoning_content": thoughts}
+    end = candidate.get("finishReason")
+    return _chat(message, end if end in _GEMINI_ENDS else "STOP", _gemini_usage(body.get("usageMetadata")), parts)
+
+
+def _is_blocked(body: Mapping[str, Any]) -> bool:
+    feedback = body.get("promptFeedback")
+    return is_dict(feedback) and bool(feedback.get("blockReason"))
+
+
+def _gemini_usage(told: Any) -> dict[str, Any] | None:
+    """Tokens in the words of chat completions. Thoughts are paid as those of the answer, and counted beside them; so
+    are results of the server's own tools, as those of the prompt."""
+    if not is_dict(told):
+        return None
+    count = {name: n for name, n in told.items() if type(n) is int}
+    found: dict[str, Any] = {
+        "prompt_tokens_details": {"cached_tokens": count.get("cachedContentTokenCount", 0)},
+        "completion_tokens_details": {"reasoning_tokens": count.get("thoughtsTokenCount", 0)},
+    }
+    if "promptTokenCount" in count:
+        found["prompt_tokens"] = count["promptTokenCount"] + count.get("toolUsePromptTokenCount", 0)
+    if not count.keys().isdisjoint(("candidatesTokenCount", "thoughtsTokenCount")):
+        found["completion_tokens"] = count.get("candidatesTokenCount", 0) + count.get("thoughtsTokenCount", 0)
+    return found
+
+
+def _join_gemini(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    candidate: dict[str, Any] = {}
+    parts: list[dict[str, Any]] = []
+    for event in events:
+        found |= {name: value for name, value in event.items() if name != "candidates"}
+        for one in dicts_in(event.get("candidates")):
+            if not one.get("index"):  # of several answers, the first
+                candidate |= {name: value for name, value in one.items() if name != "content"}
+                parts += dicts_in(one["content"].get("parts")) if is_dict(one.get("content")) else ()
+    if _is_blocked(found) and not candidate:
+        return found
+    whole = {**candidate, "content": {"role": "model", "parts": parts}}
+    return {**found, "candidates": [whole]} if candidate.get("finishReason") else None
+
+
+def _parts_of_array(raw: bytes) -> list[Any] | None:
+    """The parts of an answer that came as an array; None for another body."""
+    try:
+        return parts if is_list(parts := json.loads(raw)) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+_READERS = {
+    "chat": _read_chat,
+    "responses": _read_response,
+    "messages": _read_message,
+    "completions": _read_completion,
+    "gemini": _read_gemini,
+}
+_JOINERS = {
+    "responses": _join_response,
+    "messages": _join_message,
+    "completions": _join_completion,
+    "gemini": _join_gemini,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.base.hashing import digest
@@ -48,7 +48,7 @@ class Repair:
             return dict(settings)
         changed = {**settings, "temperature": self.temperature}
         if (native := settings.get("native")) is not None:
-            changed["native"] = replace(native, body={**native.body, "temperature": self.temperature})
+            changed["native"] = native.with_setting("temperature", self.temperature)
         return changed
 
 

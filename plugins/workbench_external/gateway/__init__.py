@@ -1,4 +1,4 @@
-"""A gateway: agents ask their models as ever, through the APIs of OpenAI and Anthropic, and we answer.
+"""A gateway: agents ask their models as ever, through the APIs of OpenAI, Anthropic and Google, and we answer.
 
 `Gateway` listens on this machine alone. Each secret leads to one `GatewaySession`, which gets an `Ask` and gives
 `workbench.lm.Response`s. Nothing here calls a language model, counts or stores.

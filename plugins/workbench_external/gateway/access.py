@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ PREFIX = "sk-workbench-"
 MOST_AT_ONCE = 4096
 
 #: Headers with keys, in the order in which they count.
-_KEYS = ("Authorization", "x-api-key", "api-key")
+_KEYS = ("Authorization", "x-api-key", "api-key", "x-goog-api-key")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
 
@@ -80,13 +80,15 @@ class Door:
     def everybody(self) -> list[Admitted]:
         return [*self._admitted.values()]
 
-    def find(self, in_path: str | None, headers: MultiMapping[str]) -> Admitted:
+    def find(self, in_path: str | None, headers: MultiMapping[str], in_query: Sequence[str] = ()) -> Admitted:
         """Find the client of a request, by the path or else by its keys. Raises Refused (401).
+
+        in_query: keys that stand there (`?key=`, as Google's clients may send it).
 
         A key that is nobody's does not matter beside a path that is somebody's: an agent may have one of its own in its
         configuration. A key that is another session's, or was, does.
         """
-        keys = _keys(headers)
+        keys = [*_keys(headers), *in_query]
         shown = [in_path, *keys] if in_path is not None else [key for key in keys if self._is_ours(key)]
         found = self._admitted.get(own := _digest(shown[0])) if shown else None
         if found is None:
@@ -142,7 +144,7 @@ def check_sender(headers: Mapping[str, str], names: Collection[str] | None) -> N
 
 
 #: What stock clients read, by provider: {url} is the address with the secret and without the API's own path. Those
-#: after the first two are only set where an agent has some of them: their presence alone makes frameworks choose a
+#: after the first three are only set where an agent has some of them: their presence alone makes frameworks choose a
 #: provider.
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "openai": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{secret}"},
@@ -152,13 +154,18 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "ANTHROPIC_API_KEY": "{secret}",
         "ANTHROPIC_AUTH_TOKEN": "{secret}",
     },
+    "google": {  # the second is LiteLLM's
+        "GOOGLE_GEMINI_BASE_URL": "{url}",
+        "GEMINI_API_BASE": "{url}/v1beta",
+        "GEMINI_API_KEY": "{secret}",
+    },
     "azure": {"AZURE_OPENAI_ENDPOINT": "{url}", "AZURE_OPENAI_API_KEY": "{secret}"},
     "litellm azure": {"AZURE_API_BASE": "{url}", "AZURE_API_KEY": "{secret}"},
     "litellm vllm": {"HOSTED_VLLM_API_BASE": "{url}/v1", "HOSTED_VLLM_API_KEY": "{secret}"},
     "litellm openrouter": {"OPENROUTER_API_BASE": "{url}/v1", "OPENROUTER_API_KEY": "{secret}"},
     "litellm deepseek": {"DEEPSEEK_API_BASE": "{url}/v1", "DEEPSEEK_API_KEY": "{secret}"},
 }
-_ALWAYS = ("openai", "anthropic")
+_ALWAYS = ("openai", "anthropic", "google")
 
 
 def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -170,6 +177,8 @@ def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[s
     for provider, names in VARIABLES.items():
         if provider in _ALWAYS or names.keys() & inherited.keys():
             found |= {name: form.format(url=url, secret=secret) for name, form in names.items()}
+    if secret not in url:  # Google's clients read it before the other, and other clients of Google read it alone
+        found["GOOGLE_API_KEY"] = secret
     for name in ("NO_PROXY", "no_proxy"):
         found[name] = ",".join(filter(None, (inherited.get(name), "127.0.0.1,localhost")))
     return found

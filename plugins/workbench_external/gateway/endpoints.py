@@ -1,7 +1,8 @@
-"""The paths of the two APIs: a body in, an answer or events out; no HTTP."""
+"""The paths of the three APIs: a body in, an answer or events out; no HTTP."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from functools import lru_cache, partial
 
 from workbench.errors import LMError
 from workbench.lm import NO_SUCH_PATH, Response
-from workbench_external.gateway import anthropic_messages as claude, chat
+from workbench_external.gateway import anthropic_messages as claude, chat, gemini_api as gemini
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.chat_events import ChatWriter
@@ -34,16 +35,21 @@ Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The form of errors in an API: as a body, and in a stream that has begun. named: events have names, `event:
-    ...`."""
+    ...`. comments: its clients pass over comments in a stream. key_in_query: they may send their key as `?key=`."""
 
     write_error: Callable[[Refused], Body]
     fail_stream: Callable[[Refused], Body]
     named: bool
+    comments: bool = True
+    key_in_query: bool = False
 
 
 CHAT = Dialect(chat.write_error, chat.write_error, named=False)
 RESPONSES = Dialect(chat.write_error, write_failure, named=True)
 MESSAGES = Dialect(claude.write_error, claude.write_error, named=True)
+GEMINI = Dialect(gemini.write_error, gemini.write_error, named=False, comments=False, key_in_query=True)
+#: The dialects of one vendor, which share paths.
+_VENDORS = {CHAT: "OpenAI", RESPONSES: "OpenAI", MESSAGES: "Anthropic", GEMINI: "Google"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,21 @@ async def complete_message(who: Admitted, asked: Asked) -> Body | Iterator[Event
 async def count_tokens(who: Admitted, asked: Asked) -> Body | Passed:
     found = await _forwarded(who, asked, pass_ask(who, "messages", asked, claude.read_messages))
     return _unless_missing(found) or claude.write_count(claude.read_counted(asked.body))
+
+
+async def generate(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    """Gemini's generateContent: only a server of the same API answers."""
+    ask = gemini.pass_ask(who, asked)
+    found = await _answers(who, ask)
+    if isinstance(found, Passed):
+        return found
+    written = _written(asked, ask, found)
+    as_array = isinstance(written, Mapping) and asked.path.partition("?")[0].endswith(":streamGenerateContent")
+    return Passed(json.dumps([written]).encode()) if as_array else written
+
+
+async def count_contents(who: Admitted, asked: Asked) -> Passed:
+    return await _forwarded(who, asked, gemini.pass_ask(who, asked)) or _missing(asked)
 
 
 async def embed(who: Admitted, asked: Asked) -> Body | Passed:
@@ -237,6 +258,8 @@ ENDPOINTS = (
     _endpoint("POST", "/embeddings", CHAT, embed),
     _endpoint("POST", "/messages", MESSAGES, complete_message, writer=MessageWriter),
     _endpoint("POST", "/messages/count_tokens", MESSAGES, count_tokens),
+    _endpoint("POST", "/models/([^/:]+):(?:streamG|g)enerateContent", GEMINI, generate, writer=gemini.GeminiWriter),
+    _endpoint("POST", "/models/([^/:]+):countTokens", GEMINI, count_contents),
     _endpoint("GET", "/models(?:/(.+))?", MESSAGES, list_claude_models),
     _endpoint("GET", "/models(?:/(.+))?", CHAT, list_models),
 )
@@ -247,7 +270,7 @@ def asked_of(
 ) -> Asked:
     """A request to an endpoint."""
     asked = Asked(endpoint.method, path, body, named, headers, raw, write=endpoint.writer)
-    asked.pieces.wanted = endpoint.streams and body.get("stream") is True
+    asked.pieces.wanted = endpoint.streams and (body.get("stream") is True or gemini.is_stream(path))
     return asked
 
 
@@ -256,7 +279,7 @@ def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = 
     405)."""
     allowed: list[str] = []
     for endpoint in ENDPOINTS:
-        if (endpoint.dialect is MESSAGES) != (dialect is MESSAGES):
+        if _VENDORS[endpoint.dialect] != _VENDORS[dialect]:
             continue
         if (found := endpoint.path.fullmatch(path)) is not None:
             if endpoint.method == method:
@@ -267,7 +290,12 @@ def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = 
     if allowed:
         told = ", ".join(allowed)
         raise Refused(405, "method_not_allowed", f"This path takes {told}.", headers={"Allow": told})
-    raise Refused(404, "not_found", "This gateway serves chat/completions, responses, embeddings, models and messages.")
+    served = "chat/completions, responses, embeddings, models, messages and models/NAME:generateContent"
+    raise Refused(404, "not_found", f"This gateway serves {served}.")
+
+
+#: A path of Google's: a collection, a name, and a method.
+_METHOD = re.compile(r"/\w+/[^/]+:\w+")
 
 
 @lru_cache(maxsize=256)
@@ -276,10 +304,13 @@ def _dialects_of(path: str) -> frozenset[Dialect]:
 
 
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
-    """That of the path. Where both APIs have it, or none, Anthropic's clients are known by the version they name."""
+    """That of the path. Where several APIs have it, or none, Anthropic's clients are known by the version they name,
+    and Google's by their key, or by the method behind the name of a model."""
     having = _dialects_of(path)
     if len(having) == 1:
         return next(iter(having))
     if path.startswith("/messages") or "anthropic-version" in headers:
         return MESSAGES
+    if "x-goog-api-key" in headers or _METHOD.match(path):
+        return GEMINI
     return RESPONSES if path.startswith("/responses") else CHAT

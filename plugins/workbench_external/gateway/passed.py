@@ -17,7 +17,6 @@ from workbench.lm import (
     body_of as loaded,
     is_stream,
     join_events,
-    limit_name,
     most_tokens,
     plain_message,
 )
@@ -127,12 +126,9 @@ def as_it_is_sent(
     native, view, read = ask.native, ask.view, ask.read
     assert native is not None and view is not None and read is not None
     sent = _not_kept_there(view, messages)
-    body = replace_texts(view, native.body, sent, tools, form)
+    own = replace(native, body=replace_texts(view, native.body, sent, tools, form))
     for name, value in changed.items():
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[limit_name(native.api, body) if name == "max_tokens" else name] = value
+        own = own.with_setting(name, value)
 
     def convert(body: Mapping[str, Any]) -> Request:
         """Turns of the model that the agent has not seen stay as they came, and none of them is kept elsewhere."""
@@ -150,7 +146,7 @@ def as_it_is_sent(
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
-    return replace(native, body=body, convert=convert, ours=frozenset(changed))
+    return replace(own, convert=convert, ours=frozenset(changed))
 
 
 def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:

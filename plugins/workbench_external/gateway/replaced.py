@@ -11,7 +11,8 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import TURN, Message
-from workbench_external.gateway.view import PLACE, SCHEMAS, Path, View
+from workbench_external.gateway import gemini
+from workbench_external.gateway.view import PLACE, Path, View
 
 
 def replace_texts(
@@ -30,15 +31,14 @@ def replace_texts(
         for path, old, new in zip(view.places[place].texts, _texts(before), _texts(message), strict=True):
             if old != new:
                 changed = _put(changed, path, new)
-    for path, old, new in zip(view.tool_paths, view.tools, tools or (), strict=False):
-        for name, own in (("description", "description"), ("parameters", SCHEMAS.get(view.api, "parameters"))):
+    for (path, schema), old, new in zip(view.tool_paths, view.tools, tools or (), strict=False):
+        for name, own in (("description", "description"), ("parameters", schema)):
             if (value := new["function"].get(name)) != old["function"].get(name):
                 changed = _put(changed, (*path, own), value)
     if view.form_path and form is not None and form != view.form:
         changed = _put(changed, view.form_path, form["json_schema"]["schema"])
     if more := (tools or ())[len(view.tools) :]:
-        write = _TOOLS[view.api]
-        changed["tools"] = [*(changed.get("tools") or ()), *(write(tool["function"]) for tool in more)]
+        changed = _with_tools(view.api, changed, [tool["function"] for tool in more])
     return _with_inserted(view, changed, messages)
 
 
@@ -76,7 +76,13 @@ _TOOLS: Mapping[str, Any] = {
         "input_schema": function.get("parameters") or {"type": "object"},
     },
 }
-_LISTS = {"chat": "messages", "responses": "input", "messages": "messages"}
+_LISTS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
+
+
+def _with_tools(api: str, body: Mapping[str, Any], functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if api == "gemini":
+        return gemini.with_tools(body, functions)
+    return {**body, "tools": [*(body.get("tools") or ()), *map(_TOOLS[api], functions)]}
 
 
 def _with_inserted(view: View, body: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
@@ -93,9 +99,10 @@ def _with_inserted(view: View, body: dict[str, Any], messages: Sequence[Message]
         before[None] = waiting
     if not before or view.api not in _LISTS:
         return body
-    name, write = _LISTS[view.api], _MESSAGES[view.api]
+    name, write = _LISTS[view.api], _MESSAGES[view.api] if view.api in _MESSAGES else gemini.make_writer(messages)
     listed = body.get(name)
-    listed = listed if is_list(listed) else [{"role": "user", "content": listed}] if listed else []
+    if not is_list(listed):
+        listed = [listed if is_dict(listed) else {"role": "user", "content": listed}] if listed else []
     found: list[Any] = []
     for n, own in enumerate([*listed, None]):
         for message in before.get(None if n == len(listed) else n, ()):
@@ -104,10 +111,12 @@ def _with_inserted(view: View, body: dict[str, Any], messages: Sequence[Message]
             else:
                 found += write(message)
         found += [] if n == len(listed) else [own]
-    return {**body, name: found}
+    return {**body, name: gemini.join_results(found) if view.api == "gemini" else found}
 
 
 def _with_system(api: str, body: Mapping[str, Any], text: str) -> dict[str, Any]:
+    if api == "gemini":
+        return gemini.with_system(body, text)
     name = "instructions" if api == "responses" else "system"
     own = body.get(name)
     if is_list(own):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 BODY_SECONDS, CLOSE_SECONDS = 30.0, 1.0
 
 #: /s/SECRET, what clients put before an endpoint, and the endpoint.
-_PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1|/deployments/[^/]+)?(/.*)?")
+_PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1(?:alpha|beta)?|/deployments/[^/]+)?(/.*)?")
 _SLASHES = re.compile("//+")
 #: Half of a character, which no encoding of text can hold, begins so in JSON.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -159,7 +159,8 @@ class Gateway:
         dialect, who = dialect_of(path, request.headers), None
         try:
             check_sender(request.headers, self._names)
-            who = self._door.find(in_path, request.headers)
+            shown = request.query.getall("key", ()) if dialect.key_in_query else ()
+            who = self._door.find(in_path, request.headers, shown)
             if self._draining:
                 raise Refused(503, FailureKind.SERVER, "This gateway is about to end. Try again.", retry_after=1)
             if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then asks by HTTP at once
@@ -195,7 +196,8 @@ class Gateway:
         try:
             raw = await _read_body(request)
             read = endpoint.answer is not pass_on and endpoint.method == "POST"
-            query = f"?{request.query_string}" if request.query_string else ""
+            query = request.rel_url.without_query_params("key").query_string  # which may hold the secret
+            query = f"?{query}" if query else ""
             body = _loaded(request, raw) if read else {}
             asked = asked_of(endpoint, path + query, body, named, request.headers, raw)
             if asked.pieces.wanted:

@@ -28,8 +28,9 @@ encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 class Stream:
     """A streamed answer on its way to an agent. told: notes an error, and makes the agent's refusal of it.
 
-    Pieces pass as they come. Another answer that takes long is preceded by comments, lest the agent gives up; one that
-    is there at once, or fails, has a status of its own, by which the agent knows whether to try again.
+    Pieces pass as they come. Another answer that takes long is preceded by comments, lest the agent gives up (Google's
+    clients take a comment for an answer, so that they wait); one that is there at once, or fails, has a status of its
+    own, by which the agent knows whether to try again.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class Stream:
         work, pieces = self._work, self._pieces
         try:
             await self._first_sign()
+            while not (self._dialect.comments or work.done() or pieces.source.begun):
+                await self._first_sign()
             if pieces.source.begun:
                 return await self._relay()
             if not work.done():

@@ -120,6 +120,7 @@ _OF_ANSWER = {"stream_options", "usage", "diagnostics", "max_tool_calls"}
 INERT: Mapping[str, frozenset[str]] = {
     **{api: frozenset(rules[""].dropped.split()) - _OF_ANSWER for api, rules in TABLE.items()},
     "completions": frozenset(("user",)),
+    "gemini": frozenset(),
 }
 _NOTHING = (None, False, [], {}, "")
 #: What a field says that is there and says nothing.

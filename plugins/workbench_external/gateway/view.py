@@ -7,83 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import Message
+from workbench_external.gateway.gemini import read_view as read_gemini
+from workbench_external.gateway.places import PLACE as PLACE, Path as Path, View as View
 
-#: Names the place of a message in its body (`View.places`); it is no part of the message, and is never sent.
-PLACE = "#place"
-Path = tuple[str | int, ...]
-#: By type of a part with a text: the field that holds it.
-_TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
 #: The field of a tool with the schema of its parameters, by API.
-SCHEMAS = {"chat": "parameters", "responses": "parameters", "messages": "input_schema"}
+_SCHEMAS = {"chat": "parameters", "responses": "parameters", "messages": "input_schema"}
 #: Where a request names the form of its answer, by API, and how the schema is wrapped there.
 _FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "chat": (("response_format", "json_schema"),),
     "responses": (("text", "format"),),
     "messages": (("output_config", "format"), ("output_format",)),
 }
-
-
-@dataclass(slots=True)
-class Place:
-    """Where a message stands: entry, its index in the list of the body, if it is there; texts, the path of each."""
-
-    entry: int | None = None
-    texts: list[Path] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class View:
-    """A body as messages, tools and the form of its answer, with the paths of what may be replaced.
-
-    earlier: how many of the messages are not in the body, which only refers to them; they come first.
-    """
-
-    api: str
-    messages: list[Message] = field(default_factory=list)
-    tools: list[Mapping[str, Any]] = field(default_factory=list)
-    form: Mapping[str, Any] | None = None
-    places: list[Place] = field(default_factory=list)
-    tool_paths: list[Path] = field(default_factory=list)
-    form_path: Path = ()
-    earlier: int = 0
-
-    def add(self, role: str, content: Any, path: Path, entry: int | None = None, **more: Any) -> None:
-        """Add a message. content: a text or a list of parts, which stands at the path."""
-        if isinstance(content, str):
-            self._put({"role": role, "content": content, **more}, Place(entry, [path]))
-            return
-        place, found = Place(entry), list[dict[str, Any]]()
-        for n, part in enumerate(content if is_list(content) else ()):
-            name = _TEXTS.get(str(part.get("type"))) if is_dict(part) else None
-            if name is not None and isinstance(part.get(name), str):
-                place.texts.append((*path, n, name))
-                found.append({"type": "text", "text": part[name]})
-            elif is_dict(part) and (image := _image(part)) is not None:
-                found.append({"type": "image_url", "image_url": image})
-        if len(found) == 1 and found[0]["type"] == "text":
-            self._put({"role": role, "content": found[0]["text"], **more}, place)
-        else:
-            self._put({"role": role, "content": found or None, **more}, place)
-
-    def _put(self, message: dict[str, Any], place: Place) -> None:
-        message[PLACE] = len(self.places)
-        self.messages.append(message)
-        self.places.append(place)
-
-    def add_earlier(self, messages: Sequence[Message]) -> None:
-        """Add what was said before, which the body does not hold."""
-        for message in messages:
-            self._put(dict(message), Place())
-        self.earlier = len(messages)
-
-    def is_earlier(self, message: Message) -> bool:
-        """Return True for a message, or a changed copy of one, that the body only refers to."""
-        return PLACE in message and message[PLACE] < self.earlier
 
 
 def read_view(api: str, body: Mapping[str, Any], earlier: Sequence[Message] = ()) -> View:
@@ -164,6 +102,7 @@ _READERS = {
     "responses": _read_response,
     "messages": _read_messages,
     "completions": _read_completion,
+    "gemini": read_gemini,
 }
 
 
@@ -187,23 +126,14 @@ def _read_tools(view: View, tools: Any, path: Path) -> None:
         for name in ("function", "custom"):
             if is_dict(tool.get(name)):
                 tool, at = tool[name], (*at, name)
-        schema = tool.get(SCHEMAS.get(view.api, ""))
+        own = _SCHEMAS.get(view.api, "parameters")
+        schema = tool.get(own)
         if isinstance(tool.get("name"), str) and ("description" in tool or schema is not None):
             function = {"name": tool["name"], **({"parameters": schema} if is_dict(schema) else {})}
             if isinstance(tool.get("description"), str):
                 function["description"] = tool["description"]
             view.tools.append({"type": "function", "function": function})
-            view.tool_paths.append(at)
-
-
-def _image(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    url, source = part.get("image_url"), part.get("source")
-    if part.get("type") not in ("image_url", "input_image", "image"):
-        return None
-    if is_dict(source):
-        url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
-    found = url if is_dict(url) else {"url": url}
-    return {"url": str(found.get("url"))}
+            view.tool_paths.append((at, own))
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -24,9 +24,16 @@ from workbench_external.observed import describe_place, list_slots
 #: The provider that serves an API, and the variables that say where, by the user's environment.
 _PROVIDERS = {
     "messages": ("anthropic", ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "ANTHROPIC_API_KEY"),
+    "gemini": ("gemini", ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"), "GEMINI_API_KEY"),
     "": ("openai", ("OPENAI_BASE_URL", "OPENAI_API_BASE"), "OPENAI_API_KEY"),
 }
-_NAMES = {"chat": "Chat Completions", "responses": "Responses", "messages": "Messages", "completions": "Completions"}
+_NAMES = {
+    "chat": "Chat Completions",
+    "responses": "Responses",
+    "messages": "Messages",
+    "completions": "Completions",
+    "gemini": "generateContent",
+}
 #: Rows of each split where there are enough, and their shares where there are not.
 _SPLIT = {"train": 60, "val": 60, "test": 200}
 _SHARES = {"train": 0.25, "val": 0.25, "test": 0.5}

@@ -21,7 +21,7 @@ from workbench_external.gateway import Ask, Gateway, Refused
 
 AGENTS = Path(__file__).parents[3] / "contrib/agents"
 QUICKSTARTS = sorted(path for path in (AGENTS / "quickstarts").glob("*/agent.*"))
-COMMAND_LINES = ("claude_code", "codex", "aider", "llm_cli", "litellm_proxy")
+COMMAND_LINES = ("claude_code", "codex", "gemini_cli", "aider", "llm_cli", "litellm_proxy")
 
 
 def load(name: str, folder: Path) -> Any:

@@ -1,0 +1,124 @@
+"""`gemini/...`: what a client wrote for Gemini's generateContent goes there as it is; other requests go through the
+client that serves all other providers.
+
+Source: ai.google.dev/api/generate-content, /api/tokens and /api/all-methods (paths).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from yarl import URL
+
+from workbench.base.type_guards import is_dict
+from workbench.errors import LMError
+from workbench.kit.lms.prices import ModelPrice, find_rates
+from workbench.lm import Rates, Request, Response, is_loopback, redact_answer
+from workbench.plugins import plugins
+from workbench.spec import declares
+from workbench_openai import wire
+from workbench_openai.passing import Relayed
+from workbench_openai.server import Server, base_url
+
+HOSTED = "https://generativelanguage.googleapis.com/v1beta"
+#: Where the names of its key and its address stand, the first that is set. Google's client and LiteLLM read them.
+_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+_ADDRESSES = ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE")
+#: The name of a model in a path.
+_NAMED = re.compile(r"^models/[^:/?]+")
+
+
+@declares()
+def gemini(model: str, settings: Any) -> GeminiContents:
+    """`gemini/...`: generativelanguage.googleapis.com, or GOOGLE_GEMINI_BASE_URL, or the api_base of the settings."""
+    return GeminiContents(model, settings)
+
+
+class GeminiContents:
+    """An LM behind POST {base}/models/NAME:generateContent. Everything but requests in the words of this API is the
+    other client's."""
+
+    def __init__(self, model: str, settings: Any):
+        """Raises SpecError for an address or settings that cannot be used."""
+        self._other = plugins().get("lms", "*")(settings.model, settings)
+        address = settings.api_base or next(filter(None, map(os.environ.get, _ADDRESSES)), HOSTED)
+        # Clients add the version of the API to an address that has none.
+        base = base_url(address if URL(address).path.strip("/") else f"{address.rstrip('/')}/v1beta", "/models")
+        hosted = base.origin() == URL(HOSTED).origin()
+        usual = not settings.api_base or hosted or is_loopback(str(base))
+        extra = dict(settings.extra or {})
+        given = {**(extra.pop("headers", None) or {}), **(extra.pop("extra_headers", None) or {})}
+        headers = {name: os.path.expandvars(str(value)) for name, value in given.items()}
+        variable = next((name for name in _KEYS if os.environ.get(name)), _KEYS[0])
+        self._server = Server(
+            model,
+            base,
+            headers,
+            settings.api_key_env or (variable if usual else None),
+            key_needed=bool(settings.api_key_env) or (hosted and "x-goog-api-key" not in map(str.lower, headers)),
+            concurrency=self.concurrency,
+            write_key=lambda key: ("x-goog-api-key", key),
+        )
+        self._addressed = bool(settings.api_base)
+        self._price = ModelPrice(settings.price, self._other.assumed_free, self._find_rates, extra)
+        # Settings are those of chat completions, which the other client puts into words of this API.
+        self.apis = set[str]() if extra or settings.omit or settings.rename else {"gemini"}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_other":  # where it could not be made
+            raise AttributeError(name)
+        return getattr(self._other, name)
+
+    async def complete(self, request: Request) -> Response:
+        """Raises LMError."""
+        native = request.native
+        if native is None or native.api not in self.apis:
+            return await self._other.complete(request if native is None else request.converted())
+
+        def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response:
+            try:
+                if status != 200:
+                    raise wire.error_for(status, headers, raw)
+                found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price.of, headers)
+                return redact_answer(found, self._server.sent_key, self._server.headers)
+            except LMError as error:
+                if not 300 <= status < 400:  # else the client would go there with a key of ours
+                    error.passed = self._server.passed(status, headers, raw)
+                raise
+
+        url = self._server.url(f"models/{self._server.model}:{native.method}")
+        reader = Relayed(request.pieces) if native.streams and request.pieces is not None else None
+        body = wire.encode(native.body)
+        sent = {**native.sent, **native.headers}
+        return await self._server.send(url, body, read, sent, streams=native.streams, reader=reader)
+
+    async def forward(
+        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """(status, headers, body) of the server's answer on any other path. Raises LMError.
+
+        body: bytes pass as they are. What was read here is asked of this model.
+        """
+        if isinstance(body, Mapping):
+            path = _NAMED.sub(f"models/{self._server.model}", path)
+            if is_dict(asked := body.get("generateContentRequest")):
+                body = {**body, "generateContentRequest": {**asked, "model": f"models/{self._server.model}"}}
+            body = wire.encode(body)
+        return await self._server.fetch(method, path, body, headers)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        return self._price.usual(prompt_tokens, completion_tokens)
+
+    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+        """US dollars of a request at worst; None if unknown."""
+        return self._price.most(request, prompt_tokens)
+
+    def _find_rates(self) -> Rates | None:
+        return None if self._addressed else find_rates(self._server.model, "gemini")
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+        await self._other.aclose()
