@@ -278,6 +278,8 @@ def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = 
     """The endpoint, and what the path names. forwards: for a session that has other paths, too. Raises Refused (404,
     405)."""
     allowed: list[str] = []
+    if ".." in path.split("/"):  # as %2F hides it: the server's address would lose its base, and keep its key
+        raise Refused(404, "not_found", "A path here has no '..'.")
     for endpoint in ENDPOINTS:
         if _VENDORS[endpoint.dialect] != _VENDORS[dialect]:
             continue
@@ -285,7 +287,7 @@ def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = 
             if endpoint.method == method:
                 return endpoint, (found[1] or "") if endpoint.path.groups else ""
             allowed.append(endpoint.method)
-    if forwards and ".." not in path.split("/"):
+    if forwards:
         return _endpoint(method, "", dialect, pass_on), ""
     if allowed:
         told = ", ".join(allowed)

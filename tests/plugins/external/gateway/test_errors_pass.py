@@ -20,6 +20,7 @@ import pytest
 from aiohttp import web
 from tests.helpers.passing import APIS, TOOL, USER, model, served, with_gateway
 from tests.helpers.upstream import Upstream, chat_answer, upstream
+from yarl import URL
 
 from workbench_external.gateway import streaming
 
@@ -265,6 +266,26 @@ def test_every_path_passes_where_nothing_has_a_budget(method: str, path: str, se
         assert json.loads(body) == sent["json"] and headers["Content-Type"] == "application/json"
     elif "data" in sent:
         assert headers["Content-Type"].startswith("multipart/form-data; boundary=") and len(body) > 100
+
+
+@pytest.mark.parametrize("path", ["models/..%2F..%2Fadmin", "models/%2E%2E%2F%2E%2E%2Fadmin", "files/..%2F..%2Fadmin"])
+def test_security_no_path_leaves_the_base_of_the_servers_address(path: str) -> None:
+    """The key is for what lies behind it; also where a path of our own takes a name with slashes."""
+
+    async def use(client: aiohttp.ClientSession, base: str) -> int:
+        async with client.get(URL(f"{base}/{path}", encoded=True)) as answer:
+            return answer.status
+
+    with upstream() as server:
+        asked = list[str]()
+
+        async def handle(request: web.Request) -> web.Response:
+            asked.append(request.path)
+            return web.json_response({})
+
+        server.instead = handle
+        assert with_gateway(model("openai/up", server.address), use) == 404
+    assert not asked
 
 
 def test_custom_headers_of_a_request_pass_and_keys_do_not() -> None:
