@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import Counter
+from bisect import insort
+from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -31,6 +32,8 @@ _FREE = re.compile(
     r"/(moderations|responses/input_tokens|responses/[^/]+/cancel|messages/count_tokens"
     r"|(conversations|files|uploads|vector_stores)(/.*)?)"
 )
+#: Failures that a row may be told for each of its calls: more than clients and their fallbacks try again.
+MOST_FAILURES = 10
 
 
 class RowSession:
@@ -48,10 +51,11 @@ class RowSession:
         self.inputs, self.ctx, self.over = inputs, ctx, asyncio.Event()
         self.error: BaseException | None = None
         self.last: LMError | None = None
-        self.asked, self.missed = 0, Counter[str]()
+        self.asked, self.failed, self.missed = 0, 0, Counter[str]()
         self.named, self.refusals = Named(), Refusals()
         self.functions = OfferedFunctions(config.functions, self._call_function)
-        self._drawn = Counter[str]()  # answers drawn so far, by request
+        #: By request: answers drawn so far, and of these the first ones of draws that failed.
+        self._drawn, self._undrawn = Counter[str](), defaultdict[str, list[int]](list)
         #: Calls whose client hung up before the answer.
         self._left: dict[tuple[str, str], tuple[asyncio.Task[Sequence[Response]], Pieces | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -121,22 +125,27 @@ class RowSession:
     async def _draw(self, ask: Ask, key: str) -> Sequence[Response]:
         self._check_open()
         self._count(ask.samples)
-        first = self._drawn[key]
-        self._drawn[key] += ask.samples
-        self._record_sequence(digest([ask.model, key, first]))
+        if undrawn := self._undrawn[key]:  # never one that another call has, whose answer would be given twice
+            first = undrawn.pop(0)
+        else:
+            first = self._drawn[key]
+            self._drawn[key] += ask.samples
         patched = self.patches.apply(ask, self.inputs)
         self.missed.update(patched.missed)
         asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
             try:
-                return await asking.draw(
+                found = await asking.draw(
                     lambda replica: self.functions.answer(asking, replica, self._send, lambda n: self._count(1)), first
                 )
             except LMError as error:
                 if error.passed is not None:  # it is the agent's to ask again: no answer was drawn
                     self.asked -= ask.samples
-                    self._drawn[key] -= ask.samples
+                    insort(self._undrawn[key], first)
+                    self._count_failure()
                 raise
+        self._record_sequence(digest([ask.model, key, first]))
+        return found
 
     async def _send(self, asking: Asking, messages: Sequence[Message], replica: int) -> Response:
         messages, settings = asking.request(messages)
@@ -170,6 +179,12 @@ class RowSession:
         if self.asked > self.max_calls:
             self._end(NodeError("steps", f"the agent asked for more than calls: {self.max_calls}"))
             raise Refused(429, "budget", f"This task has {self.max_calls} calls of models. Do not try again.")
+
+    def _count_failure(self) -> None:
+        """Count a failure that the agent is told. Ends the row of one that asks on and on."""
+        self.failed += 1
+        if self.failed > MOST_FAILURES * self.max_calls:
+            self._end(NodeError("steps", f"{self.failed} requests of the agent failed, with calls: {self.max_calls}"))
 
     def _check_open(self) -> None:
         if self.error is not None:

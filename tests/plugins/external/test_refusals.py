@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Refused
 from workbench_external.observed import describe_calls, observe_file
+from workbench_external.session import MOST_FAILURES
 
 REFUSAL = (400, {"error": {"message": "top_logprobs is not for this model", "type": "invalid_request_error"}})
 TWO = f"""{CLIENT.replace('"model": "gpt-4o-mini"', '"model": settings.pop("name")')}
@@ -227,3 +229,60 @@ print(chat(said)["content"])
         _, (run,), _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 1)
         assert [asked for asked, *_ in server.asked] == ["files", "chat/completions"]
     assert "POST /audio/speech is not passed on in a run" in "\n".join(describe_calls([run]))
+
+
+def test_security_1_a_row_that_asks_on_and_on_for_what_is_refused_ends(tmp_path: Path) -> None:
+    """Its time does not pass while it waits for a model, and a call that failed is none of `calls`."""
+    loops = f"""{CLIENT}
+while True:
+    try:
+        chat([{{"role": "user", "content": row["text"]}}])
+    except OSError as error:
+        assert " 400 " in str(error).splitlines()[0]
+"""
+    with upstream() as server:
+        server.answers["chat/completions"] = [REFUSAL] * 100
+        path = written(tmp_path, server, loops, calls=2, slots={}, budget=90)
+        spec = json.loads(path.read_text())
+        path.write_text(json.dumps({**spec, "concurrency": 1}))
+        report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
+        asked = len(server.asked)
+    assert report.status == "finished" and report.failures == {"steps": 4}
+    assert asked == 4 * (MOST_FAILURES * 2 + 1)
+
+
+def test_1_a_draw_that_failed_takes_no_other_calls_answer(tmp_path: Path) -> None:
+    """Of two equal requests at once the first fails: asked again, it gets an answer of its own."""
+    draws = f"""{CLIENT}
+from threading import Thread
+got = []
+def ask():
+    for _ in range(2):
+        try:
+            got.append(chat([{{"role": "user", "content": row["text"]}}])["content"])
+            return
+        except OSError as error:
+            assert " 503 " in str(error).splitlines()[0]
+both = [Thread(target=ask), Thread(target=ask)]
+[one.start() for one in both]
+[one.join() for one in both]
+print(json.dumps(sorted(got)))
+"""
+    second = asyncio.Event()
+
+    async def fails(request: web.Request) -> web.Response:
+        await second.wait()
+        return web.json_response({"error": {"message": "busy"}}, status=503)
+
+    async def answers(request: web.Request) -> web.Response:
+        asyncio.get_running_loop().call_later(0.3, second.set)
+        return web.json_response(chat_answer("one"))
+
+    with upstream() as server:
+        server.answers["chat/completions"] = [fails, answers, chat_answer("two")]
+        path = written(tmp_path, server, draws, calls=2, output="text")
+        spec = json.loads(path.read_text())
+        spec["nodes"]["agent"]["external"] = "text -> label"
+        path.write_text(json.dumps(spec))
+        _, (run,), _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 1)
+    assert run.prediction == {"label": '["one", "two"]'}, run.message
