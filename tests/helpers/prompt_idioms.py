@@ -150,6 +150,22 @@ IDIOMS = {
     "a word of a command": shell(f"ask() {{ printf %s \"$2\"; }}\nask --system '{ROOM}' # it's\n"),
     "make variable": make(f'export P := {ROOM}\nall:\n\t@printf %s "$$P"\n', "", ONE_LINE, ONE_LINE),
     "make definition": make(f'define P\n{OLD}\nendef\nexport P\nall:\n\t@printf %s "$$P"\n'),
+    "make variable in double quotes": make(f'P = {ROOM}\nall:\n\t@printf %s "$(P)"\n', "", ONE_LINE, ONE_LINE),
+    "make variable in single quotes": make(f"P = {ROOM}\nall:\n\t@printf %s '${{P}}'\n", "", ONE_LINE, ONE_LINE),
+    "make variable in two quotes": make(
+        f"P = {ROOM}\nall:\n\t@sh -c 'printf %s \"$(P)\"'\n", "", "a shell would", "a shell would"
+    ),
+    "make variable without quotes": make(
+        f"P = {ROOM}\nall:\n\t@echo $(P) | tr -d '\\n'\n", "", "a shell would", "a shell would"
+    ),
+    "make definition in quotes": make(
+        f'define P\n{ROOM}\nendef\nall:\n\t@printf %s "$(P)"\n', "", "a shell would", "a shell would"
+    ),
+    "make that includes .env": Idiom(
+        {"Makefile": 'include .env\nexport\nall:\n\t@printf %s "$$P"\n', ".env": f"P={ROOM}\n"},
+        "",
+        ("", ONE_LINE, ONE_LINE),
+    ),
     "make command": make(f"all:\n\t@printf %s '{ROOM}'\n", "", ONE_LINE, ONE_LINE),
 }
 HEAD = """

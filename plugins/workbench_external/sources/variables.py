@@ -18,13 +18,18 @@ _SET = re.compile(
 #: Marks that a backslash escapes in double quotes: as a shell, `shlex` and dotenv read them.
 _ESCAPED = ('"\\$`', '"\\', '"\\n')
 _VARIABLE = re.compile(
-    r"^(?:(?:export|override)[ \t]+)*[\w.-]+[ \t]*(?:::?:?|\?|\+)?=[ \t]*(?P<text>\S.*?)[ \t]*$", re.M
+    r"^(?:(?:export|override)[ \t]+)*(?P<name>[\w.-]+)[ \t]*(?:::?:?|\?|\+)?=[ \t]*(?P<text>\S.*?)[ \t]*$", re.M
 )
 _DEFINED = re.compile(
-    r"^(?:(?:export|override)[ \t]+)*define[ \t]+[\w.-]+[ \t]*(?:::?:?|\?|\+)?=?[ \t]*\n(?P<text>.*?)\nendef\b",
+    r"^(?:(?:export|override)[ \t]+)*define[ \t]+(?P<name>[\w.-]+)[ \t]*(?:::?:?|\?|\+)?=?[ \t]*\n"
+    r"(?P<text>.*?)\nendef\b",
     re.MULTILINE | re.DOTALL,
 )
 _RECIPE = re.compile(r"^\t[@+-]*(?P<text>.*[^\\\n])$", re.MULTILINE)
+#: What a shell reads otherwise than as itself: outside of quotes, inside single ones, and inside double ones.
+_SHELL = {"": r"[^\w%+,./:@= -]", "'": r"['\n]", '"': r"[\"$`\\\n]"}
+#: What make runs in a file of variables that a makefile includes.
+_MAKE = re.compile(r"\$[({]\s*(?:shell|file|guile|eval)\b")
 _REFERENCE = re.compile(r"\$\$|(?P<field>\$\([^()]*\)|\$\{[^{}]*\}|\$[^\s$])")
 
 
@@ -36,31 +41,40 @@ def read_env(source: str) -> Iterator[Passage]:
         text, span = found["text"].rstrip(), (found.start("text"), found.start("text") + len(found["text"].rstrip()))
         mark = text[0] if text[0] in "'\"" else ""
         inner = text[1:-1] if mark else text
+        may_be_sourced = bool(mark) or not re.search(r"\s", text)  # of several bare words a shell sets but the first
         if not mark:
-            yield Passage(*span, (text,), _write_bare)
+            yield Passage(*span, (text,), partial(_write_bare, may_be_sourced))
         if mark != '"':
             yield Passage(*span, (inner.replace("'\\''", "'"),), _write_single)
         for marks in _ESCAPED:
             value = _unescaped(inner, marks) if mark == '"' else inner
-            yield Passage(*span, (value,), partial(_write_double, marks, bool(mark)))
+            yield Passage(*span, (value,), partial(_write_double, marks, may_be_sourced))
         if mark == '"':
             yield Passage(*span, (_unescaped(inner, _ESCAPED[0]),), _write_single)
 
 
-def _write_bare(new: Sequence[Part]) -> str:
-    text = only_text(new, "a value")
+def _value(new: Sequence[Part]) -> str:
+    if _MAKE.search(text := only_text(new, "a value")):
+        raise CannotWrite("make would run a part of it, where a makefile includes the file")
+    return text
+
+
+def _write_bare(may_be_sourced: bool, new: Sequence[Part]) -> str:
+    text = _value(new)
+    if may_be_sourced and not re.fullmatch(r"[\w%+,./:@=-]*", text):
+        raise CannotWrite("a shell would run a part of it")
     if not text.isprintable() or text != text.strip() or text[:1] in "'\"#" or " #" in text:
         raise CannotWrite("a value without quotes has one line, and no comment")
     return text
 
 
 def _write_single(new: Sequence[Part]) -> str:
-    return write_word((only_text(new, "a value"),), "'")
+    return write_word((_value(new),), "'")
 
 
 def _write_double(marks: str, may_be_sourced: bool, new: Sequence[Part]) -> str:
     """may_be_sourced: a shell may read the file, so that nothing is written that it would run."""
-    text = only_text(new, "a value")
+    text = _value(new)
     write_word((text,), "'")  # raises where a character cannot stand in such a file
     if may_be_sourced and "$" not in marks and re.search(r"[$`]", text):
         raise CannotWrite("a shell would run a part of it")
@@ -78,7 +92,8 @@ def read_makefile(source: str) -> Iterator[Passage]:
         raise ValueError("it has line ends of another system")
     defined = [found.span() for found in _DEFINED.finditer(source)]
     for found in _DEFINED.finditer(source):
-        yield Passage(*found.span("text"), _read_references(found["text"]), partial(_write_references, _check_defined))
+        write = partial(_write_references, _check_defined, _marks_of(found["name"], source))
+        yield Passage(*found.span("text"), _read_references(found["text"]), write)
     for pattern, read in ((_VARIABLE, _variable), (_RECIPE, _recipe)):
         for found in pattern.finditer(source):
             inside = any(start <= found.start() < end for start, end in defined)
@@ -86,10 +101,29 @@ def read_makefile(source: str) -> Iterator[Passage]:
                 yield from read(found)
 
 
+def _marks_of(name: str, source: str) -> str:
+    """A pattern of what a shell would read as its own where make fills in a variable. "": of one that is exported and
+    filled in nowhere, which comes to programs as a value."""
+    own = re.escape(name)
+    held = rf"[({{](?:value[ \t]+)?{own}(?::[^(){{}}]*)?[)}}]|{own}\b"
+    place = re.compile(rf"(?P<quote>[\"']?)(?<!\$)(?:\$\$)*\$(?:{held})(?P<end>[\"']?)")
+    exported = re.compile(rf"[ \t]*export\b(?:[ \t]*|.*(?<![\w.-]){own}(?![\w.-]).*)")
+    lines = source.split("\n")
+    quotes = set[str]()
+    for line in lines:
+        for found in place.finditer(line):
+            is_within = found["quote"] == found["end"] and len({*line} & {*"'\""}) == 1
+            quotes.add(found["quote"] if is_within else "")
+    if not quotes and not any(exported.fullmatch(line) for line in lines):
+        quotes.add("")  # another file may fill it in
+    return "|".join(_SHELL[quote] for quote in sorted(quotes))
+
+
 def _variable(found: re.Match[str]) -> Iterator[Passage]:
-    if not found["text"].endswith("\\") and not re.search(r"(?<!\\)#", found["text"]):
+    if not found["text"].endswith("\\") and not re.search(r"(?<!\\)#|\\\\#", found["text"]):
         parts = _read_references(found["text"].replace("\\#", "#"))
-        yield Passage(*found.span("text"), parts, partial(_write_references, _check_line))
+        write = partial(_write_references, _check_line, _marks_of(found["name"], found.string))
+        yield Passage(*found.span("text"), parts, write)
 
 
 def _recipe(found: re.Match[str]) -> Iterator[Passage]:
@@ -120,7 +154,10 @@ def _read_references(text: str) -> tuple[Part, ...]:
     return compact([*parts, text[at:]])
 
 
-def _write_references(check: Callable[[str], str], new: Sequence[Part]) -> str:
+def _write_references(check: Callable[[str], str], marks: str, new: Sequence[Part]) -> str:
+    """marks: a pattern of what a shell would read as its own. A recipe that make fills this in is run by one."""
+    if marks and any(re.search(marks, part) for part in new if isinstance(part, str)):
+        raise CannotWrite("a shell would read a part of it as its own where make fills it in: `export` the variable")
     text = "".join(part.source if isinstance(part, Field) else part.replace("$", "$$") for part in new)
     write_word((text,), "'")  # raises where a character cannot stand in such a file
     return check(text)
@@ -129,6 +166,8 @@ def _write_references(check: Callable[[str], str], new: Sequence[Part]) -> str:
 def _check_line(text: str) -> str:
     if "\n" in text or text.endswith("\\"):
         raise CannotWrite("a variable that is set by = has one line: `define` takes several")
+    if text != text.strip() or "\\#" in text:
+        raise CannotWrite("make would drop a space at its ends, or a backslash before its #")
     return text.replace("#", "\\#")
 
 

@@ -92,6 +92,7 @@ RUNS = (
 LINES = [
     RUNS,
     RUNS.partition("\n")[0],
+    RUNS.partition("\n")[0].replace("$(shell touch pwn)", ""),  # which no .env holds, lest a makefile includes it
     "\\'; touch pwn #",
     '\\"; touch pwn #',
     "\\$(touch pwn)",
@@ -108,7 +109,7 @@ def test_security_9_no_text_becomes_a_command(name: str, tmp_path: Path) -> None
     if "Makefile" in IDIOMS[name].files and shutil.which("make") is None:
         pytest.skip("there is no make here")
     idiom = IDIOMS[name]
-    if ".env" in idiom.files:  # whatever else reads it, a shell may
+    if ".env" in idiom.files and "Makefile" not in idiom.files:  # whatever else reads it, a shell may
         idiom = idiom._replace(files={**idiom.files, "agent.sh": '. ./.env\nprintf %s "$SORT"\n'})
         if name == ".env bare":  # which no shell reads as a value
             return
@@ -117,5 +118,17 @@ def test_security_9_no_text_becomes_a_command(name: str, tmp_path: Path) -> None
             ways, _, wanted = written_ways(idiom, addition, tmp_path)
             values = [value_after(idiom, way, tmp_path) for way in ways]
             assert not [*tmp_path.rglob("pwn")], (addition, ways)
-            assert ways or name.startswith("make") or line in (LINES[0], LINES[-1]), "no here-document keeps its end"
+            is_refused = name.startswith("make") or (".env" in name and "$(shell" in line)
+            assert ways or is_refused or line in (LINES[0], LINES[-1]), "no here-document keeps its end"
             assert not ways or wanted.strip() in values or name.startswith("make"), (addition, values)
+
+
+def test_security_9_a_bare_word_of_a_shell_stays_one(tmp_path: Path) -> None:
+    """A shell reads `SORT=word`, and would run what stands behind a mark of its own."""
+    word, source = "You-sort-the-post-of-an-office", '. ./.env\nprintf %s "$SORT"\n'
+    idiom = Idiom({"agent.sh": source, ".env": f"SORT={word}\n"})
+    for line in LINES[1:]:
+        ways, why, wanted = written_ways(idiom, line, tmp_path)
+        values = [value_after(idiom, way, tmp_path) for way in ways]
+        assert wanted.strip() in values or "make would run" in why, (line, values)
+        assert not [*tmp_path.rglob("pwn")], line
