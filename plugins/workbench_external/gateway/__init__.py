@@ -4,7 +4,7 @@
 `workbench.lm.Response`s. Nothing here calls a language model, counts or stores.
 """
 
-from workbench_external.gateway.access import VARIABLES as VARIABLES, in_address as in_address
+from workbench_external.gateway.access import ALWAYS as ALWAYS, VARIABLES as VARIABLES, in_address as in_address
 from workbench_external.gateway.asks import (
     Ask as Ask,
     GatewaySession as GatewaySession,

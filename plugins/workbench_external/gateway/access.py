@@ -165,7 +165,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "litellm openrouter": {"OPENROUTER_API_BASE": "{url}/v1", "OPENROUTER_API_KEY": "{secret}"},
     "litellm deepseek": {"DEEPSEEK_API_BASE": "{url}/v1", "DEEPSEEK_API_KEY": "{secret}"},
 }
-_ALWAYS = ("openai", "anthropic", "google")
+ALWAYS = ("openai", "anthropic", "google")
 
 
 def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -175,7 +175,7 @@ def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[s
     """
     found: dict[str, str] = {}
     for provider, names in VARIABLES.items():
-        if provider in _ALWAYS or names.keys() & inherited.keys():
+        if provider in ALWAYS or names.keys() & inherited.keys():
             found |= {name: form.format(url=url, secret=secret) for name, form in names.items()}
     if secret not in url:  # Google's clients read it before the other, and other clients of Google read it alone
         found["GOOGLE_API_KEY"] = secret

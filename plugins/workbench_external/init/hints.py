@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench_external.exchange import is_inherited
-from workbench_external.gateway import VARIABLES
+from workbench_external.gateway import ALWAYS, VARIABLES
 from workbench_external.sources.folder import find_files, read_source
 
 #: Files and characters that are searched; files of these kinds.
@@ -123,7 +123,7 @@ def _read(program: Path | None, folder: Path) -> Iterator[tuple[Path, str]]:
 def choose_environment(hints: Hints) -> dict[str, str]:
     """The setting `env`: variables that name a model's server lead to the gateway, and others are yours if you have
     them. Keys of providers are left out: with one the agent could ask past the gateway, and be paid for."""
-    always, optional = _names_of(("openai", "anthropic")), _names_of(VARIABLES)
+    always, optional = _names_of(ALWAYS), _names_of(VARIABLES)
     led = [name for name in hints.variables if _PLACE.search(name) and name not in optional]
     led = [name for name in led if _OF_MODELS.search(name)] or led
     found = dict[str, str]()

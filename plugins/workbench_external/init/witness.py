@@ -34,12 +34,11 @@ class Witness(Recorder):
     def __init__(self, node: External, inputs: Mapping[str, Any], label: Any, form: Callable[[Any], str] = as_text):
         super().__init__(node, inputs)
         self.label, self.form = label, form
-        self.calls, self.asks = list[CallRecord](), list[Ask]()
+        self.calls = list[CallRecord]()
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        await super().complete(ask)  # which keeps the texts, and ends an agent that asks for ever
+        await super().complete(ask)  # which keeps what was asked, and ends an agent that asks for ever
         response = self._answer(ask)
-        self.asks.append(ask)
         self.calls.append(
             CallRecord(
                 ask.messages, response, "task", ask.model, False, 0.0,
@@ -116,7 +115,7 @@ async def start(
         await hub.gateway.dismiss(secret)
     error = None if failure is None else f"{failure.kind}: {failure}"
     span = Span("agent", "external", dict(inputs), outputs, row.calls, error=error)
-    return Outcome(inputs, row.asks, row.texts, failure, node.printed, node.left, outputs, span)
+    return Outcome(inputs, row.asks, row.sent(node).texts, failure, node.printed, node.left, outputs, span)
 
 
 def _new_files(place: Path, folder: Path | None) -> dict[str, str]:
