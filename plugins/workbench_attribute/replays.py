@@ -247,7 +247,9 @@ class _Course:
     ):
         self.store, self.row, self.task, self.workflow, self.options = store, row, task, workflow, options
         self.model, self.ledger, self.passing, self.on_row = model, ledger, passing, on_row
-        self.runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox)
+        self.runtime = Runtime.of_spec(
+            task.spec, ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files
+        )
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.paid = Spend()
         ledger.on_call = self._count

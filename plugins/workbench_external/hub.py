@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from workbench.base.text import short
@@ -42,13 +43,14 @@ class Hub:
     _places: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
 
     @classmethod
-    async def open(cls) -> Hub:
+    async def open(cls, data_files: frozenset[Path] = frozenset()) -> Hub:
+        """A hub. data_files: left out of each copy of a folder."""
         faults: list[str] = []
 
         def note(error: Exception) -> None:
             faults.append(f"the gateway failed on a request: {type(error).__name__}: {short(str(error), 200)}")
 
-        workspaces = await asyncio.to_thread(Workspaces)
+        workspaces = await asyncio.to_thread(Workspaces, data_files)
         await asyncio.to_thread(kill_abandoned)
         return cls(await Gateway.open(on_error=note), workspaces, faults=faults)
 

@@ -213,7 +213,7 @@ class External(SignatureNode):
         return found
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        hub = await ctx.shared("external", Hub.open)
+        hub = await ctx.shared("external", partial(Hub.open, ctx.program.runtime.data_files))
         self._tell_left_out = partial(hub.left_out.__setitem__, ctx.node)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
@@ -314,7 +314,7 @@ class External(SignatureNode):
         """Describe the agents by their cards, for a model that has them as a tool."""
 
         async def asked() -> str:
-            hub = await ctx.shared("external", Hub.open)
+            hub = await ctx.shared("external", partial(Hub.open, ctx.program.runtime.data_files))
             async with self._service(Turns(), hub) as addresses:
                 cards = await Line(self.config, addresses, hub.cards).cards()
             told = [card.describe() for card in cards]

@@ -35,7 +35,7 @@ def observe_file(
         ledger = Ledger(store, run_id, task.spec.budget, reuse=task.spec.cache)
 
         async def course() -> tuple[Workflow, Sequence[ExampleRun], str]:
-            runtime = Runtime.of_spec(task.spec, ledger, pool=pool)
+            runtime = Runtime.of_spec(task.spec, ledger, pool=pool, data_files=task.data_files)
             try:
                 evaluator = Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source)
                 workflow, runs = await observe_nodes(task, evaluator, rows)

@@ -23,9 +23,13 @@ _ABOVE = ("node_modules", "package.json", "tsconfig.json")
 
 
 class Workspaces:
-    """The working directories and homes of the rows of a run, in one place that goes with it."""
+    """The working directories and homes of the rows of a run, in one place that goes with it.
 
-    def __init__(self) -> None:
+    data_files: as of `copy_folder`.
+    """
+
+    def __init__(self, data_files: frozenset[Path] = frozenset()) -> None:
+        self._data_files = data_files
         _remove_abandoned()
         self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
@@ -37,7 +41,7 @@ class Workspaces:
         """
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
-            await asyncio.to_thread(_fill, made, folder, links)
+            await asyncio.to_thread(_fill, made, folder, links, self._data_files)
             yield made / "work"
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
@@ -46,18 +50,19 @@ class Workspaces:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _fill(place: Path, folder: Path | None, links: bool) -> None:
+def _fill(place: Path, folder: Path | None, links: bool, data_files: frozenset[Path]) -> None:
     made = place / "work"
     for one in (made, place / "tmp"):
         one.mkdir(mode=0o700)
     if folder is not None:
-        copy_folder(folder, made, links=links)
+        copy_folder(folder, made, links=links, data_files=data_files)
 
 
-def copy_folder(folder: Path, copy: Path, *, links: bool = True) -> None:
+def copy_folder(folder: Path, copy: Path, *, links: bool = True, data_files: frozenset[Path] = frozenset()) -> None:
     """Copy the folder of an agent, without databases of runs, perhaps of this one, and with links to what it needs and
     never changes: the dependencies in it, and those that Node looks for above it.
 
+    data_files: the rows with their right answers, which an agent that reads its folder would find. They are left out.
     Raises SpecError for one that cannot be copied.
     """
     needed: list[Path] = []
@@ -68,7 +73,10 @@ def copy_folder(folder: Path, copy: Path, *, links: bool = True) -> None:
         return {
             name
             for name in names
-            if name in NEVER_COPIED or name.startswith(runs) or not _can_be_copied(os.lstat(Path(place, name)).st_mode)
+            if name in NEVER_COPIED
+            or (data_files and Path(place, name).resolve() in data_files)
+            or name.startswith(runs)
+            or not _can_be_copied(os.lstat(Path(place, name)).st_mode)
         }
 
     try:

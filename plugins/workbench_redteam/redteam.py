@@ -90,7 +90,7 @@ async def _attack(
     task: Task, rows: Any, ledger: Ledger, options: RedTeamOptions, pool: LMPool, name: str, on_row: OnRow
 ) -> RedTeamReport:
     """Run all rows, several at once, and store the report with the run of this name."""
-    runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox)
+    runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files)
     runtime.elsewhere = make_crew(task, runtime, lambda *_, **__: None)
     evaluator = Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source)
     results: list[Result | None] = [None] * len(rows)

@@ -206,7 +206,9 @@ class EvalRun:
         self.announcer = Announcer(store, run_id, info, listener)
         self.ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier_seconds, reuse=spec.cache)
         self.announcer.watch(self.ledger)
-        self.runtime = Runtime.of_spec(spec, self.ledger, pool=pool, sandbox=options.sandbox)
+        self.runtime = Runtime.of_spec(
+            spec, self.ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files
+        )
         self.runtime.elsewhere = make_crew(task, self.runtime, self.announcer.emit)
         self.evaluator = Evaluator(
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics

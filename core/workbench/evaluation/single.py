@@ -79,7 +79,9 @@ def _add_run(store: Store, task: Task) -> int:
 async def _run(
     task: Task, example: Example, ledger: Ledger, sandbox: SandboxChoice, consent: Consent | None, pool: LMPool | None
 ) -> Result:
-    runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=sandbox, consent=consent)
+    runtime = Runtime.of_spec(
+        task.spec, ledger, pool=pool, sandbox=sandbox, consent=consent, data_files=task.data_files
+    )
     try:
         evaluator = Evaluator(runtime, task.metric, 1, source=task.source, further=task.further_metrics)
         return await evaluator.run_one(evaluator.program(task.workflow), example, traces=True)

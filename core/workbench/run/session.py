@@ -90,7 +90,9 @@ class Session:
         self.ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=reuse, searching=True)
         self.announcer.watch(self.ledger)
         self.ledger.on_call = self._on_call  # which announces the call, too
-        self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
+        self.runtime = Runtime.of_spec(
+            task.spec, self.ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files
+        )
         self.runtime.elsewhere = self.crew = make_crew(task, self.runtime, self._emit)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.evaluator.named = dict(task.further_metrics)

@@ -48,6 +48,7 @@ def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew |
         dict(_files_of(task)),
         _plugins_of(task),
         read_secrets(executor, [*_key_variables(task, runtime), *_OF_PLUGINS]),
+        runtime.data_files,
     )
     return Crew(executor, runtime, setup, tell, task.spec.concurrency)
 

@@ -45,6 +45,7 @@ class WorkerSetup:
 
     base: the folder that paths of the workflow are relative to. files: those that it names, by path relative to `base`,
     with their digests. plugins: by name, the versions of those that are not bundled. secrets: see `Executor.env`.
+    data_files: as of `Runtime`.
     """
 
     base: Path
@@ -56,6 +57,7 @@ class WorkerSetup:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     plugins: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Secrets = field(default_factory=Secrets)
+    data_files: frozenset[Path] = frozenset()
     version: str = __version__
 
 

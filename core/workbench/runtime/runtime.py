@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
@@ -59,6 +60,7 @@ class Runtime:
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
     elsewhere: Elsewhere | None = None  # runs the rows, if they do not run in this process
+    data_files: frozenset[Path] = frozenset()  # with the rows and their right answers, which no agent is to see
     _sandbox: Sandbox | None = None
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
@@ -74,10 +76,13 @@ class Runtime:
         pool: LMPool | None = None,
         sandbox: SandboxChoice | None = None,
         consent: Consent | None = None,
+        data_files: frozenset[Path] = frozenset(),
     ) -> Runtime:
         """The runtime that a workflow file asks for. pool: language models in place of those of the plugins."""
         sandbox = sandbox or SandboxChoice.from_environment()
-        return cls(ledger, spec.lm, spec.roles, pool or LMPool(), spec.policy, consent, sandbox, spec.timeout)
+        made = cls(ledger, spec.lm, spec.roles, pool or LMPool(), spec.policy, consent, sandbox, spec.timeout)
+        made.data_files = data_files
+        return made
 
     async def sandbox(self) -> Sandbox:
         """The sandbox of the run, opened at first use. Its level is stored; a resumed run refuses a weaker one."""

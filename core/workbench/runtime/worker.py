@@ -189,7 +189,7 @@ class WorkerRuntime(Runtime):
         super().__init__(
             cast(Ledger, ledger), setup.lm, setup.roles, pool, setup.policy, None, setup.sandbox, setup.timeout
         )
-        self._asked = ledger
+        self._asked, self.data_files = ledger, setup.data_files
 
     async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
         return await self._asked.send(self.pool.get(spec), self.fit(spec, request), role, spec)

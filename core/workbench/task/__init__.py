@@ -29,7 +29,12 @@ from workbench.task.metric import (
     highest_score as highest_score,
 )
 from workbench.task.repeats import Repeats as Repeats
-from workbench.task.rows import data_folder as data_folder, data_path as data_path, read_rows as read_rows
+from workbench.task.rows import (
+    data_files as data_files,
+    data_folder as data_folder,
+    data_path as data_path,
+    read_rows as read_rows,
+)
 from workbench.task.search_space import (
     Space as Space,
     check_search as check_search,

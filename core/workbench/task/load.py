@@ -24,6 +24,7 @@ from workbench.task.lm_checks import check_lms, check_node_lms
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
 from workbench.task.nothing import read_empty_labels
 from workbench.task.reach import out_of_reach, wrong_demos
+from workbench.task.rows import data_files
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.workflow import Workflow, forget_nodes
@@ -61,6 +62,12 @@ class Task:
     def sealed_runs(self) -> int:
         """Count the runs that a sealed row takes: each side as it is, and under each attack."""
         return self.spec.tested_sides * (1 + len(self.sealed_attacks))
+
+    @property
+    def data_files(self) -> frozenset[Path]:
+        """The files and folders with right answers, which no agent is to see."""
+        base, labels = self.workflow.base, self.spec.proof.labels
+        return data_files(self.spec.data, base) | ({(base / labels).resolve()} if labels else frozenset())
 
     @property
     def target(self) -> str | None:

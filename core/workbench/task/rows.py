@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
-from workbench.spec import Power, Written, powers_of
+from workbench.spec import DataSpec, Power, Written, powers_of
 from workbench.task.drawn_rows import Row, RowDraw
 from workbench.task.shards import find_shards, is_pattern, join_shards, reader_of
 
@@ -31,6 +32,17 @@ def data_folder(location: str, base: Path) -> Path:
     """The folder that the paths in rows may be relative to: that of their file."""
     path = data_path(location, base)
     return path if path.is_dir() else path.parent
+
+
+def data_files(data: DataSpec, base: Path) -> frozenset[Path]:
+    """The files and folders that hold the rows, sealed ones and right answers included."""
+    found = set[Path]()
+    for location in filter(None, (data.file, data.train, data.val, data.test)):
+        found.add(path := data_path(location, base))
+        if path.is_dir() or is_pattern(str(path)):
+            with suppress(SpecError):  # a folder of another kind is one by itself
+                found.update(find_shards(base, str(path)))
+    return frozenset(path.resolve() for path in found)
 
 
 def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path) -> bool:

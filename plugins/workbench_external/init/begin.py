@@ -46,7 +46,7 @@ def begin(
     file = Path(os.path.relpath(program.base / "workflow.yaml")) if out is None else out
     check_output(file, inputs=[data, *([program.file] if program.file else [])], overwrite=overwrite)
     hints = read_hints(program.file, program.file.parent if program.file else program.base)
-    trying = Trying(program, columns, rows, hints, timeout, tell)
+    trying = Trying(program, columns, rows, hints, timeout, tell, data)
     found = run_in_loop(trying.find())
     shown = " ".join(["workbench agent init", *(["--"] if len(agent) > 1 else []), *agent])
     written = Written(found, trying, data.resolve(), len(rows), f"Written by `{one_line(shown)}`.")

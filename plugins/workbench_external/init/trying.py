@@ -71,16 +71,18 @@ class Trying:
         hints: Hints,
         timeout: float,
         tell: Callable[[str], None],
+        data: Path,
     ):
         self.program, self.columns, self.hints, self.timeout, self.tell = program, columns, hints, timeout, tell
         labelled = [row for row in rows if row.get(columns.label) not in (None, "")] or [*rows]
         self.rows = sorted(labelled[:_CHOSEN_FROM], key=lambda row: -min(500, len(as_text(row.get(columns.main)))))
         self.env = choose_environment(hints)
+        self.data = data.resolve()
         self.starts, self._tried = 0, list[tuple[Way, Outcome]]()
 
     async def find(self) -> Found:
         """Try. Raises SpecError that says what was seen, and what to write by hand."""
-        hub = await Hub.open()
+        hub = await Hub.open(frozenset([self.data]))
         try:
             found = await self._find_answer(hub, await self._find_way(hub))
             return replace(await self._find_slots(hub, found), starts=self.starts)

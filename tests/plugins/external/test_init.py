@@ -320,3 +320,9 @@ def test_three_commands_lead_to_a_better_agent(monkeypatch: pytest.MonkeyPatch) 
         ["agent", "apply"],
     ]
     assert planted.PLANTED in Path("agent.py").read_text()
+
+
+def test_security_an_agent_is_tried_without_the_rows_beside_it() -> None:
+    """As it will be run: with their right answers it could be found to give them."""
+    source = "import os\nassert not os.path.exists('rows.csv')\nprint(ask(sys.argv[1]))"
+    assert written(source=source)["nodes"]["agent"]["folder"] == "."

@@ -17,6 +17,7 @@ from tests.plugins.external.test_services import EchoLM, started, write
 
 import workbench
 from workbench.errors import SpecError
+from workbench.evaluation import EvalOptions, evaluate
 from workbench.kit.acting import LEAST_CHANGES, Beside
 from workbench.ledger import Ledger
 from workbench.proof import Report
@@ -125,6 +126,26 @@ def test_an_agent_that_runs_from_a_copy_leaves_nothing_beside_its_program(tmp_pa
     path = write_agent(tmp_path, NOTEBOOK, rows=(4, 4, 4), budget=40, folder=".")
     assert not leftovers_told(improve(path, "random", SimulatedLM()))
     assert not (tmp_path / "memory.jsonl").exists()
+
+
+def test_security_no_row_finds_the_rows_with_their_answers_in_its_copy_of_the_folder(tmp_path: Path) -> None:
+    """Sealed rows lie there, too, where the data is kept beside the agent; a link leads to them as well."""
+    seen = """import os, sys
+found = sorted(os.path.join(place, name) for place, _, names in os.walk(".") for name in names)
+print("a")
+sys.exit(found != ["./agent.py", "./data/notes.md", "./workflow.yaml"] and str(found))
+"""
+    path = write_agent(tmp_path, seen, rows=(4, 4, 4), folder=".", slots={}, output="text")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "test.jsonl").rename(tmp_path / "data" / "test.jsonl")
+    (tmp_path / "data" / "notes.md").write_text("of the agent's own")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "train.jsonl")
+    spec = yaml.safe_load(path.read_text())
+    spec["data"]["test"] = "data/*.jsonl"
+    spec["nodes"]["agent"]["external"] = "text -> label"
+    path.write_text(yaml.safe_dump(spec))
+    report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
+    assert report.status == "finished" and not report.failures
 
 
 def leftovers_told(report: Report) -> list[str]:
