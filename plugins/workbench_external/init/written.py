@@ -116,7 +116,8 @@ class Written:
         if len(self.asked) > 1:
             told += f"; it asks {len(self.asked)} models: {', '.join(name for _, name in self.asked)}"
         for place in places:
-            if address := os.environ.get(place):
+            # One with a name and password is no text of a file; the provider reads it from the environment, too.
+            if (address := os.environ.get(place)) and "@" not in address:
                 named = {"model": f"{provider}/{model}", "api_base": address}
                 return [_line("lm", named, f"{told}; api_base: {place} of your environment")]
         return [_line("lm", f"{provider}/{model}", told)]
