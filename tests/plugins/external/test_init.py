@@ -109,6 +109,11 @@ def test_a_way_is_right_when_the_text_of_the_row_reaches_a_request(name: str) ->
     assert "NOT FOUND" not in Path("workflow.yaml").read_text()
 
 
+def test_a_conversation_is_not_asked_about_an_empty_line() -> None:
+    node = node_of(source=WAYS["a conversation"][0])
+    assert node["calls"] == 3 and "it made 1" in Path("workflow.yaml").read_text()
+
+
 def test_an_agent_that_reads_the_file_of_rows_is_told_to_read_one() -> None:
     Path("agent.py").write_text(ASKS + "for line in open('rows.csv').readlines()[1:]:\n    print(ask(line))")
     done = init("agent.py")
