@@ -297,6 +297,11 @@ def test_hints_are_read_off_sources_of_several_languages(place: Path) -> None:
     hints = read_hints(script, place)
     assert hints.stdin and hints.json and not hints.arguments and hints.variables == ("MY_URL",)
     assert {"question", "when"} <= {*hints.keys}
+    script.write_text("const BASE = process.env.MY_URL;\nfetch(`${BASE}/chat`)")
+    assert read_hints(script, place).variables == ("MY_URL",)
+    shell = place / "agent.sh"
+    shell.write_text('curl "${MY_ENDPOINT}/chat"')
+    assert read_hints(shell, place).variables[-1] == "MY_ENDPOINT"
 
 
 @pytest.mark.slow
