@@ -240,8 +240,13 @@ REFUSED = {
     ),
     "no request": ("print('bills')", "no request reached the gateway", "OPENAI_BASE_URL"),
     "address": ("base_url = 'http://127.0.0.1:9/v1'\nprint('x')", "no request", "agent.py:"),
-    "exit": ("import no_such_module", "failed before it asked a model.*no_such_module", "by hand"),
-    "hangs": ("import time\ntime.sleep(60)", "did not end within 1 s", "--timeout"),
+    "exit": (
+        "import no_such_module",
+        'asked a model: the agent ended with exit code 1; it said: File "agent.py", line \\d+, in <module> '
+        "ModuleNotFoundError: No module named 'no_such_module'\n",
+        "by hand",
+    ),
+    "hangs": ("import time\ntime.sleep(60)", "asked no model: the agent took more than 1 s\n", "--timeout"),
 }
 
 
