@@ -241,7 +241,9 @@ def _write_files(written: Mapping[Path, str]) -> None:
             told = f"; {number} of {len(written)} files were changed before it" if number else ""
             raise StoreError(f"{path} cannot be written: {error.strerror}{told}") from None
     told = (
-        " Start the agent as before. To improve it further, trust its file again: `workbench trust`." if written else ""
+        " Start the agent as before. To improve it further, trust its workflow file again: `workbench trust FILE`."
+        if written
+        else ""
     )
     say(f"{len(written)} file{'s' * (len(written) != 1)} changed.{told}", err=True)
 

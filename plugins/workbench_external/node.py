@@ -288,7 +288,7 @@ class External(SignatureNode):
                 )
             except OSError as error:
                 raise NodeError("start", f"the agent cannot be started: {error}") from None
-            _check_ended(ended, self.config.timeout)
+            _check_ended(ended, self.config.timeout, place)
             return await self.read(ended.stdout, place)
 
     async def read(self, printed: bytes, place: Path | None = None) -> dict[str, Any]:
@@ -384,9 +384,9 @@ def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, s
     return {**found, **{key: kind for key, kind in always.items() if key != "instructions" or not known}}
 
 
-def _check_ended(ended: Finished, timeout: float) -> None:
-    """Raise NodeError for a program that did not end well."""
-    said = last_words(ended.stderr)
+def _check_ended(ended: Finished, timeout: float, place: Path) -> None:
+    """Raise NodeError for a program that did not end well. place: its working directory, whose path is left out."""
+    said = last_words(ended.stderr.replace(f"{place}/", ""))
     if ended.ended == "timeout":
         raise NodeError("deadline", f"the agent took more than {timeout:g} s{said}")
     if ended.ended == "output":

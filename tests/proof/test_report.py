@@ -12,6 +12,7 @@ from workbench import Optimizer, Study, Workflow
 from workbench.errors import Interrupted, LMError
 from workbench.lm import Request, Response
 from workbench.proof import Report
+from workbench.proof.report import _shown
 from workbench.run import Options, candidates, optimize, prepare_stored, resume
 from workbench.store import Store
 
@@ -201,3 +202,10 @@ def test_a_cost_of_nothing_has_decided_nothing(tmp_path: Path) -> None:
     report = picked_cheapest(tmp_path, "usd", "Plain.", "Better.")
     assert report.gain_shown and report.saving is None
     assert not any("picked by score and cost" in line for line in report.lines())
+
+
+def test_a_long_change_is_shown_where_it_begins() -> None:
+    old = f"You sort the mail of a shop. {'Read all of it. ' * 8}"
+    before, after = _shown(old, old + "Say one word.")
+    assert before.startswith("...") and "Say one word." in after and before != after
+    assert _shown("a", "b") == ['"a"', '"b"'] and _shown(None, [{"x": 1}]) == ["none", "1 rows"]

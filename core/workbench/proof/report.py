@@ -27,6 +27,9 @@ from workbench.runtime import BOUNDARIES
 from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
 
+#: Characters of a value that was changed, and of those before the first difference.
+_SHOWN, _CONTEXT = 70, 20
+
 
 @dataclass
 class Report:
@@ -229,7 +232,7 @@ class Report:
             out += [self.rerun.describe()] if self.rerun is not None else self._rerun_hint()
         if self.changes:
             out.append("Changed:")
-            out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
+            out += [f"  {address}: {' -> '.join(_shown(old, new))}" for address, old, new in self.changes]
         elif self.status in ("finished", "budget"):
             out.append(f"Nothing was changed: {self._why_unchanged()}.")
         out += [curve.describe() for curve in self.curves]
@@ -270,7 +273,7 @@ class Report:
         rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._table()]
         said = "".join(f"<p>{html.escape(line)}</p>" for line in self.headline())
         changed = "".join(
-            f"<tr><td>{html.escape(address)}</td><td>{html.escape(_short(old))}</td><td>{html.escape(_short(new))}</td></tr>"
+            f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in (address, *_shown(old, new)))}</tr>"
             for address, old, new in self.changes
         )
         return f"{said}<table>{''.join(rows)}</table><table>{changed}</table><p>{html.escape(self._bill())}</p>"
@@ -350,11 +353,19 @@ _STATUS = {
 }
 
 
-def _short(value: Any) -> str:
+def _shown(old: Any, new: Any) -> list[str]:
+    """Two values, each on a line, cut to where they differ."""
+    texts = [_as_line(old), _as_line(new)]
+    differ = (place for place, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1])
+    same = next(differ, 0) - _CONTEXT if max(map(len, texts)) > _SHOWN else 0
+    texts = [f"...{text[same:]}" if same > 0 else text for text in texts]
+    return [text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..." for text in texts]
+
+
+def _as_line(value: Any) -> str:
     if isinstance(value, list):
         return f"{len(cast(list[Any], value))} rows" if value else "none"
-    text = json.dumps(value, ensure_ascii=False) if value is not None else "none"
-    return text if len(text) <= 70 else text[:67] + "..."
+    return json.dumps(value, ensure_ascii=False) if value is not None else "none"
 
 
 def _number(value: float | None, form: str = "{:.3f}") -> str:

@@ -28,20 +28,20 @@ def never_read(program: Program, tried: Tried) -> SpecError:
     )
 
 
-def never_asked(program: Program, hints: Hints, tried: Tried, timeout: float) -> SpecError:
+def never_asked(program: Program, hints: Hints, tried: Tried) -> SpecError:
     """The error of an agent of which no request reached the gateway."""
     failures = [one.failure for _, one in tried if one.failure is not None and not one.ended_well]
     shown = one_line(program.shown)
     if any(failure.kind == "deadline" for failure in failures):
         return SpecError(
-            f"{shown} asked no model and did not end within {timeout:g} s. {one_line(str(failures[0]))}",
+            f"{shown} asked no model: {one_line(str(failures[0]))}",
             hint="If it waits for somebody to type, make it read all of stdin. If it is a service, write `url:` by "
             "hand: README of the node external, 'How it is started'. --timeout gives it longer.",
         )
     if len(failures) == len(tried) and failures:
-        told = "; ".join(dict.fromkeys(f"{way.told}: {one_line(str(one.failure))}" for way, one in tried))
+        told = "; ".join(dict.fromkeys(one_line(str(failure)) for failure in failures))
         return SpecError(
-            f"{shown} failed before it asked a model. {told}",
+            f"{shown} failed before it asked a model: {told}",
             hint="It has a home of its own, and of your variables those that its source names. Start it in this "
             "environment by hand. If it needs another command, write that one behind `--`.",
         )

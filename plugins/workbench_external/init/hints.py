@@ -42,8 +42,10 @@ _FILE = re.compile(r"""(?:open|Path|readFile|readFileSync|read_text)\(\s*["']([\
 _QUIT = re.compile(r"""["'](/?(?:quit|exit|q|bye|stop))["']""")
 _VARIABLE = re.compile(
     r"""environ(?:\.get\(|\[)\s*["'](\w+)["']|getenv\(\s*["'](\w+)["']|process\.env\.(\w+)"""
-    r"""|process\.env\[\s*["'](\w+)["']|ENV(?:\.fetch\(|\[)\s*["'](\w+)["']|\$\{?([A-Z][A-Z0-9_]{3,})\b"""
+    r"""|process\.env\[\s*["'](\w+)["']|ENV(?:\.fetch\(|\[)\s*["'](\w+)["']"""
 )
+#: In other languages this is a template, or a variable of the program.
+_OF_SHELL, _SHELLS = re.compile(r"\$\{?([A-Z][A-Z0-9_]{3,})\b"), {".sh", ".bash", ""}
 _ADDRESS = re.compile(r"""(?:base_?url|api_?base|endpoint|host)\w*["']?\s*[:=]\s*f?["'`](https?://[^"'`\s]+)""", re.I)
 #: Variables that name an address, by their ends; those of a model's server, by a word in them.
 _PLACE = re.compile(r"_?(?:BASE_URL|API_BASE|API_URL|ENDPOINT|BASE|URL|HOST)$")
@@ -86,6 +88,8 @@ def read_hints(program: Path | None, folder: Path) -> Hints:
     # How it is fed is said by the program itself; which variables it needs, by any of its files.
     own = read[0][1] if program is not None and read else "\n".join(text for _, text in read)
     whole = "\n".join(text for _, text in read)
+    variables = [name for _, text in read for found in _VARIABLE.findall(text) for name in found if name]
+    variables += [name for path, text in read if path.suffix in _SHELLS for name in _OF_SHELL.findall(text)]
     keys = [name for found in _KEYS.findall(own) for name in found if name]
     keys += [name.strip() for found in _TAKEN_APART.findall(own) for name in re.split(r"[,:]", found) if name.strip()]
     addresses = [
@@ -99,7 +103,7 @@ def read_hints(program: Path | None, folder: Path) -> Hints:
         json=_JSON.search(own) is not None,
         options=tuple(dict.fromkeys(f"--{name.lstrip('-')}" for one in _OPTION.findall(own) for name in one if name)),
         keys=tuple(dict.fromkeys(keys)),
-        variables=tuple(dict.fromkeys(name for found in _VARIABLE.findall(whole) for name in found if name)),
+        variables=tuple(dict.fromkeys(variables)),
         addresses=tuple(addresses),
         files=tuple(dict.fromkeys(one for one in _FILE.findall(own) if not one.startswith(("/", "..")))),
         quits=tuple(dict.fromkeys(_QUIT.findall(own))),

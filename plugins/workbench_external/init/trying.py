@@ -34,7 +34,7 @@ from workbench_external.init.witness import Outcome, Watched, start
 
 #: Rows that show the slots, as many as `workbench agent slots` runs; programs that run at once.
 _ROWS, _AT_ONCE = 4, 2
-_ABOUT_ARGUMENTS = re.compile(r"usage|argument|option|required|missing", re.IGNORECASE)
+_ABOUT_IMPORTS = re.compile(r"ModuleNotFound|ImportError|MODULE_NOT_FOUND|Cannot find (?:module|package)|SyntaxError")
 #: Rows among which the one to try is chosen; starts that may hang before it is given up.
 _CHOSEN_FROM, _MOST_HANGS = 50, 2
 #: Characters of a row's text that stand in no prompt by chance.
@@ -100,7 +100,7 @@ class Trying:
             if any(outcome.asks for _, outcome in self._tried):
                 raise never_read(self.program, self._tried)
             first = first or self._tried
-        raise never_asked(self.program, self.hints, first, self.timeout)
+        raise never_asked(self.program, self.hints, first)
 
     async def _find_way_in(self, hub: Hub, folder: Path | None) -> Found | None:
         whole: Found | None = None
@@ -141,9 +141,9 @@ class Trying:
         return read > max(2, len(others) / 2)
 
     def _is_broken(self) -> bool:
-        """Return True if it failed twice in the same words, which are not about its arguments."""
+        """Return True if it failed twice in the same words, which are about no input."""
         failures = [str(outcome.failure) for _, outcome in self._tried if not outcome.ended_well]
-        return len(failures) == 2 and len({*failures}) == 1 and not _ABOUT_ARGUMENTS.search(failures[0])
+        return len(failures) == 2 and len({*failures}) == 1 and bool(_ABOUT_IMPORTS.search(failures[0]))
 
     async def _find_key(self, hub: Hub, folder: Path | None) -> str | None:
         """The key of JSON under which the agent reads its input, if it is none of the columns' names."""
@@ -168,7 +168,7 @@ class Trying:
             arrived, told = set(), "it asked for other rows, too: it reads their file itself"
         self.tell(f"{way.told}: {told}")
         if hung >= _MOST_HANGS and not outcome.asks:
-            raise never_asked(self.program, self.hints, self._tried, self.timeout)
+            raise never_asked(self.program, self.hints, self._tried)
         return Found(way, folder, outcome) if arrived else None
 
     async def _find_answer(self, hub: Hub, found: Found) -> Found:
@@ -204,7 +204,8 @@ class Trying:
         outcomes = await asyncio.gather(*(run(row) for row in self.rows[:_ROWS]))
         shown = self._node(found).observe([[one.span] for one in outcomes])
         failed = sum(not one.ended_well for one in outcomes)
-        self.tell(f"{len(outcomes)} rows{f', of which {failed} failed' if failed else ''}: {len(shown['slots'])} slots")
+        rows, slots = f"{len(outcomes)} rows{f', of which {failed} failed' if failed else ''}", len(shown["slots"])
+        self.tell(f"{rows}: {slots} slot{'s' * (slots != 1)}")
         has_tools = any(ask.tools for one in outcomes for ask in one.asks)
         calls = shown.get("calls")
         return replace(found, slots=shown["slots"], calls=max(8, calls) if has_tools and calls else calls)
@@ -264,6 +265,7 @@ class Trying:
 
 def _describe(outcome: Outcome) -> str:
     """Say of a start that was not right what became of it."""
-    asked = f"{len(outcome.asks)} request{'s' * (len(outcome.asks) != 1)} without the row's text"
+    number = len(outcome.asks)
+    asked = f"{number} request{'s' * (number != 1)} without the row's text" if number else "it asked no model"
     failed = "" if outcome.ended_well or outcome.failure is None else one_line(str(outcome.failure))
-    return "; ".join(filter(None, (asked if outcome.asks or not failed else "", failed)))
+    return "; ".join(filter(None, (asked if number or not failed else "", failed)))

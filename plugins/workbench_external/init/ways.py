@@ -93,7 +93,7 @@ def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]
 
 def ended_way(way: Way, word: str) -> Way:
     """The way of a conversation: the input, and then a line with the word that ends it."""
-    line = f"{{ cat; echo; echo {shlex.quote(word)}; }} | COMMAND"
+    line = f"{{ cat; echo {shlex.quote(word)}; }} | COMMAND"
     return Way(f"{way.told}, then the line {word}", way.stdin, way.inputs, way.words, line)
 
 

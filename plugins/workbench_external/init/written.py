@@ -132,7 +132,7 @@ class Written:
             "stdin": f"tried: {found.way.told}",
             "output": found.output_by,
             "folder": "copied for each row, which starts in the copy",
-            "env": "variables that its source names",
+            "env": "named by its source, or of a provider and set in your environment",
         }
         lines = [_line(key, value, notes[key]) for key, value in settings.items()]
         if len({name for _, name in self.asked}) > 1:

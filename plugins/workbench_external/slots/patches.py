@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from workbench.kit.answers import as_text
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.gateway import Ask
 from workbench_external.slots.discover import SYSTEM, at, parameters_of, schema_of, texts_of
-from workbench_external.slots.template import SHORTEST_INPUT, Template, fill
+from workbench_external.slots.template import HOLE, SHORTEST_INPUT, Template, fill, mark_inputs
 
 Message = Mapping[str, Any]
 #: Characters of a text that matched no slot.
@@ -51,8 +52,9 @@ class Patches:
         patched.response_format = self._format(ask.settings.get("response_format"), patched)
         patched.messages = [self._message(message, patched) for message in ask.messages]
         if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
-            last = [text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content"))]
-            patched.missed += [f"user: {last[0][:_SHOWN]}"] if last else []
+            texts = (text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content")))
+            own = (text for text in texts if HOLE.sub("", mark_inputs(text, inputs)).strip())  # no input alone
+            patched.missed += [f"user: {text[:_SHOWN]}" for text in islice(own, 1)]
         if ask.native is not None and ask.native.api == "completions":  # one text, without a place for more
             more = {"demos": self.config.demos, "instructions": self.config.instructions}
             patched.missed += [f"{name}: a completion has no place for them" for name, value in more.items() if value]

@@ -109,6 +109,11 @@ def test_a_way_is_right_when_the_text_of_the_row_reaches_a_request(name: str) ->
     assert "NOT FOUND" not in Path("workflow.yaml").read_text()
 
 
+def test_a_conversation_is_not_asked_about_an_empty_line() -> None:
+    node = node_of(source=WAYS["a conversation"][0])
+    assert node["calls"] == 3 and "it made 1" in Path("workflow.yaml").read_text()
+
+
 def test_an_agent_that_reads_the_file_of_rows_is_told_to_read_one() -> None:
     Path("agent.py").write_text(ASKS + "for line in open('rows.csv').readlines()[1:]:\n    print(ask(line))")
     done = init("agent.py")
@@ -235,8 +240,13 @@ REFUSED = {
     ),
     "no request": ("print('bills')", "no request reached the gateway", "OPENAI_BASE_URL"),
     "address": ("base_url = 'http://127.0.0.1:9/v1'\nprint('x')", "no request", "agent.py:"),
-    "exit": ("import no_such_module", "failed before it asked a model.*no_such_module", "by hand"),
-    "hangs": ("import time\ntime.sleep(60)", "did not end within 1 s", "--timeout"),
+    "exit": (
+        "import no_such_module",
+        'asked a model: the agent ended with exit code 1; it said: File "agent.py", line \\d+, in <module> '
+        "ModuleNotFoundError: No module named 'no_such_module'\n",
+        "by hand",
+    ),
+    "hangs": ("import time\ntime.sleep(60)", "asked no model: the agent took more than 1 s\n", "--timeout"),
 }
 
 
@@ -292,6 +302,11 @@ def test_hints_are_read_off_sources_of_several_languages(place: Path) -> None:
     hints = read_hints(script, place)
     assert hints.stdin and hints.json and not hints.arguments and hints.variables == ("MY_URL",)
     assert {"question", "when"} <= {*hints.keys}
+    script.write_text("const BASE = process.env.MY_URL;\nfetch(`${BASE}/chat`)")
+    assert read_hints(script, place).variables == ("MY_URL",)
+    shell = place / "agent.sh"
+    shell.write_text('curl "${MY_ENDPOINT}/chat"')
+    assert read_hints(shell, place).variables[-1] == "MY_ENDPOINT"
 
 
 @pytest.mark.slow

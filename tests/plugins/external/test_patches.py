@@ -51,6 +51,12 @@ def test_what_matches_no_slot_passes_and_is_counted() -> None:
     assert patched.missed == ["system: You are a cook.", "user: Hello"] and not patched.used
 
 
+def test_a_message_that_is_the_input_alone_has_no_text_to_match() -> None:
+    slots = {"user": {"in": "user", "match": "Summary: {{1}}. Answer: {{question}}"}}
+    assert not patch(ask(("user", "How far is Rome?")), slots=slots).missed
+    assert patch(ask(("user", "Say it: How far is Rome?")), slots=slots).missed == ["user: Say it: How far is Rome?"]
+
+
 def test_a_call_site_has_its_own_model_and_decoding() -> None:
     slots = {
         "system": {**SYSTEM, "lm": "openai/small", "temperature": 0.0, "max_tokens": 9},
