@@ -64,8 +64,9 @@ class Server:
         """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
         if (known := self._urls.get(path)) is not None:
             return known
-        own, _, query = path.partition("?")
-        url = (self.base / own).with_query(self.base.query).update_query(query)
+        url = URL(f"{self.base.with_query(None)}".rstrip("/") + f"/{path}")  # what is encoded stays so
+        if self.base.query:
+            url = url.with_query(self.base.query).update_query(url.query)
         if path in API_PATHS.values():
             self._urls[path] = url
         return url
@@ -196,8 +197,11 @@ class Server:
 
     def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Select the headers of an answer for its client."""
-        clean = self.redact_answer
-        return {own: clean(value) for name, value in headers.items() if (own := name.lower()) not in _OF_CONNECTION}
+        clean, told = self.redact_answer, dict[str, str]()
+        for name, value in headers.items():
+            if (own := name.lower()) not in _OF_CONNECTION:  # several of one name are a list (RFC 9110, 5.3)
+                told[own] = f"{told[own]}, {clean(value)}" if own in told else clean(value)
+        return told
 
     def passed(self, status: int, headers: Mapping[str, str], raw: bytes) -> tuple[int, dict[str, str], bytes]:
         """Return an answer for a client of the same API: as it came, without the key."""

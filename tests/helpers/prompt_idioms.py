@@ -145,6 +145,7 @@ IDIOMS = {
     "here-document without tabs": shell(f"if true; then\n\tcat <<-'EOF'\n\t{ROOM}\n\t{KIND}\n\tEOF\nfi\n"),
     "read -d": shell(f"read -r -d '' PROMPT <<'END'\n{OLD}\nEND\nprintf %s \"$PROMPT\"\n"),
     "single quotes": shell(f"PROMPT='{OLD}'\nprintf %s \"$PROMPT\"\n"),
+    "strict mode": shell(f"set -euo pipefail\nIFS=$'\\n\\t'\nPROMPT='{OLD}'\nprintf %s \"$PROMPT\"\n"),
     "an apostrophe": shell("printf %s 'You sort the post; don'\\''t be slow at it.'\n"),
     "double quotes": shell('printf %s "Sort this letter: ${LETTER}. Name its \\"kind\\"."\n'),
     "a word of a command": shell(f"ask() {{ printf %s \"$2\"; }}\nask --system '{ROOM}' # it's\n"),

@@ -207,10 +207,9 @@ async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> Pas
     forward = getattr(who.session, "forward", None)
     if forward is None:
         return None
-    body = asked.raw if asked.method not in ("GET", "HEAD") else None
     headers = passed_headers(asked.headers)
     headers |= {name: asked.headers[name] for name in ("content-type", "accept") if name in asked.headers}
-    found = await forward(asked.method, asked.path, body, headers, ask)
+    found = await forward(asked.method, asked.path, asked.raw or None, headers, ask)
     return None if found is None else Passed(found[2], found[1], found[0])
 
 

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from functools import cache, partial
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, SpecError
@@ -179,7 +180,7 @@ class Gateway:
         assert here is not None, "the server has a task for each request"
         who.requests[here] = ended = here.get_loop().create_future()
         try:
-            return await self._answer(request, who, endpoint, path, named)
+            return await self._answer(request, who, endpoint, named)
         except asyncio.CancelledError:
             if here.cancelling():  # else what answers was cancelled, and not this request
                 if not who.dismissed:
@@ -191,15 +192,13 @@ class Gateway:
             ended.set_result(None)
 
     async def _answer(
-        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, path: str, named: str
+        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, named: str
     ) -> web.StreamResponse:
         try:
             raw = await _read_body(request)
             read = endpoint.answer is not pass_on and endpoint.method == "POST"
-            query = request.rel_url.without_query_params("key").query_string  # which may hold the secret
-            query = f"?{query}" if query else ""
             body = _loaded(request, raw) if read else {}
-            asked = asked_of(endpoint, path + query, body, named, request.headers, raw)
+            asked = asked_of(endpoint, _as_written(request), body, named, request.headers, raw)
             if asked.pieces.wanted:
                 return await Stream(request, who, endpoint, asked, self._told).send()
             answer = await endpoint.answer(who, asked)
@@ -220,6 +219,14 @@ def _split(path: str) -> tuple[str | None, str]:
     """(the secret in a path or None, the endpoint)."""
     found = _PATH.fullmatch(_SLASHES.sub("/", path) if "//" in path else path)
     return (found[1], (found[2] or "/").rstrip("/")) if found is not None else (None, path)
+
+
+def _as_written(request: web.BaseRequest) -> str:
+    """The endpoint and the query as the client encoded them: a decoded `%2F` or `%26` would name something else."""
+    url = request.rel_url
+    path, query = _split(url.raw_path)[1], url.raw_query_string
+    own = [one for one in query.split("&") if unquote(one.partition("=")[0]) != "key"]  # which may hold the secret
+    return "?".join([path, *(["&".join(own)] if any(own) else [])])
 
 
 async def _read_body(request: web.BaseRequest) -> bytes:

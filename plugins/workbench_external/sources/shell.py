@@ -11,6 +11,8 @@ from workbench_external.sources.passages import CannotWrite, Field, Part, Passag
 _NAME = re.compile(r"\w+")
 _ASSIGNED = re.compile(r"(?:[A-Za-z_]\w*\+?=|--?[\w-]+=)")
 _DELIMITER = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n$`\\]+)\"|\\?([\w.-]+))")
+#: A quote with escapes of its own, such as that of IFS, that ends in the same place for a shell that has none.
+_ESCAPES = re.compile(r"\$'(?:[^'\\]|\\[^'])*'")
 #: Characters that a backslash escapes in double quotes, and in a here-document.
 _IN_QUOTES, _IN_DOCUMENT = '"\\$`', "\\$`"
 
@@ -83,7 +85,10 @@ class _Reader:
             word.quote = '"'
             return end
         if source.startswith(("$'", '$"'), at):
-            raise ValueError("it has quotes with escapes of their own")
+            if (quoted := _ESCAPES.match(source, at)) is None:
+                raise ValueError("it has quotes with escapes of their own")
+            word.is_known = False
+            return quoted.end()
         if (end := self._end_of_field(at)) is not None:
             word.parts.append(Field(source[at:end], "shell"))
             word.quote, word.is_known = '"', False  # without quotes it may be several words

@@ -34,7 +34,7 @@ from workbench_external.sources.folder import Sources
     [
         ("A.java", f'String p = """\n  {ROOM}\n  {KIND}\n  """;\n', "a.java:2, texts in Java are not written"),
         ("run.sh", f"echo \"\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
-        ("run.sh", f"echo $'it'\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
+        ("run.sh", f"echo $'it\\'s'\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
         (
             "p.sh",
             f"x=$(case y in z) echo;; esac)\nP='{OLD}'\n",
