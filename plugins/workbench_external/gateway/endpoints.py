@@ -277,14 +277,15 @@ def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = 
     """The endpoint, and what the path names. forwards: for a session that has other paths, too. Raises Refused (404,
     405)."""
     allowed: list[str] = []
-    for endpoint in ENDPOINTS:
+    leads_up = ".." in path.split("/")  # past the base of the model's server, with its key
+    for endpoint in () if leads_up else ENDPOINTS:
         if _VENDORS[endpoint.dialect] != _VENDORS[dialect]:
             continue
         if (found := endpoint.path.fullmatch(path)) is not None:
             if endpoint.method == method:
                 return endpoint, (found[1] or "") if endpoint.path.groups else ""
             allowed.append(endpoint.method)
-    if forwards and ".." not in path.split("/"):
+    if forwards and not leads_up:
         return _endpoint(method, "", dialect, pass_on), ""
     if allowed:
         told = ", ".join(allowed)

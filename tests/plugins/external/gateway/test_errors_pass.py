@@ -21,6 +21,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from tests.helpers.passing import APIS, TOOL, USER, model, served, with_gateway
 from tests.helpers.upstream import Upstream, chat_answer, upstream
+from yarl import URL
 
 from workbench_external.gateway import streaming
 
@@ -270,6 +271,16 @@ def test_every_path_passes_where_nothing_has_a_budget(method: str, path: str, se
         assert json.loads(body) == sent["json"] and headers["Content-Type"] == "application/json"
     elif "data" in sent:
         assert headers["Content-Type"].startswith("multipart/form-data; boundary=") and len(body) > 100
+
+
+@pytest.mark.parametrize("path", ["models/%2e%2e/%2e%2e/admin", "responses/%2e%2e", "files/%2e%2e/%2e%2e/admin"])
+def test_no_path_leads_past_the_base_of_the_models_server(path: str) -> None:
+    async def use(client: aiohttp.ClientSession, base: str) -> int:
+        async with client.get(URL(f"{base}/{path}", encoded=True)) as answer:
+            return answer.status
+
+    with upstream() as server:
+        assert with_gateway(model("openai/up", server.address), use) == 404 and not server.asked
 
 
 def test_custom_headers_of_a_request_pass_and_keys_do_not() -> None:
