@@ -85,7 +85,7 @@ class GeminiContents:
                 found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price.of, headers)
                 return redact_answer(found, self._server.sent_key, self._server.headers)
             except LMError as error:
-                if not 300 <= status < 400:  # else the client would go there with a key of ours
+                if "Location" not in headers:  # to which the client would go with a key of ours
                     error.passed = self._server.passed(status, headers, raw)
                 raise
 

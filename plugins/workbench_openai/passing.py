@@ -78,7 +78,7 @@ class Passing:
                     if last or _encoded(again) == before:
                         raise wire.error_for(status, headers, raw)
                 except LMError as error:
-                    if not 300 <= status < 400:  # else the client would go there with a key of ours
+                    if "Location" not in headers:  # to which the client would go with a key of ours
                         error.passed = self._server.passed(status, headers, raw)
                     raise
                 return again

@@ -42,8 +42,8 @@ def run(request: dict) -> dict:
 
 def _describe(error: BaseException) -> str:
     """The error as a traceback ends; of one in a text that the source parsed, as by `eval`, with the text."""
-    parsed = isinstance(error, SyntaxError) and error.text and error.filename != NAME
-    return f"{type(error).__name__}: {error}" + (f" in {error.text!r}" if parsed else "")
+    text = error.text if isinstance(error, SyntaxError) and error.filename != NAME else None
+    return f"{type(error).__name__}: {error}" + (f" in {text!r}" if text else "")
 
 
 def _no_threads(error: BaseException) -> bool:

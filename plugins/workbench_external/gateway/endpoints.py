@@ -171,8 +171,7 @@ async def _known_models(who: Admitted, asked: Asked) -> Passed | None:
     """The server's models; None for one that it does not know, which a model of another name may serve, and where it
     cannot be reached, as by a run that is repeated from its journal."""
     with suppress(LMError):
-        found = await _forwarded(who, asked)
-        return found if found is not None and found.status == 200 else None
+        return _unless_missing(await _forwarded(who, asked))
     return None
 
 

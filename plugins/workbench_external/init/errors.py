@@ -28,8 +28,8 @@ def never_read(program: Program, tried: Tried) -> SpecError:
     )
 
 
-def never_asked(program: Program, hints: Hints, tried: Tried) -> SpecError:
-    """The error of an agent of which no request reached the gateway."""
+def never_asked(program: Program, hints: Hints, tried: Tried, rows: str) -> SpecError:
+    """The error of an agent of which no request reached the gateway. rows: the name of their file."""
     failures = [one.failure for _, one in tried if one.failure is not None and not one.ended_well]
     shown = one_line(program.shown)
     if any(failure.kind == "deadline" for failure in failures):
@@ -40,9 +40,13 @@ def never_asked(program: Program, hints: Hints, tried: Tried) -> SpecError:
         )
     if len(failures) == len(tried) and failures:
         told = "; ".join(dict.fromkeys(one_line(str(failure)) for failure in failures))
+        reads = f"It reads {one_line(rows)} itself, which no row sees, since it holds the right answers: make it read "
+        reads += "one row from stdin or sys.argv[1] (process.argv[2])."
         return SpecError(
             f"{shown} failed before it asked a model: {told}",
-            hint="It has a home of its own, and of your variables those that its source names. Start it in this "
+            hint=reads
+            if rows in told
+            else "It has a home of its own, and of your variables those that its source names. Start it in this "
             "environment by hand. If it needs another command, write that one behind `--`.",
         )
     where = f" {', '.join(hints.addresses[:3])} names one: take it out." if hints.addresses else ""

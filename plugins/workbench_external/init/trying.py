@@ -168,7 +168,7 @@ class Trying:
             arrived, told = set(), "it asked for other rows, too: it reads their file itself"
         self.tell(f"{way.told}: {told}")
         if hung >= _MOST_HANGS and not outcome.asks:
-            raise never_asked(self.program, self.hints, self._tried)
+            raise never_asked(self.program, self.hints, self._tried, self.data.name)
         return Found(way, folder, outcome) if arrived else None
 
     async def _find_answer(self, hub: Hub, found: Found) -> Found:

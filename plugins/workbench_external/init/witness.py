@@ -34,7 +34,7 @@ class Witness(Recorder):
     def __init__(self, node: External, inputs: Mapping[str, Any], label: Any, form: Callable[[Any], str] = as_text):
         super().__init__(node, inputs)
         self.label, self.form = label, form
-        self.calls = list[CallRecord]()
+        self.calls, self.embedder = list[CallRecord](), ""
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
         await super().complete(ask)  # which keeps what was asked, and ends an agent that asks for ever
@@ -46,6 +46,10 @@ class Witness(Recorder):
             )
         )  # fmt: skip
         return [response] * ask.samples
+
+    async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
+        self.embedder = model
+        return await super().embed(texts, model)
 
     def _answer(self, ask: Ask) -> Response:
         choice: Any = (ask.settings.get("extra") or {}).get("tool_choice")
@@ -83,7 +87,8 @@ class Watched(External):
 
 @dataclass
 class Outcome:
-    """A start on a row. failure: of the agent, of its answer too. printed, left: what it said, by file where in one."""
+    """A start on a row. failure: of the agent, of its answer too. printed, left: what it said, by file where in one.
+    embedder: the model that it asked for embeddings."""
 
     inputs: Mapping[str, Any]
     asks: Sequence[Ask]
@@ -93,6 +98,7 @@ class Outcome:
     left: Mapping[str, str]
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     span: Span = field(default_factory=lambda: Span("agent", "external", {}))
+    embedder: str = ""
 
     @property
     def ended_well(self) -> bool:
@@ -115,7 +121,9 @@ async def start(
         await hub.gateway.dismiss(secret)
     error = None if failure is None else f"{failure.kind}: {failure}"
     span = Span("agent", "external", dict(inputs), outputs, row.calls, error=error)
-    return Outcome(inputs, row.asks, row.sent(node).texts, failure, node.printed, node.left, outputs, span)
+    return Outcome(
+        inputs, row.asks, row.sent(node).texts, failure, node.printed, node.left, outputs, span, row.embedder
+    )
 
 
 def _new_files(place: Path, folder: Path | None) -> dict[str, str]:

@@ -137,6 +137,8 @@ class Written:
         lines = [_line(key, value, notes[key]) for key, value in settings.items()]
         if len({name for _, name in self.asked}) > 1:
             lines.append(_line("models", self._by_name(), "each is answered by the model of its name"))
+        if embedder := found.outcome.embedder:
+            lines.append(_line("embedder", f"openai/{embedder}", "named in its request for embeddings"))
         if found.calls is not None:
             lines.append(_line("calls", found.calls, f"at most, a row; it made {len(found.outcome.asks)}"))
         return lines

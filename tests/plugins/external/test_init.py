@@ -116,6 +116,10 @@ def test_a_conversation_is_not_asked_about_an_empty_line() -> None:
 
 def test_an_agent_that_reads_the_file_of_rows_is_told_to_read_one() -> None:
     Path("agent.py").write_text(ASKS + "for line in open('rows.csv').readlines()[1:]:\n    print(ask(line))")
+    assert "It reads rows.csv itself" in str(getattr(init("agent.py").exception, "hint", ""))
+    source = Path("rows.csv").read_text()  # under another name it is not kept from it
+    Path("copy.csv").write_text(source)
+    Path("agent.py").write_text(ASKS + "for line in open('copy.csv').readlines()[1:]:\n    print(ask(line))")
     done = init("agent.py")
     assert "reads their file itself" in done.stderr and "never with the text of the row" in str(done.exception)
 
@@ -213,6 +217,17 @@ def test_variables_of_its_own_lead_to_the_gateway(monkeypatch: pytest.MonkeyPatc
     source = "os.environ['OPENAI_BASE_URL'] = os.environ['LLM_BASE_URL']\nos.environ['OPENAI_API_KEY'] = "
     node = node_of(source=f"{source}os.environ['LLM_API_KEY']\nprint(ask(os.environ['STYLE'] + sys.stdin.read()))")
     assert node["env"] == {"STYLE": "$STYLE", "LLM_BASE_URL": "$OPENAI_BASE_URL", "LLM_API_KEY": "$OPENAI_API_KEY"}
+
+
+def test_the_model_of_embeddings_is_found() -> None:
+    source = (
+        "import urllib.request\ntext = sys.stdin.read()\n"
+        "body = json.dumps({'model': 'small', 'input': [text]}).encode()\n"
+        "key = {'Content-Type': 'application/json', 'Authorization': f\"Bearer {os.environ['OPENAI_API_KEY']}\"}\n"
+        "url = os.environ['OPENAI_BASE_URL'] + '/embeddings'\n"
+        "urllib.request.urlopen(urllib.request.Request(url, body, key)).read()\nprint(ask(text))\n"
+    )
+    assert node_of(source=source)["embedder"] == "openai/small"
 
 
 def test_keys_of_providers_are_never_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

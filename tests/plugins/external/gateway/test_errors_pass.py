@@ -273,7 +273,9 @@ def test_every_path_passes_where_nothing_has_a_budget(method: str, path: str, se
         assert headers["Content-Type"].startswith("multipart/form-data; boundary=") and len(body) > 100
 
 
-@pytest.mark.parametrize("path", ["models/..%2F..%2Fadmin", "models/%2E%2E%2F%2E%2E%2Fadmin", "files/..%2F..%2Fadmin"])
+@pytest.mark.parametrize(
+    "path", ["models/..%2F..%2Fadmin", "models/%2E%2E%2F%2E%2E%2Fadmin", "responses/%2e%2e", "files/..%2F..%2Fadmin"]
+)
 def test_security_no_path_leaves_the_base_of_the_servers_address(path: str) -> None:
     """The key is for what lies behind it; also where a path of our own takes a name with slashes."""
 
@@ -282,15 +284,7 @@ def test_security_no_path_leaves_the_base_of_the_servers_address(path: str) -> N
             return answer.status
 
     with upstream() as server:
-        asked = list[str]()
-
-        async def handle(request: web.Request) -> web.Response:
-            asked.append(request.path)
-            return web.json_response({})
-
-        server.instead = handle
-        assert with_gateway(model("openai/up", server.address), use) == 404
-    assert not asked
+        assert with_gateway(model("openai/up", server.address), use) == 404 and not server.asked
 
 
 def test_custom_headers_of_a_request_pass_and_keys_do_not() -> None:
