@@ -10,6 +10,7 @@ from pathlib import Path
 from workbench.base.concurrency import run_in_loop
 from workbench.base.files import check_output
 from workbench.base.text import one_line
+from workbench.errors import SpecError
 from workbench.task import read_rows
 from workbench_external.init.columns import choose_columns
 from workbench_external.init.hints import read_hints
@@ -42,6 +43,8 @@ def begin(
     """
     rows = read_rows(str(data), Path.cwd(), {})
     columns = choose_columns(rows, label)
+    if out is not None and not out.parent.is_dir():
+        raise SpecError(f"there is no folder {one_line(out.parent)}", hint="Make it, or name another file with --out.")
     program = read_program(agent, Path.cwd(), out)
     file = Path(os.path.relpath(program.base / "workflow.yaml")) if out is None else out
     check_output(file, inputs=[data, *([program.file] if program.file else [])], overwrite=overwrite)

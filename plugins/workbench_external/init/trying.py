@@ -100,7 +100,7 @@ class Trying:
             if any(outcome.asks for _, outcome in self._tried):
                 raise never_read(self.program, self._tried)
             first = first or self._tried
-        raise never_asked(self.program, self.hints, first)
+        raise never_asked(self.program, self.hints, first, self.data.name)
 
     async def _find_way_in(self, hub: Hub, folder: Path | None) -> Found | None:
         whole: Found | None = None

@@ -219,6 +219,12 @@ def test_variables_of_its_own_lead_to_the_gateway(monkeypatch: pytest.MonkeyPatc
     assert node["env"] == {"STYLE": "$STYLE", "LLM_BASE_URL": "$OPENAI_BASE_URL", "LLM_API_KEY": "$OPENAI_API_KEY"}
 
 
+def test_a_file_in_a_folder_that_is_missing_is_refused_before_any_start() -> None:
+    Path("agent.py").write_text(ASKS + "print(ask(sys.stdin.read()))")
+    done = init("agent.py", "--out", "none/w.yaml")
+    assert "there is no folder none" in str(done.exception) and not done.stderr
+
+
 def test_the_model_of_embeddings_is_found() -> None:
     source = (
         "import urllib.request\ntext = sys.stdin.read()\n"
