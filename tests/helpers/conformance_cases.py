@@ -188,6 +188,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "lms": {
         "anthropic": "speaks Messages: tests/plugins/external/gateway and the matrix of dialects ask it",
+        "gemini": "speaks generateContent: tests/plugins/external/gateway/test_gemini.py asks it",
         "*": "the same as litellm",
         "hf": "needs weights",
         "llm": "needs a model of the package llm",

@@ -51,9 +51,9 @@ class Ledger:
     """Budget and journal of one run.
 
     on_call is called with every settled call, on_slowed with a model's identity and its requests at once before and
-    after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, memory does not grow
-    with their number, and a failure that is not tried again holds no other call back. reuse: take answers of earlier
-    runs; searching: and count them in `spent`. source: the run that is repeated: its answers and effects alone.
+    after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, and memory does not
+    grow with their number. reuse: take answers of earlier runs; searching: and count them in `spent`. source: the run
+    that is repeated: its answers and effects alone.
     """
 
     store: Store
@@ -165,8 +165,7 @@ class Ledger:
             del self._flying[key]
 
     async def recall(self, key: str, role: str) -> Recalled:
-        """A call of this run or of the `source`, counted as if it were asked again, and what was asked; both None if
-        there is none."""
+        """A call of this run or of the `source`, counted as if asked again, and what was asked; None if there is none."""
         self.open()
         return Recalled(await self._recalled.find(key, role), self.journal.read_call(key))
 
@@ -195,9 +194,10 @@ class Ledger:
                 if error is not None:
                     failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
                     pause = pause_before(failed, error.retry_after, self._jitter)
-                if (self.recorded or again) and (before := limiter.learn(error, pause)) is not None:
+                told = error is not None and error.passed is not None and not again  # the client asks again
+                if (holds := self.recorded or not told) and (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
-                if error is None or not (again or error.kind == "auth" or error.passed is not None):
+                if error is None or not (again or told or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     if response is not None and error is None:
                         error = self.cut_prompts.check(lm.identity, request, response)
@@ -205,10 +205,10 @@ class Ledger:
                     return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
             self._failed[key] += 1
             self.count(role, Spend(1))
-            if error.kind == "auth" and self.recorded:
+            if error.kind == "auth" and holds:
                 self._refused[lm.identity] = error
-            if not again:  # not journalled: the key can be corrected, and a client that was told asks again
-                self._check_alive(lm, key, error)
+            if not again:  # not journalled: the key can be corrected
+                self._check_alive(lm, key, error if holds else None)
                 raise error
             self.retries += 1
             if limiter.pauses >= MOST_PAUSES and self.stopping is None:
@@ -336,7 +336,7 @@ class Ledger:
 
     def _check_alive(self, lm: LM, key: str, error: LMError | None) -> None:
         """Raise ServerDead after the outcome of a call that ends the run: too many like it came in a row."""
-        if self.recorded and (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
+        if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
             raise dead
 
