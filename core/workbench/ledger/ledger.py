@@ -165,7 +165,7 @@ class Ledger:
             del self._flying[key]
 
     async def recall(self, key: str, role: str) -> Recalled:
-        """A call of this run or of the `source`, counted as if asked again, and what was asked; None if there is none."""
+        """A call of this run or of the `source`, counted as if asked again, and what was asked; or None."""
         self.open()
         return Recalled(await self._recalled.find(key, role), self.journal.read_call(key))
 
