@@ -15,7 +15,8 @@ from workbench_openai.server import Server
 
 #: Words of a server that says that it has no such path, and not that it has no such model, file or answer.
 _OF_PATHS = re.compile(
-    r"(?i)^\W*(404\W*)?((page|file|resource|route|path|endpoint) )?not found[\W\d]*$|url|route|endpoint|/v1/"
+    r"(?i)^(\S*error:)?\W*(404\W*)?((page|file|resource|route|path|endpoint) )?not found[\W\d]*$"
+    r"|url|route|endpoint|/v1/"
 )
 
 

@@ -203,6 +203,7 @@ def test_what_the_agents_own_model_refuses_is_left_out_if_it_is_not_the_agents(
     [
         ("404 page not found", True),
         ({"detail": "Not Found"}, True),
+        ({"error": {"message": "litellm.UnsupportedParamsError: Not Found", "code": "404"}}, True),
         ({"type": "error", "error": {"type": "bad_request_error", "message": "Not Found (2013)"}}, True),
         ({"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}, True),
         ({"error": {"message": "Invalid URL (POST /v1/responses)", "type": "invalid_request_error"}}, True),
