@@ -301,3 +301,20 @@ def test_custom_headers_of_a_request_pass_and_keys_do_not() -> None:
         ((_, _, headers),) = server.asked
     assert headers["helicone-auth"] == "Bearer h" and headers["traceparent"] == "00-1"
     assert "Authorization" not in headers
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(401, 401), (404, 200), (503, 503)])
+def test_models_that_the_server_does_not_know_are_listed_and_its_errors_pass(theirs: int, ours: int) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response(said("no"), status=theirs)
+
+    async def use(client: aiohttp.ClientSession, base: str) -> list[int]:
+        found = []
+        for path in ("models", "models/up"):
+            async with client.get(f"{base}/{path}") as answer:
+                found.append(answer.status)
+        return found
+
+    with upstream() as server:
+        server.instead = refuse
+        assert with_gateway(model("openai/up", server.address), use) == [ours, ours]
