@@ -15,13 +15,12 @@ from yarl import URL
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
-from workbench.kit.lms.prices import ModelPrice, find_rates
-from workbench.lm import Rates, Request, Response, is_loopback, redact_answer
-from workbench.plugins import plugins
+from workbench.kit.lms.prices import find_rates
+from workbench.lm import Rates, Request, Response, redact_answer
 from workbench.spec import declares
 from workbench_openai import wire
 from workbench_openai.passing import Relayed
-from workbench_openai.server import Server, base_url
+from workbench_openai.vendor import VendorLM
 
 HOSTED = "https://generativelanguage.googleapis.com/v1beta"
 #: Where the names of its key and its address stand, the first that is set. Google's client and LiteLLM read them.
@@ -37,40 +36,24 @@ def gemini(model: str, settings: Any) -> GeminiContents:
     return GeminiContents(model, settings)
 
 
-class GeminiContents:
-    """An LM behind POST {base}/models/NAME:generateContent. Everything but requests in the words of this API is the
-    other client's."""
+class GeminiContents(VendorLM):
+    """An LM behind POST {base}/models/NAME:generateContent."""
+
+    hosted, path, header = HOSTED, "/models", "x-goog-api-key"
 
     def __init__(self, model: str, settings: Any):
         """Raises SpecError for an address or settings that cannot be used."""
-        self._other = plugins().get("lms", "*")(settings.model, settings)
+        super().__init__(model, settings, next((name for name in _KEYS if os.environ.get(name)), _KEYS[0]))
+        # Settings are those of chat completions, which the other client puts into words of this API.
+        self.apis = set[str]() if self._extra or settings.omit or settings.rename else {"gemini"}
+
+    def _find_address(self, settings: Any) -> str:
         address = settings.api_base or next(filter(None, map(os.environ.get, _ADDRESSES)), HOSTED)
         # Clients add the version of the API to an address that has none.
-        base = base_url(address if URL(address).path.strip("/") else f"{address.rstrip('/')}/v1beta", "/models")
-        hosted = base.origin() == URL(HOSTED).origin()
-        usual = not settings.api_base or hosted or is_loopback(str(base))
-        extra = dict(settings.extra or {})
-        given = {**(extra.pop("headers", None) or {}), **(extra.pop("extra_headers", None) or {})}
-        headers = {name: os.path.expandvars(str(value)) for name, value in given.items()}
-        variable = next((name for name in _KEYS if os.environ.get(name)), _KEYS[0])
-        self._server = Server(
-            model,
-            base,
-            headers,
-            settings.api_key_env or (variable if usual else None),
-            key_needed=bool(settings.api_key_env) or (hosted and "x-goog-api-key" not in map(str.lower, headers)),
-            concurrency=self.concurrency,
-            write_key=lambda key: ("x-goog-api-key", key),
-        )
-        self._addressed = bool(settings.api_base)
-        self._price = ModelPrice(settings.price, self._other.assumed_free, self._find_rates, extra)
-        # Settings are those of chat completions, which the other client puts into words of this API.
-        self.apis = set[str]() if extra or settings.omit or settings.rename else {"gemini"}
+        return address if URL(address).path.strip("/") else f"{address.rstrip('/')}/v1beta"
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_other":  # where it could not be made
-            raise AttributeError(name)
-        return getattr(self._other, name)
+    def _find_rates(self) -> Rates | None:
+        return None if self._addressed else find_rates(self._server.model, "gemini")
 
     async def complete(self, request: Request) -> Response:
         """Raises LMError."""
@@ -85,8 +68,7 @@ class GeminiContents:
                 found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price.of, headers)
                 return redact_answer(found, self._server.sent_key, self._server.headers)
             except LMError as error:
-                if "Location" not in headers:  # to which the client would go with a key of ours
-                    error.passed = self._server.passed(status, headers, raw)
+                self._server.let_pass(error, status, headers, raw)
                 raise
 
         url = self._server.url(f"models/{self._server.model}:{native.method}")
@@ -108,17 +90,3 @@ class GeminiContents:
                 body = {**body, "generateContentRequest": {**asked, "model": f"models/{self._server.model}"}}
             body = wire.encode(body)
         return await self._server.fetch(method, path, body, headers)
-
-    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        return self._price.usual(prompt_tokens, completion_tokens)
-
-    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
-        """US dollars of a request at worst; None if unknown."""
-        return self._price.most(request, prompt_tokens)
-
-    def _find_rates(self) -> Rates | None:
-        return None if self._addressed else find_rates(self._server.model, "gemini")
-
-    async def aclose(self) -> None:
-        await self._server.aclose()
-        await self._other.aclose()

@@ -10,15 +10,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from yarl import URL
-
-from workbench.kit.lms.prices import ModelPrice
-from workbench.lm import Rates, Request, Response, is_loopback
-from workbench.plugins import plugins
+from workbench.lm import Rates, Request, Response
 from workbench.spec import declares
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
-from workbench_openai.server import Server, base_url
+from workbench_openai.vendor import VendorLM
 
 HOSTED = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
@@ -32,39 +28,25 @@ def anthropic(model: str, settings: Any) -> AnthropicMessages:
     return AnthropicMessages(model, settings)
 
 
-class AnthropicMessages:
-    """An LM behind POST {base}/messages. Everything but requests in the words of this API is the other client's."""
+class AnthropicMessages(VendorLM):
+    """An LM behind POST {base}/messages."""
+
+    hosted, path, header = HOSTED, "/messages", "x-api-key"
+    told = {"anthropic-version": VERSION}
 
     def __init__(self, model: str, settings: Any):
         """Raises SpecError for an address or settings that cannot be used."""
-        self._other = plugins().get("lms", "*")(settings.model, settings)
-        address = settings.api_base or os.environ.get("ANTHROPIC_BASE_URL") or os.environ.get("ANTHROPIC_API_BASE")
-        base = base_url(address or HOSTED, "/messages")
-        hosted = base.origin() == URL(HOSTED).origin()
-        usual = not settings.api_base or hosted or is_loopback(str(base))
-        extra = dict(settings.extra or {})
-        given = {**(extra.pop("headers", None) or {}), **(extra.pop("extra_headers", None) or {})}
-        headers = {name: os.path.expandvars(str(value)) for name, value in given.items()}
-        self._server = Server(
-            model,
-            base,
-            headers,
-            settings.api_key_env or ("ANTHROPIC_API_KEY" if usual else None),
-            key_needed=bool(settings.api_key_env) or (hosted and "x-api-key" not in map(str.lower, headers)),
-            concurrency=self.concurrency,
-            write_key=lambda key: ("x-api-key", key),
-            told={} if "anthropic-version" in map(str.lower, headers) else {"anthropic-version": VERSION},
-        )
-        self._addressed = bool(settings.api_base)
-        self._price = ModelPrice(settings.price, self._other.assumed_free, self._find_rates, extra)
+        super().__init__(model, settings, "ANTHROPIC_API_KEY")
         # Settings with other names are those of chat completions, which the other client puts into words of this API.
-        passes = extra.keys() <= _OWN and not settings.omit and not settings.rename
-        self._passing = Passing(self._server, {"messages"} if passes else set(), self._price.of, extra)
+        passes = self._extra.keys() <= _OWN and not settings.omit and not settings.rename
+        self._passing = Passing(self._server, {"messages"} if passes else set(), self._price.of, self._extra)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_other":  # where it could not be made
-            raise AttributeError(name)
-        return getattr(self._other, name)
+    def _find_address(self, settings: Any) -> str:
+        named = os.environ.get("ANTHROPIC_BASE_URL") or os.environ.get("ANTHROPIC_API_BASE")
+        return settings.api_base or named or HOSTED
+
+    def _find_rates(self) -> Rates | None:
+        return None if self._addressed else usd_per_token(self._server.model)
 
     @property
     def apis(self) -> set[str]:
@@ -81,17 +63,3 @@ class AnthropicMessages:
     ) -> tuple[int, dict[str, str], bytes]:
         """(status, headers, body) of the server's answer on any other path. Raises LMError."""
         return await self._passing.forward(method, path, body, headers)
-
-    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        return self._price.usual(prompt_tokens, completion_tokens)
-
-    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
-        """US dollars of a request at worst; None if unknown."""
-        return self._price.most(request, prompt_tokens)
-
-    def _find_rates(self) -> Rates | None:
-        return None if self._addressed else usd_per_token(self._server.model)
-
-    async def aclose(self) -> None:
-        await self._server.aclose()
-        await self._other.aclose()

@@ -79,8 +79,7 @@ class Passing:
                     if last or _encoded(again) == before:
                         raise wire.error_for(status, headers, raw)
                 except LMError as error:
-                    if "Location" not in headers:  # to which the client would go with a key of ours
-                        error.passed = self._server.passed(status, headers, raw)
+                    self._server.let_pass(error, status, headers, raw)
                     raise
                 return again
 

@@ -211,6 +211,12 @@ class Server:
         body = raw if cleaned == text else cleaned.encode("utf-8", "surrogateescape")
         return status, {**self.told_headers(headers), **kind}, body
 
+    def let_pass(self, error: LMError, status: int, headers: Mapping[str, str], raw: bytes) -> None:
+        """Add the server's answer to an error, for the client; but no redirect, to which the client would go with a key
+        of ours."""
+        if "Location" not in headers:
+            error.passed = self.passed(status, headers, raw)
+
     async def aclose(self) -> None:
         """Close the connections of every event loop that used them."""
         here = asyncio.get_running_loop()
