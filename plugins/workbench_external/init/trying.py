@@ -78,6 +78,7 @@ class Trying:
         self.rows = sorted(labelled[:_CHOSEN_FROM], key=lambda row: -min(500, len(as_text(row.get(columns.main)))))
         self.env = choose_environment(hints)
         self.data = data.resolve()
+        self.form: Form = as_text  # of answers that the agent reads
         self.starts, self._tried = 0, list[tuple[Way, Outcome]]()
 
     async def find(self) -> Found:
@@ -175,7 +176,6 @@ class Trying:
         """Find where the answer comes out; for an agent that reads a form of it, by answers in such forms."""
         row, label, field_ = self.rows[0], self._label(self.rows[0]), self._node(found).signature.outputs[0]
         known = [self.columns.output, *(key for key in self.hints.keys if key not in self.columns.others)]
-        self.form: Form = as_text
         outcomes = [found.outcome]
         place = find_answer(found.outcome, label, field_)
         for told, form in forms_of_answer(found.outcome, known) if place is None else ():

@@ -13,7 +13,7 @@ from functools import partial
 import yaml
 
 from workbench.base.text import one_line
-from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
+from workbench_external.sources.passages import CannotWrite, Part, Passage, newline_of, only_text
 from workbench_external.sources.python import read_python
 
 _JSON = re.compile(r"//[^\n]*|/\*.*?\*/|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')(?P<key>\s*:)?", re.DOTALL)
@@ -83,7 +83,7 @@ def read_toml(source: str) -> Iterator[Passage]:
         except tomllib.TOMLDecodeError:
             continue
         several = found["text"][:3] in ('"""', "'''")
-        newline = "\r\n" if "\r\n" in source else "\n"
+        newline = newline_of(source)
         value = value.replace("\r\n", "\n") if several else value
         yield Passage(*found.span("text"), (value,), partial(_write_toml, several, newline))
 
@@ -115,7 +115,7 @@ def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:
 
 def read_ini(source: str) -> Iterator[Passage]:
     """The values of an INI file, as `configparser` reads them."""
-    newline = "\r\n" if "\r\n" in source else "\n"
+    newline = newline_of(source)
     for found in _INI.finditer(source):
         lines = [line.strip() for line in found["text"].rstrip().split("\n")]
         if any(lines) and not any(line[:1] in ("#", ";") for line in lines[1:]):
@@ -163,7 +163,7 @@ def _yaml_passage(source: str, node: yaml.ScalarNode, flow: bool) -> Passage:
     line = source[source.rfind("\n", 0, start) + 1 : start]
     indent = len(line) - len(line.lstrip(" -")) if line.strip(" -") else len(line)
     begins = indent if re.match(r"\s*(?:- +)*\S", line) else 0
-    newline = "\r\n" if "\r\n" in source else "\n"
+    newline = newline_of(source)
     # A block takes the rest of its line.
     may_be_block = not flow and (node.style in ("|", ">") or not source[end:].partition("\n")[0].strip())
     written = partial(_write_yaml, may_be_block, node.style in ("|", ">"), begins + 2, newline)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from workbench_external.sources.passages import Part, Passage, only_text
+from workbench_external.sources.passages import Part, Passage, newline_of, only_text
 
 #: What begins a section, in the forms of Google, NumPy and Sphinx.
 _SECTION = re.compile(
@@ -86,7 +86,7 @@ class _Literal:
             places += [at] * len(text)
             read += text
             at = at + 1 if is_raw and token[0][0] == "\\" else token.end()
-        newline = "\r\n" if "\r\n" in written else "\n"
+        newline = newline_of(written)
         return cls(whole, value, begin[2][0], is_raw, newline, [*places, at]) if read == value else None
 
     def part(self, start: int, end: int, margin: str) -> Passage:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from xml.parsers import expat
 
-from workbench_external.sources.passages import CannotWrite, Part, Passage, newline_of, only_text
+from workbench_external.sources.passages import CannotWrite, Part, Passage, check_kept, newline_of, only_text
 
 _TOKEN = re.compile(
     r"<!--.*?-->|<\?.*?\?>|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<text>[^<]+)"
@@ -93,7 +93,6 @@ def read_table(source: str) -> Iterator[Passage]:
 
 def _write_cell(separator: str, is_quoted: bool, new: Sequence[Part]) -> str:
     text = only_text(new, "a cell")
-    if "\0" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
-        raise CannotWrite("the new text has a character that such a file does not keep")
+    check_kept(text, "\0")
     is_quoted = is_quoted or text != text.strip() or any(mark in text for mark in f'{separator}"\r\n')
     return '"' + text.replace('"', '""') + '"' if is_quoted else text

@@ -96,6 +96,12 @@ def newline_of(source: str) -> str:
     return "\r\n" if "\r\n" in source else "\n"
 
 
+def check_kept(text: str, lost: str = "\0\r") -> None:
+    """Raise CannotWrite for a text that a file does not keep. lost: characters, besides lone surrogates."""
+    if any(char in lost or 0xD800 <= ord(char) < 0xE000 for char in text):
+        raise CannotWrite("the new text has a character that such a file does not keep")
+
+
 def only_text(parts: Sequence[Part], what: str) -> str:
     """The text of parts without fields. Raises CannotWrite. what: of which the text is."""
     if any(isinstance(part, Field) for part in parts):

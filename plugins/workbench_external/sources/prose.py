@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from workbench.base.text import one_line
-from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
+from workbench_external.sources.passages import CannotWrite, Part, Passage, check_kept, newline_of, only_text
 
 #: What parts a file: headings, lines of dashes, names in brackets, fences, roles, and lines of marks of Jinja.
 _BORDER = re.compile(
@@ -62,12 +62,11 @@ def read_whole(source: str) -> Iterator[Passage]:
 
 def _passage(source: str, start: int, end: int, dialects: tuple[str, ...] | None, border: str) -> Passage:
     """border: the line that begins this part of the file, if any does."""
-    newline = "\r\n" if "\r\n" in source else "\n"
+    newline = newline_of(source)
 
     def write(new: Sequence[Part]) -> str:
         text = only_text(new, "a file of words")
-        if "\r" in text or "\0" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
-            raise CannotWrite("the new text has a character that such a file does not keep")
+        check_kept(text)
         for line in _BORDER.finditer(text) if border else ():
             if _parts(line[0], border):
                 raise CannotWrite(f"its line {one_line(line[0])!r} would begin another part of the file")

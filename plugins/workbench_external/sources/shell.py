@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, check_kept, compact, only_text
 
 _NAME = re.compile(r"\w+")
 _ASSIGNED = re.compile(r"(?:[A-Za-z_]\w*\+?=|--?[\w-]+=)")
@@ -195,7 +195,7 @@ class _Document:
             part.source if isinstance(part, Field) else part if self.is_plain else _escaped(part, _IN_DOCUMENT)
             for part in new
         )
-        _check_kept(text)
+        check_kept(text)
         text += "" if text.endswith("\n") else "\n"
         if any(line.strip("\t") == self.name for line in text.split("\n")):
             raise CannotWrite(f"a line of it would end the here-document {self.name}")
@@ -208,17 +208,12 @@ def write_word(parts: Sequence[Part], quote: str) -> str:
     """A word in quotes: those given, but in double ones where it has fields. Raises CannotWrite."""
     if quote == "'" and not any(isinstance(part, Field) for part in parts):
         text = only_text(parts, "a word in single quotes")
-        _check_kept(text)
+        check_kept(text)
         return "'" + text.replace("'", "'\\''") + "'"
     text = "".join(part.source if isinstance(part, Field) else _escaped(part, _IN_QUOTES) for part in parts)
-    _check_kept(text)
+    check_kept(text)
     return f'"{text}"'
 
 
 def _escaped(text: str, marks: str) -> str:
     return re.sub(f"[{re.escape(marks)}]", lambda mark: f"\\{mark[0]}", text)
-
-
-def _check_kept(text: str) -> None:
-    if "\0" in text or "\r" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
-        raise CannotWrite("the new text has a character that such a file does not keep")

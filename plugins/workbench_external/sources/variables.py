@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, check_kept, compact, only_text
 from workbench_external.sources.shell import read_shell, write_word
 
 _SET = re.compile(
@@ -75,7 +75,7 @@ def _write_single(new: Sequence[Part]) -> str:
 def _write_double(marks: str, may_be_sourced: bool, new: Sequence[Part]) -> str:
     """may_be_sourced: a shell may read the file, so that nothing is written that it would run."""
     text = _value(new)
-    write_word((text,), "'")  # raises where a character cannot stand in such a file
+    check_kept(text)
     if may_be_sourced and "$" not in marks and re.search(r"[$`]", text):
         raise CannotWrite("a shell would run a part of it")
     escaped = re.sub(f"[{re.escape(marks.replace('n', ''))}]", lambda mark: f"\\{mark[0]}", text)
@@ -159,7 +159,7 @@ def _write_references(check: Callable[[str], str], marks: str, new: Sequence[Par
     if marks and any(re.search(marks, part) for part in new if isinstance(part, str)):
         raise CannotWrite("a shell would read a part of it as its own where make fills it in: `export` the variable")
     text = "".join(part.source if isinstance(part, Field) else part.replace("$", "$$") for part in new)
-    write_word((text,), "'")  # raises where a character cannot stand in such a file
+    check_kept(text)
     return check(text)
 
 
