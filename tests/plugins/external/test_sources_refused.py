@@ -25,7 +25,7 @@ from tests.helpers.prompt_sources import (
 )
 
 from workbench_external.apply import check_written, write_edits
-from workbench_external.sources import CannotWrite
+from workbench_external.sources import CannotWrite, read_texts
 from workbench_external.sources.folder import Sources
 
 
@@ -140,3 +140,23 @@ def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Sort $text now.")
     dollar = changed(Way("a.txt", "Sort $text now.", "Sort {{text}} now.", "5 $ {{text}}"), tmp_path)
     assert "5 $ T" in [Template(source).substitute(text="T") for source in dollar if "$$" in source]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("p.md", "Old text of a prompt.\n"),
+        ("p.csv", "name,prompt\na,Old text of a prompt.\n"),
+        ("run.sh", "P='Old text of a prompt.'\n"),
+        (".env", 'P="Old text of a prompt."\n'),
+        ("Makefile", "export P = Old text of a prompt.\n"),
+    ],
+)
+@pytest.mark.parametrize("lost", ["\0", "\ud800"])
+def test_security_a_character_that_a_file_does_not_keep_is_refused(name: str, source: str, lost: str) -> None:
+    passages = [one for one in read_texts(Path(name), source) or () if one.parts == ("Old text of a prompt.",)]
+    assert passages
+    for passage in passages:
+        assert "New" in passage.write(("New text.",))
+        with pytest.raises(CannotWrite, match="does not keep"):
+            passage.write((f"New {lost} text.",))

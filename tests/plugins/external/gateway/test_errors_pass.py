@@ -20,7 +20,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 from tests.helpers.passing import APIS, TOOL, USER, model, served, with_gateway
-from tests.helpers.upstream import Upstream, chat_answer, upstream
+from tests.helpers.upstream import USUAL, Upstream, chat_answer, upstream
 from yarl import URL
 
 from workbench_external.gateway import streaming
@@ -318,3 +318,22 @@ def test_models_that_the_server_does_not_know_are_listed_and_its_errors_pass(the
     with upstream() as server:
         server.instead = refuse
         assert with_gateway(model("openai/up", server.address), use) == [ours, ours]
+
+
+def test_a_version_of_the_api_in_the_settings_takes_the_place_of_ours() -> None:
+    seen = list[list[str]]()
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers.getall("anthropic-version"))
+        return web.json_response(USUAL["messages"])
+
+    async def use(client: aiohttp.ClientSession, base: str) -> int:
+        body = {"model": "up", "max_tokens": 9, "messages": USER}
+        async with client.post(f"{base}/messages", json=body) as found:
+            return found.status
+
+    with upstream() as server:
+        server.instead = answer
+        for extra in ({}, {"extra": {"headers": {"Anthropic-Version": "2099-01-01"}}}):
+            assert with_gateway(model("anthropic/up", server.address, **extra), use) == 200
+    assert seen == [["2023-06-01"], ["2099-01-01"]]
