@@ -261,7 +261,7 @@ def test_help_loads_few_modules() -> None:
 
 
 def test_random_stays_the_template() -> None:
-    lines = (ROOT / "plugins/workbench_random/optimizer.py").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "plugins/standard/workbench_random/optimizer.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) < 80
 
 

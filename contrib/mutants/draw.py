@@ -39,8 +39,8 @@ SHARE = 0.85
 #: Seconds for the tests of one mutant. One that takes longer waits for something that does not come, and is dead.
 LIMIT = 900
 
-TRAINING = "plugins/workbench_training"
-GATEWAY = "plugins/workbench_external/gateway"
+TRAINING = "plugins/training/workbench_training"
+GATEWAY = "plugins/agents/workbench_external/gateway"
 
 #: What is drawn from, and the tests that should notice, each in the fast tier.
 AREAS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
@@ -51,7 +51,7 @@ AREAS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "run": (["core/workbench/run"], ["tests/run"]),
     "policies": (["core/workbench/spec/policy.py"], ["tests/spec"]),
     "gateway": ([GATEWAY], ["tests/plugins/external/gateway"]),
-    "route": (["plugins/workbench_route"], ["tests/plugins/route"]),
+    "route": (["plugins/research/workbench_route"], ["tests/plugins/route"]),
     "losses": (
         [f"{TRAINING}/loss.py", f"{TRAINING}/advantages.py"],
         ["tests/plugins/training/test_losses.py", "tests/plugins/training/test_advantages.py"],

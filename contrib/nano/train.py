@@ -1,6 +1,6 @@
 """Train nano from nothing on a CPU and save it in the Hugging Face format.
 
-    python contrib/nano/train.py --out plugins/workbench_nano/weights
+    python contrib/nano/train.py --out plugins/standard/workbench_nano/weights
 
 It begins with the barest label games alone, until looking up an earlier example works, then with all games whose
 answers stand in the examples, and goes on with all tasks. Without that beginning, the noise of all other tasks kept a

@@ -38,7 +38,7 @@ CONTENTS: dict[str, Links] = {
         ("Calibrate a judge", "docs/how-to/calibrate-a-judge.md", "with labels of people"),
         ("Make metrics of feedback", "docs/how-to/metrics-from-feedback.md", "from what people say about answers"),
         ("Find the step that fails", "docs/how-to/which-step-fails.md", "and let the search use it"),
-        ("Attack an agent", "plugins/workbench_redteam/README.md", "and refuse gains that cost safety"),
+        ("Attack an agent", "plugins/agents/workbench_redteam/README.md", "and refuse gains that cost safety"),
         ("Look at runs in a browser", "docs/how-to/look-at-runs.md", "live, and steer them"),
         ("Send runs to other systems", "docs/how-to/trackers.md", "OpenTelemetry, MLflow, W&B, Optuna's dashboard"),
     ],
@@ -58,7 +58,7 @@ CONTENTS: dict[str, Links] = {
         ("Use the winner", "docs/how-to/use-the-winner.md", "from Python, behind HTTP, in a container"),
         ("Gate a change in CI", "docs/how-to/continuous-integration.md", "by exit code"),
         ("Use it from Python", "docs/how-to/from-python.md", "without a file"),
-        ("Give it to a coding agent", "plugins/workbench_mcp/README.md", "an MCP server, and a SKILL.md"),
+        ("Give it to a coding agent", "plugins/standard/workbench_mcp/README.md", "an MCP server, and a SKILL.md"),
     ],
     "Extend": [
         ("Write a metric", "docs/how-to/own-metric.md", "a function"),

@@ -107,7 +107,7 @@ def metrics() -> str:
         parts += [f"## {name}\n", f"`{name}{signature}`\n", doc(target)]
     parts += ["# Data readers\n"]
     parts += [f"`{', '.join(bundled('readers'))}`: each with its options, as delimiter and types of CSV, in"]
-    parts += ["[the readers' page](../../plugins/workbench_readers/README.md).\n"]
+    parts += ["[the readers' page](../../plugins/standard/workbench_readers/README.md).\n"]
     return "\n".join(parts)
 
 

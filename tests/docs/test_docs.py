@@ -172,8 +172,8 @@ LOOKED_FOR = {
     "which flag wins over which setting": "docs/reference/cli.md",
     "where optimized.yaml is written": "core/workbench/task/write.py",
     "the prompt of predict": "core/workbench/kit/prompting/plain_adapter.py",
-    "the loss of grpo": "plugins/workbench_training/loss.py",
-    "what the gateway refuses": "plugins/workbench_external/gateway/access.py",
+    "the loss of grpo": "plugins/training/workbench_training/loss.py",
+    "what the gateway refuses": "plugins/agents/workbench_external/gateway/access.py",
 }
 
 

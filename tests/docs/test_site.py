@@ -95,7 +95,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
 
 BROKEN = (
     *("how-to/gone.md", "../workflows/gone.yaml", "security.md#gone", "explanation/proof.md#nor-this"),
-    "../plugins/workbench_otel/README.md#gone-too",
+    "../plugins/watch/workbench_otel/README.md#gone-too",
 )
 
 

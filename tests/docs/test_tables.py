@@ -27,7 +27,7 @@ import memory_worlds
 import topology
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, MEMORY = "contrib/bench/LOG.md", "plugins/workbench_memory/README.md"
+BENCHMARKS, MEMORY = "contrib/bench/LOG.md", "plugins/research/workbench_memory/README.md"
 
 
 def cell(page: str, after: str, row: str, column: str) -> str:

@@ -50,6 +50,6 @@ def test_a_suffix_without_a_reader_names_the_plugins_that_were_set_aside_frictio
 
 
 def test_the_reference_prints_defaults_as_they_are_written_friction_48() -> None:
-    page = Path(__file__).parents[2] / "plugins/workbench_optuna/README.md"
+    page = Path(__file__).parents[2] / "plugins/standard/workbench_optuna/README.md"
     row = next(line for line in page.read_text(encoding="utf-8").splitlines() if "settings to search" in line)
     assert '`{"max_demos": {"int": [1, 16], "log": true}}`' in row

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.grpo_runs import needs_torch
 
 ROOT = Path(__file__).parents[3]
-PLUGIN = ROOT / "plugins/workbench_training"
+PLUGIN = ROOT / "plugins/training/workbench_training"
 PAPERS = sorted(path for path in (PLUGIN / "papers").iterdir() if path.stem != "__init__" and path.stem[0] != "_")
 
 #: Imports the plugin as the loader does, resolves every algorithm, and builds each optimizer that is there.
