@@ -148,8 +148,8 @@ def test_what_one_plugin_needs_stands_in_that_plugin() -> None:
             if room(thing) != room(here):
                 users[room(thing)].add(room(here) or here)
     wanted = [r for r in ROOMS if r not in (*SHELVES, "api", "kit/dspy_seam")]
-    wanted += [m for m in known() if m.startswith("workbench.kit.") and m.count(".") > 2 and room(m) != "kit/dspy_seam"]
-    wanted.remove("workbench.kit.lms.chat_template_process")  # a program that chat_template starts
+    wanted += [m for m in known() if m.startswith("workbench_kit.") and m.count(".") > 2 and room(m) != "kit/dspy_seam"]
+    wanted.remove("workbench_engine.chat_template_process")  # a program that chat_template starts
     wrong = [
         f"{thing}: only {', '.join(users[thing])}"
         for thing in wanted

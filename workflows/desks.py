@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 
 DESKS = ("billing", "technical", "shipping", "returns", "account")
 

@@ -51,7 +51,7 @@ def _rows(model: Any, shown: set[Any] | None, prefix: str = "", inside: tuple[An
 
 def _told_elsewhere(model: Any) -> bool:
     """Whether a model is core's, which has pages of its own; those of the kit are parts of plugins' settings."""
-    return model.__module__.startswith("workbench.") and not model.__module__.startswith("workbench.kit.")
+    return model.__module__.startswith("workbench.") and not model.__module__.startswith("workbench_kit.")
 
 
 def _models(kind: Any, mark: str = "") -> Iterator[tuple[Any, str]]:

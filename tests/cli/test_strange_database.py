@@ -112,7 +112,7 @@ def test_outlines_do_not_outlive_the_look(evil: Path) -> None:
 
 
 def test_an_environment_is_not_opened(evil: Path) -> None:
-    from workbench.kit.acting import open_environment
+    from workbench_kit.acting import open_environment
 
     with without_user_code(), pytest.raises(CodeRefused):
         open_environment("gym", {"id": "adding:World-v0"}, evil)

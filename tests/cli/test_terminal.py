@@ -210,7 +210,7 @@ def test_what_an_mcp_server_prints_is_in_the_error_visible_and_not_on_the_termin
     pytest.importorskip("mcp")
     (tmp_path / "server.py").write_text(f"import sys\nsys.stderr.write({'cannot start ' + EVIL!r})\nsys.exit(3)\n")
     code = (
-        "import asyncio, pathlib\nfrom workbench.errors import NodeError\nfrom workbench.kit.acting import load_tool\n"
+        "import asyncio, pathlib\nfrom workbench.errors import NodeError\nfrom workbench_kit.acting import load_tool\n"
         "tool = load_tool('mcp:python server.py#pay', pathlib.Path())\n"
         "try:\n    asyncio.run(tool({}, 30.0))\nexcept NodeError as error:\n    print(error)\n"
     )  # in a process of its own: mcp keeps the stderr that it is imported with, here one of this test

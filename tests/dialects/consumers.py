@@ -19,7 +19,7 @@ from tests.dialects.dialect import Count, Dialect
 from tests.dialects.planted import DESKS, INSTRUCTION, ROWS
 from tests.dialects.server import Lab
 from workbench.errors import LMError, NodeError
-from workbench.kit.prompting import Proposer, rewrite_request
+from workbench_kit.prompting import Proposer, rewrite_request
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, split_reasoning, split_thoughts
 from workbench.runtime import Program, Runtime

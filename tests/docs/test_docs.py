@@ -171,7 +171,7 @@ LOOKED_FOR = {
     "what a plugin may add": "docs/reference/hooks.md",
     "which flag wins over which setting": "docs/reference/cli.md",
     "where optimized.yaml is written": "core/workbench/task/write.py",
-    "the prompt of predict": "core/workbench/kit/prompting/plain_adapter.py",
+    "the prompt of predict": "plugins/kit/workbench_kit/prompting/plain_adapter.py",
     "the loss of grpo": "plugins/training/workbench_training/loss.py",
     "what the gateway refuses": "plugins/agents/workbench_external/gateway/access.py",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.helpers.tiny_lm import make_model, make_tokenizer
-from workbench.kit.lms.generation import Generator
+from workbench_engine.generation import Generator
 
 
 class CountingGenerator(Generator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _DOOR = '''
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 
 class Door(Environment):
     """A corridor of four places: the key at the left end, the door at the right one."""

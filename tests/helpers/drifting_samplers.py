@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from workbench.kit.lms.generation import Generator, Refill, Row
+from workbench_engine.generation import Generator, Refill, Row
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.trainer import Trainer
 

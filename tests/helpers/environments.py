@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workbench.kit.acting import Environment, Episode, Position, open_environment
+from workbench_kit.acting import Environment, Episode, Position, open_environment
 
 MAP = "#######\n#A.D.G#\n#.###.#\n#K..#.#\n#######"
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.helpers.tiny_lm import save
-from workbench.kit.lms.generation import Generator
+from workbench_engine.generation import Generator
 from workbench.lm import Request
 from workbench.study import Result
 from workbench.task import Example

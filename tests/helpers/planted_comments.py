@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.helpers.scripted import Script
-from workbench.kit.logs import Log, LogStep
+from workbench_kit.logs import Log, LogStep
 from workbench.lm import Request
 from workbench_feedback.comments import Comment, Comments
 from workbench_feedback.grounding import Aspect

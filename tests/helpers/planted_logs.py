@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workbench.kit.logs import Log, LogStep
+from workbench_kit.logs import Log, LogStep
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Answer, Ask, Judge
 from workbench_attribute.methods import METHODS

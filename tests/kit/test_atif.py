@@ -16,7 +16,7 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.logs import Log, LogStep, load_logs, read_trajectory
+from workbench_kit.logs import Log, LogStep, load_logs, read_trajectory
 from workbench.lm import Request, Response
 from workbench_traces.read_files import read_turns
 

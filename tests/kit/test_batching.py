@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from workbench.kit.lms.batching import Batcher, RefillingBatcher, derive_seed
+from workbench_kit.lms.batching import Batcher, RefillingBatcher, derive_seed
 from workbench.lm import Request
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import core_schema
 
 from workbench.errors import NodeError
-from workbench.kit.acting import BoundFunction, Tool, as_rules_see, fit_values, told_arguments
+from workbench_kit.acting import BoundFunction, Tool, as_rules_see, fit_values, told_arguments
 from workbench.spec import PolicySpec
 
 

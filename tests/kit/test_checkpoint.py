@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench.kit.lms.checkpoint import INDEX, check_checkpoint
+from workbench_engine.checkpoint import INDEX, check_checkpoint
 
 
 def written(folder: Path, **files: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench.kit.logs import Log, load_logs
+from workbench_kit.logs import Log, load_logs
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared/data/who_and_when"

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from workbench.kit.searching import fit_logistic
+from workbench_kit.searching import fit_logistic
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench import Workflow
-from workbench.kit.prompting import Proposer, message_at, one_of_each_message, order_texts, rewrite_request
+from workbench_kit.prompting import Proposer, message_at, one_of_each_message, order_texts, rewrite_request
 from workbench.lm import Request, Response
 from workbench.study import Result
 from workbench.task import Example

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import LMError
-from workbench.kit.lms.native_calls import (
+from workbench_kit.lms.native_calls import (
     check_format,
     check_tools,
     read_native_calls,

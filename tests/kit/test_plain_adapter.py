@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.scripted import run_node
 
 from workbench.errors import NodeError
-from workbench.kit import answers
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit import answers
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.workflow import parse_signature
 
 

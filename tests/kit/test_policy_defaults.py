@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.policies import policy
 
 from workbench.errors import NodeError
-from workbench.kit.acting import Tool, check_call, load_tool
+from workbench_kit.acting import Tool, check_call, load_tool
 
 DENY = policy({"rules": [{"deny": "pay", "when": {"to": "evil"}}]})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.kit.prompting import (
+from workbench_kit.prompting import (
     fewest_tokens,
     find_contradictions,
     find_unknown_tools,

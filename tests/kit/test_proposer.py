@@ -11,8 +11,8 @@ from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import make_workflow, run_node
 
 from workbench import Optimizer, Study, Workflow
-from workbench.kit.answers import read_objects, read_text
-from workbench.kit.prompting import (
+from workbench_kit.answers import read_objects, read_text
+from workbench_kit.prompting import (
     Proposer,
     prompt_in_use,
     read_prompt,

@@ -10,7 +10,7 @@ from typing import Any
 import networkx
 import pytest
 
-from workbench.kit.searching import (
+from workbench_kit.searching import (
     Backup,
     Node,
     Order,

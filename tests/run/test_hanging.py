@@ -14,7 +14,7 @@ import pytest
 
 from workbench.base.concurrency import remaining_seconds, run_in_thread
 from workbench.errors import NodeError
-from workbench.kit.acting import load_tool
+from workbench_kit.acting import load_tool
 
 ROWS = "".join(f'{{"text": "row {n}", "label": "a"}}\n' for n in range(30))
 HANGS = """

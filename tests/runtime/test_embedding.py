@@ -116,7 +116,7 @@ def test_litellm_gives_vectors_too(server: Any) -> None:
 def test_a_checkpoint_gives_the_mean_of_its_last_states(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from workbench.kit.lms.generation import Generator
+    from workbench_engine.generation import Generator
     from workbench_hf.provider import hf
 
     folder = save(tmp_path / "tiny", hidden=32)

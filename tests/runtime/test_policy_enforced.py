@@ -249,7 +249,7 @@ def test_an_action_is_asked_about_like_a_call(tmp_path: Path) -> None:
     ],
 )
 def test_fences_and_comments_do_not_hide_a_statement(action: str, verb: str) -> None:
-    from workbench.kit.acting import environment_class
+    from workbench_kit.acting import environment_class
 
     assert environment_class("sql", Path()).call(action)["verb"] == verb
 

@@ -11,7 +11,7 @@ import yaml
 
 from workbench.cli import main
 from workbench.errors import SpecError
-from workbench.kit.acting import environment_class, load_tool, tool_name
+from workbench_kit.acting import environment_class, load_tool, tool_name
 from workbench.run import prepare
 from workbench.spec import code_files, load_user_code, parse_address, relocate_address
 from workbench.task import Example, Score, Task
@@ -21,7 +21,7 @@ from workbench_metrics.function import load_function
 BESIDE = ["own.py:{}", "own:{}", "own.{}"]
 INSIDE = ["parts/deep.py:{}", "parts.deep:{}", "parts.deep.{}"]
 CODE = """
-from workbench.kit.acting import Environment
+from workbench_kit.acting import Environment
 
 def right(example, prediction, trace=None):
     return 0.25

@@ -91,7 +91,7 @@ EMPTIES = """
 from pathlib import Path
 
 import dspy
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 
 
 def empty(tags):

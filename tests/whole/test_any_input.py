@@ -19,8 +19,8 @@ from tests.helpers.scripted import make_workflow
 from tests.whole.test_long_answers import UNITS
 
 from workbench.errors import NodeError, PluginError, SpecError
-from workbench.kit.answers import parse
-from workbench.kit.searching import Menu, apply_edit, edit_classes, edit_options, read_edit
+from workbench_kit.answers import parse
+from workbench_kit.searching import Menu, apply_edit, edit_classes, edit_options, read_edit
 from workbench.spec import PolicySpec, Spec, check_spec, load_yaml
 from workbench.workflow import Patch, Workflow, parse_signature
 

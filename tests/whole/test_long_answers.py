@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit import answers
-from workbench.kit.answers import json_text, read_grade, read_text
-from workbench.kit.prompting import read_prompt
+from workbench_kit import answers
+from workbench_kit.answers import json_text, read_grade, read_text
+from workbench_kit.prompting import read_prompt
 from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
 from workbench_adas.optimizer import read_agent

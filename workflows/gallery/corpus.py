@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from workbench.kit.searching import TfIdf
+from workbench_kit.searching import TfIdf
 
 PAGES = [
     "Lorvik is a harbour town in the north of Ostra. It has 4,000 people and one lighthouse.",

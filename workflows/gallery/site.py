@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 
 
 class Site(Environment):

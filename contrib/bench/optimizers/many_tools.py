@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.acting import Tool
+from workbench_kit.acting import Tool
 from workbench.proof import interval
 from workbench_tools.toolset import ToolIndex, count_prompt_characters, find_crossover
 

@@ -270,7 +270,7 @@ def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
     proposer takes JSON alone. The program stays as it was where GEPA raises."""
     import dspy
 
-    from workbench.kit.dspy_seam.programs import instruction_proposer
+    from workbench_dspy_seam.programs import instruction_proposer
     from workbench_dspy.proposals import ProposalAdapter
 
     def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.logs import Log, load_logs
+from workbench_kit.logs import Log, load_logs
 from workbench.proof import interval
 from workbench.spec import lm_spec
 from workbench_attribute.attribute import attribute, diagnose_without_model

@@ -42,7 +42,7 @@ from null_worlds import (
 )
 from scipy.stats import binomtest
 
-from workbench.kit.labels import order_items, run_answers
+from workbench_kit.labels import order_items, run_answers
 from workbench.proof import Report
 from workbench.run import Options, branch_run, optimize, resume
 from workbench.store import ReadOnlyStore, Store

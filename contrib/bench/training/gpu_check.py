@@ -27,9 +27,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import save
 
-from workbench.kit.lms import fixed_batch
-from workbench.kit.lms.fixed_batch import FixedBatch
-from workbench.kit.lms.generation import Generator, Refill, Row as Drawn
+from workbench_kit.lms import fixed_batch
+from workbench_engine.fixed_batch import FixedBatch
+from workbench_engine.generation import Generator, Refill, Row as Drawn
 from workbench.lm import Request
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy

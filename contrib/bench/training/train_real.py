@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.evaluation import EvalOptions, evaluate, read_rows
-from workbench.kit.lms.generation import free_device_memory
+from workbench_engine.generation import free_device_memory
 from workbench.proof import interval, paired_proof
 from workbench.run import Options, optimize, prepare
 from workbench.store import ReadOnlyStore, read_report

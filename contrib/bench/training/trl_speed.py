@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from shapes import SHAPES, save_shape, save_wide
 from tests.helpers.tiny_lm import save
 
-from workbench.kit.lms.generation import Generator, Refill, Row
+from workbench_engine.generation import Generator, Refill, Row
 from workbench.run import Options, optimize
 from workbench_training.learner import Learner
 

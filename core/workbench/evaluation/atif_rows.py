@@ -1,4 +1,4 @@
-"""Stored rows of our own runs as trajectories in ATIF (`workbench.kit.logs`), version 1.7.
+"""Stored rows of our own runs as trajectories in ATIF (`workbench_kit.logs`), version 1.7.
 
 A row is a trajectory. What a prompt adds to the one before it is steps of the system and the user, and what a model
 answered is a step of the agent, with its tokens and dollars. Results of tools are observations of the answer that

@@ -69,7 +69,7 @@ def register_sandboxes(register: Register) -> None:
 
 @hookspec
 def register_environments(register: Register) -> None:
-    """Add environments (`workbench.kit.acting.environment.Environment`): register("grid",
+    """Add environments (`workbench_kit.acting.environment.Environment`): register("grid",
     "workbench_environments.grid:Grid")."""
 
 
@@ -86,7 +86,7 @@ def register_exporters(register: Register) -> None:
 
 @hookspec
 def register_edits(register: Register) -> None:
-    """Add edits of a workflow's structure (`workbench.kit.searching.edits.Edit`): register("refine",
+    """Add edits of a workflow's structure (`workbench_kit.searching.edits.Edit`): register("refine",
     "workbench_x.edits:Refine")."""
 
 

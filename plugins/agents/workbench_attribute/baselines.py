@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from workbench.kit.logs import Log
+from workbench_kit.logs import Log
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Judge, Method
 

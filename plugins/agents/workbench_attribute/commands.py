@@ -14,7 +14,7 @@ from workbench.cli import Styled, echo_json, say
 from workbench.cli.options import DB, JSON, budget_calls_option, limit_option, seed_option
 
 if TYPE_CHECKING:
-    from workbench.kit.logs import Log
+    from workbench_kit.logs import Log
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
     from workbench_attribute.diagnosis import Diagnosis
@@ -234,7 +234,7 @@ def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:
 
 def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str | None) -> list[Log]:
     from workbench.errors import SpecError
-    from workbench.kit.logs import load_logs
+    from workbench_kit.logs import load_logs
 
     if Path(source).suffix in (".yaml", ".yml"):
         raise SpecError(
@@ -264,7 +264,7 @@ def _read_run(
     """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
     trusted: it may send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
-    from workbench.kit.logs import load_stored_logs, model_of_run
+    from workbench_kit.logs import load_stored_logs, model_of_run
     from workbench.store import ReadOnlyStore
     from workbench_attribute.baselines import BASELINES
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from workbench.errors import FailureKind, LMError
-from workbench.kit.logs import TOKEN, Log
+from workbench_kit.logs import TOKEN, Log
 from workbench_attribute import prompts
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.prompts import Messages, Unreadable

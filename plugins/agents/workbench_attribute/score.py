@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.kit.logs import Log
+from workbench_kit.logs import Log
 from workbench.proof import interval
 from workbench_attribute.diagnosis import Diagnosis
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 
 MOVES = {"north": (-1, 0), "east": (0, 1), "south": (1, 0), "west": (0, -1)}
 SIGNS = "#.AKDG"

@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr
 
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, suggest
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 from workbench.spec import PATH, Found, Written, run_python
 
 

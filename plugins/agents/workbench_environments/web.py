@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from workbench.kit.acting import Environment, Step
+from workbench_kit.acting import Environment, Step
 from workbench.spec import PATH
 
 

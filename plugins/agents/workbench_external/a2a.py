@@ -17,8 +17,8 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import fill_variables
-from workbench.kit.answers import as_text
+from workbench_kit.acting import fill_variables
+from workbench_kit.answers import as_text
 from workbench.lm import redact
 from workbench.workflow import Signature
 from workbench_external.cards import Card, card_address, list_of, read_card

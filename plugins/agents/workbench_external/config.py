@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.kit.acting import Forged
+from workbench_kit.acting import Forged
 from workbench.spec import VARIABLE, Found, Power, Written
 from workbench.workflow import NodeConfig
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.base.files import NEVER_COPIED
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import as_text, convert, find_object, read_values
+from workbench_kit.answers import as_text, convert, find_object, read_values
 from workbench.spec import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig

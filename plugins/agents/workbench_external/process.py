@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from workbench.kit.acting import check_program, dying_with_us
+from workbench_kit.acting import check_program, dying_with_us
 
 #: Bytes of output that are read; a program that prints more is ended.
 MOST_OUTPUT = 16 << 20

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
-from workbench.kit.acting import Tool, check_call
+from workbench_kit.acting import Tool, check_call
 from workbench.ledger import Ledger
 from workbench.lm import Message, Response
 from workbench.runtime import Runtime, make_request

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.kit.acting import Tool, permitted, run_in_sandbox
+from workbench_kit.acting import Tool, permitted, run_in_sandbox
 from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec

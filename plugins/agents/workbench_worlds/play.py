@@ -13,8 +13,8 @@ from typing import Any
 
 from workbench.base.hashing import digest
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
-from workbench.kit.answers import correction, find_code, read_text
+from workbench_kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
+from workbench_kit.answers import correction, find_code, read_text
 from workbench.runtime import Context
 from workbench.spec import (
     NODE,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import check_program, dying_with_us
+from workbench_kit.acting import check_program, dying_with_us
 from workbench.spec import PREFIX, parse_address
 from workbench_worlds.interpreter import WORLDS, find_interpreter
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.kit.acting import Tool, describe_tool
+from workbench_kit.acting import Tool, describe_tool
 from workbench.workflow import NodeKind
 from workbench_worlds.settings import PlayConfig
 

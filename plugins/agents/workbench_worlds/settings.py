@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.kit.acting import ENV
+from workbench_kit.acting import ENV
 from workbench.workflow import NodeConfig
 
 #: Each step has a replica of its own (`workbench.runtime.Draw`).

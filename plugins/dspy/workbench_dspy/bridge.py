@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import dspy
 
 from workbench.errors import LMError, NodeError
-from workbench.kit.dspy_seam.programs import make_response, read_request
+from workbench_dspy_seam.programs import make_response, read_request
 from workbench.lm import Response
 from workbench.study import Study
 

@@ -2,7 +2,7 @@
 
 program.py       the program: a module for each node, and which reads what
 program.json     its state: instructions and demos
-program_parts/   the modules' classes: copies of `workbench_dspy.exported` and of the parts of `workbench.kit` they use
+program_parts/   the modules' classes: copies of `workbench_dspy.exported` and of the parts of `workbench_kit` they use
 program_tools/   copies of the Python files of tools and modules
 NODE.state.json  of a node `dspy`: the state of its module, for MODULE().load(...)
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from workbench.base.text import one_line
 from workbench.errors import SpecError
-from workbench.kit import answers
+from workbench_kit import answers
 from workbench.spec import LMSpec, Spec
 from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
 
@@ -192,14 +192,14 @@ def _as_words(text: str) -> str:
 def _parts() -> dict[str, str]:
     """The modules of `program_parts`, by name, with their imports turned into those of one package."""
     found = {"fields": "\n\n".join([_FIELDS.strip("\n") + "\n", *(inspect.getsource(c) for c in (Field, Signature))])}
-    places = {name: (f"workbench.kit.{drawer}", name) for name, drawer in _KIT.items()} | {
+    places = {name: (f"workbench_kit.{drawer}", name) for name, drawer in _KIT.items()} | {
         f"answers_{one.name}": (answers.__name__, one.name) for one in iter_modules(answers.__path__)
     }
     places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
-    places["dspy_seam"] = ("workbench.kit.dspy_seam", "programs")
+    places["dspy_seam"] = ("workbench_dspy_seam", "programs")
     places |= {f"base_{name}": ("workbench.base", name) for name in ("text", "type_guards")}
     places["nothing"] = ("workbench.workflow", "nothing")
-    places |= {"answers": ("workbench.kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}
+    places |= {"answers": ("workbench_kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}
     for name, (package, module) in places.items():
         text = (files(package) / f"{module}.py").read_text(encoding="utf-8")
         for pattern, new in _IMPORTS:

@@ -20,8 +20,8 @@ import dspy
 
 from workbench.base.concurrency import run_in_thread
 from workbench.errors import LMError, NodeError
-from workbench.kit.dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
-from workbench.kit.prompting import check_said
+from workbench_dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
+from workbench_kit.prompting import check_said
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_dspy.bridge import Ended, Engine, as_response

@@ -28,7 +28,7 @@ class _DSPyOptimizer(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        from workbench.kit.dspy_seam.programs import AdapterParseError, LMError as DSPyLMError
+        from workbench_dspy_seam.programs import AdapterParseError, LMError as DSPyLMError
         from workbench_dspy.bridge import Bridge, Ended
 
         if not learnable_addresses(study.workflow, "demos") or not study.train:
@@ -70,7 +70,7 @@ class _DSPyOptimizer(Optimizer):
 
     def _adapter(self) -> Any:
         """DSPy's adapter while it works. It is named, since versions of DSPy differ in their own choice."""
-        from workbench.kit.dspy_seam.programs import ADAPTERS
+        from workbench_dspy_seam.programs import ADAPTERS
 
         return ADAPTERS["chat"]()
 
@@ -188,7 +188,7 @@ class DSPyGEPA(_DSPyOptimizer):
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import GEPA
 
-        from workbench.kit.dspy_seam.programs import instruction_proposer
+        from workbench_dspy_seam.programs import instruction_proposer
 
         optimizer = GEPA(
             metric=metric,

@@ -14,7 +14,7 @@ from typing import Any
 import dspy
 
 from workbench.errors import LMError, NodeError, SpecError
-from workbench.kit.prompting import default_instructions
+from workbench_kit.prompting import default_instructions
 from workbench.task import Example
 from workbench.workflow import EXCHANGE, ExampleRun, Patch, Signature, Trace, Workflow, learnable_addresses, node_at
 from workbench_dspy.bridge import Bridge

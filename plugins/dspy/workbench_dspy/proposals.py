@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.prompting import read_prompt
+from workbench_kit.prompting import read_prompt
 from workbench_dspy.exported.predictor import PlainAdapter, read_signature
 
 

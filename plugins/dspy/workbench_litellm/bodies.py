@@ -1,4 +1,4 @@
-"""DSPy's native client, made to heed `workbench.kit.lms` (LiteLLM is on httpx, which that module bounds).
+"""DSPy's native client, made to heed `workbench_kit.lms` (LiteLLM is on httpx, which that module bounds).
 
 `dspy.LM` builds its transport itself and takes none, so the method that chooses the decoder of a body is replaced, once
 a process. What does not run inside `bounded_bodies()` is decoded as before.
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from workbench.kit.dspy_seam.clients import http_parser
-from workbench.kit.lms.bounded_http import BodyError, BodyReader, RedirectError, bodies_are_bounded, note_headers
+from workbench_dspy_seam.clients import http_parser
+from workbench_kit.lms.bounded_http import BodyError, BodyReader, RedirectError, bodies_are_bounded, note_headers
 from workbench.lm import describe_redirect
 
 

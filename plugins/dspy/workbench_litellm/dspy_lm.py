@@ -21,15 +21,15 @@ import dspy
 from workbench.base.distribution import pip_install
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError, SpecError
-from workbench.kit.dspy_seam.clients import (
+from workbench_dspy_seam.clients import (
     CLIENT_KEYS,
     errors,
     key_variables,
     lm15,
     native_provider,
 )
-from workbench.kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
-from workbench.kit.lms.prices import ModelPrice, find_rates
+from workbench_kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
+from workbench_kit.lms.prices import ModelPrice, find_rates
 from workbench.lm import (
     MOST_FORMS,
     ChunkReader,

@@ -31,7 +31,7 @@ def _providers() -> set[str]:
         block = file.read_text(encoding="utf-8").partition("class LlmProviders(")[2]
         if found := set(re.findall(r'^    [A-Z0-9_]+ = "([^"]+)"', block.partition("\nclass ")[0], re.MULTILINE)):
             return found
-    from workbench.kit.dspy_seam.clients import native_prefixes
+    from workbench_dspy_seam.clients import native_prefixes
 
     return native_prefixes()
 

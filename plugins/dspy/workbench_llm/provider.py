@@ -10,7 +10,7 @@ import anyio
 
 from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.kit.lms.bounded_http import body_error, bounded_bodies
+from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 from workbench.lm import (
     Message,
     Request,

@@ -4,7 +4,7 @@
         found = yield {"tool": "search", "arguments": {"query": inputs["question"]}}
         return (yield task + "\nFound: " + found)
 
-It runs in the sandbox as code that asks (`workbench.kit.acting`): at each step again from the start, with the answers
+It runs in the sandbox as code that asks (`workbench_kit.acting`): at each step again from the start, with the answers
 so far. So its calls are budgeted, journalled and traced like all others, and a step cannot hang.
 """
 
@@ -20,9 +20,9 @@ from pydantic import Field
 
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.acting import ENV, TOOLS, Unavailable, answered, call_tool, load_tools, make_node_tools, run_asking
-from workbench.kit.answers import convert, parse
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit.acting import ENV, TOOLS, Unavailable, answered, call_tool, load_tools, make_node_tools, run_asking
+from workbench_kit.answers import convert, parse
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
 from workbench.spec import MODEL, NODES, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, SignatureNode, parse_signature

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from workbench.errors import FailureKind, LMError, WorkbenchError
-from workbench.kit.answers import find_keyed
-from workbench.kit.logs import Log, step_text
+from workbench_kit.answers import find_keyed
+from workbench_kit.logs import Log, step_text
 from workbench.lm import Response
 
 T = TypeVar("T")

@@ -174,7 +174,7 @@ def _model_of(read: Comments, db: str) -> LMSpec:
     send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.errors import SpecError
-    from workbench.kit.logs import model_of_run
+    from workbench_kit.logs import model_of_run
     from workbench.store import ReadOnlyStore
 
     lm = None

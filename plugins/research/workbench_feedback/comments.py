@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError, suggest
-from workbench.kit.logs import Log, LogStep, RunLogs, load_logs
+from workbench_kit.logs import Log, LogStep, RunLogs, load_logs
 from workbench.store import ReadOnlyStore
 
 _KEYS = {"run": {"row", "split"}, "log": {"trace"}, "trace": set[str]()}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from workbench.base.concurrency import gather_all
 from workbench.errors import BudgetSpent, SpecError
-from workbench.kit.logs import AskedRun, Command, Log, open_run
+from workbench_kit.logs import AskedRun, Command, Log, open_run
 from workbench.lm import LMPool, Response
 from workbench.spec import BudgetSpec, LMSpec
 from workbench_feedback.answers import TRIES, Asker, Messages, Unreadable

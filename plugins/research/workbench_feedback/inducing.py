@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import FailureKind
-from workbench.kit.logs import Log, shorten
+from workbench_kit.logs import Log, shorten
 from workbench_feedback.answers import Messages, Unreadable, read_json, read_number, read_text
 from workbench_feedback.grounding import Aspect, ask_about
 from workbench_feedback.metrics_file import Behaviour, InducedMetric

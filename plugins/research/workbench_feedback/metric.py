@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.logs import Log, LogStep, field_lines, read_steps
+from workbench_kit.logs import Log, LogStep, field_lines, read_steps
 from workbench.lm import Response
 from workbench.spec import PATH
 from workbench.task import Example, Score

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
-from workbench.kit.searching import fit_logistic
+from workbench_kit.searching import fit_logistic
 
 Features = dict[str, float]
 Pair = tuple[Features, float]  # features of (query, entry), and the score of the answer that saw the entry

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.searching import WordIndex, best_first, cosines
+from workbench_kit.prompting import plain_adapter as plain
+from workbench_kit.searching import WordIndex, best_first, cosines
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
 from workbench_memory import prompts as lessons

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.runtime import BATCH, Context
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit.prompting import plain_adapter as plain
 
 
 def split_words(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pydantic import Field
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
-from workbench.kit.prompting import (
+from workbench_kit.prompting import (
     Proposer,
     finalists,
     message_at,
@@ -23,7 +23,7 @@ from workbench.kit.prompting import (
     runs_left,
     show_results,
 )
-from workbench.kit.searching import Backup, Node, back_up, select, uct
+from workbench_kit.searching import Backup, Node, back_up, select, uct
 from workbench.study import paired_race, score_of
 from workbench.workflow import learnable_addresses, text_at
 from workbench_prompt_mcts import prompts

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.acting import ENV, TOOLS
+from workbench_kit.acting import ENV, TOOLS
 from workbench.spec import check_pattern
 from workbench.workflow import NodeConfig
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import Defect, NodeError, SpecError, errors_at
-from workbench.kit import answers
-from workbench.kit.acting import (
+from workbench_kit import answers
+from workbench_kit.acting import (
     Tool,
     call_tool,
     describe_tool,
@@ -23,8 +23,8 @@ from workbench.kit.acting import (
     read_calls,
     unreadable_call,
 )
-from workbench.kit.answers import UNREADABLE, Reading
-from workbench.kit.prompting import plain_adapter as plain, split_images
+from workbench_kit.answers import UNREADABLE, Reading
+from workbench_kit.prompting import plain_adapter as plain, split_images
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench.errors import SpecError, collect_errors, suggest
-from workbench.kit.acting import FieldCondition
+from workbench_kit.acting import FieldCondition
 from workbench.spec import Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
 from workbench.task import Metric, section_loaders
 from workbench.workflow import Workflow

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from workbench.kit.searching import fit_logistic
+from workbench_kit.searching import fit_logistic
 
 BIAS = "bias"
 PENALTY = 1.0  # L2, of the weights

@@ -17,8 +17,8 @@ from typing import Any
 
 from workbench.base.type_guards import copied
 from workbench.errors import NodeError
-from workbench.kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
-from workbench.kit.searching import Node, Search, explore, grow, select, uct
+from workbench_kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
+from workbench_kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import (
     MODEL,

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit import answers
-from workbench.kit.acting import Position
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit import answers
+from workbench_kit.acting import Position
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.workflow import Field
 from workbench_tree_search.settings import TreeSearchConfig
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
+from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
 from workbench.workflow import learnable_addresses
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
-from workbench.kit.acting import child_node
+from workbench_kit.acting import child_node
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings

@@ -17,8 +17,8 @@ from pydantic import Field as Written, model_validator
 
 from workbench.base.concurrency import gather_answered
 from workbench.errors import NodeError
-from workbench.kit.acting import child_node
-from workbench.kit.answers import convert
+from workbench_kit.acting import child_node
+from workbench_kit.answers import convert
 from workbench.runtime import Context
 from workbench.spec import NODE, one_or_each
 from workbench.workflow import Field, NodeConfig, NodeKind

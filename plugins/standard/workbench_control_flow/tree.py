@@ -1,6 +1,6 @@
 """`tree`: states made of fields grow from each other, are judged, and the best is kept.
 
-The search is that of `workbench.kit.searching`: A state is the fields of a run; its children are runs of the body on
+The search is that of `workbench_kit.searching`: A state is the fields of a run; its children are runs of the body on
 these fields, judged by another node, whose words the next runs can read. `order: astar` adds up costs of steps instead,
 as ToolChain* (Zhuang et al., arXiv 2310.13227) does.
 """
@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 from workbench.base.concurrency import gather_all, gather_answered
 from workbench.base.hashing import digest
 from workbench.errors import Defect, FailureKind, NodeError
-from workbench.kit.acting import child_node
-from workbench.kit.answers import read_number
-from workbench.kit.searching import Node, Search, explore, grow, select, uct
+from workbench_kit.acting import child_node
+from workbench_kit.answers import read_number
+from workbench_kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeKind, Surroundings

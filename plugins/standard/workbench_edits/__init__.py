@@ -1,4 +1,4 @@
-"""Edits of a workflow's structure, for optimizers that search it: see `workbench.kit.searching`."""
+"""Edits of a workflow's structure, for optimizers that search it: see `workbench_kit.searching`."""
 
 from workbench import hookimpl
 

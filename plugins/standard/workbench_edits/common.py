@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.searching import places
+from workbench_kit.searching import places
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS
 from workbench.workflow import NodeKind, Signature, Tree, Workflow

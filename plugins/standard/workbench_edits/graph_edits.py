@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from workbench.errors import SpecError
-from workbench.kit.searching import Edit, Menu, tree_at
+from workbench_kit.searching import Edit, Menu, tree_at
 from workbench.workflow import Patch, Workflow, disable_nodes, with_inputs, written_fields
 from workbench_edits.common import (
     drop_demos,

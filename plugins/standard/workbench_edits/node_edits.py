@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from workbench.errors import SpecError
-from workbench.kit.searching import Edit, Menu, tree_at
+from workbench_kit.searching import Edit, Menu, tree_at
 from workbench.spec import NODE_KEYS
 from workbench.workflow import Patch, Workflow, node_class
 from workbench_edits.common import find_answering_nodes, has_kind, need_kind

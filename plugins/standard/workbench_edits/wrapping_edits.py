@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import SpecError
-from workbench.kit.searching import Edit, Menu, places, tree_at
+from workbench_kit.searching import Edit, Menu, places, tree_at
 from workbench.workflow import Patch, Tree, Workflow
 from workbench_edits.common import find_answering_nodes, has_kind, split_settings
 

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.study import RandomTrial
 from workbench.task import Example, Space
 from workbench.workflow import learnable_addresses, text_at

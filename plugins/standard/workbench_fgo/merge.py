@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench import Patch, Workflow
 from workbench.base.hashing import canonical
-from workbench.kit.prompting import Proposer, describe, wrap_in_tags
+from workbench_kit.prompting import Proposer, describe, wrap_in_tags
 from workbench.workflow import learnable_addresses, node_at, text_role
 
 Scored = tuple[float, Workflow]

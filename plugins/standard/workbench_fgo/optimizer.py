@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.spec import OPTIMIZER
 from workbench.study import make_optimizer
 from workbench.task import Example

@@ -10,7 +10,7 @@ from collections import Counter
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.kit.prompting import Proposer, order_texts, show_results
+from workbench_kit.prompting import Proposer, order_texts, show_results
 from workbench.workflow import learnable_addresses
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.kit.prompting import Batches, Proposer
+from workbench_kit.prompting import Batches, Proposer
 from workbench.study import Blame, node_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from workbench import Evaluation
 from workbench.base.text import short
-from workbench.kit.answers import is_same
-from workbench.kit.prompting import show_results
+from workbench_kit.answers import is_same
+from workbench_kit.prompting import show_results
 from workbench.task import Example
 from workbench_forge.actions import HARMLESS, Function
 

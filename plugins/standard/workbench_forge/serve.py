@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.kit.acting import schema_defaults
+from workbench_kit.acting import schema_defaults
 from workbench.runtime import Sandbox, SandboxResult, open_sandbox
 from workbench.spec import refusal
 from workbench.task import Function

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.kit.searching import describe_edit, places
+from workbench_kit.searching import describe_edit, places
 from workbench.workflow import Workflow
 from workbench_mcts.design import Candidate
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.base.text import short
-from workbench.kit.prompting import outline
-from workbench.kit.searching import Menu, catalogue
+from workbench_kit.prompting import outline
+from workbench_kit.searching import Menu, catalogue
 from workbench.workflow import Workflow
 
 _ANSWER = (

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from workbench import Evaluation, Patch, Study
 from workbench.errors import SpecError
-from workbench.kit.answers import read_objects
-from workbench.kit.prompting import Proposer, runs_left, show_results
-from workbench.kit.searching import (
+from workbench_kit.answers import read_objects
+from workbench_kit.prompting import Proposer, runs_left, show_results
+from workbench_kit.searching import (
     Menu,
     Node,
     Widening,

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
-from workbench.kit.answers import read_truth
+from workbench_kit.answers import read_truth
 from workbench.lm import split_thoughts
 from workbench.task import Example, Score
 

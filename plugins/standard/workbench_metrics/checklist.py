@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import load_loose, read_grade
+from workbench_kit.answers import load_loose, read_grade
 from workbench.lm import split_thoughts
 from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from workbench.kit.prompting import Nearest
+from workbench_kit.prompting import Nearest
 
 #: How many rows may vote.
 COUNTS = (1, 3, 5, 9)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from workbench.errors import NodeError
-from workbench.kit.answers import UNREAD, choose_scale, find_scales, read_grade
+from workbench_kit.answers import UNREAD, choose_scale, find_scales, read_grade
 from workbench.task import Example, Score
 from workbench.workflow import describe_course
 from workbench_metrics.base import get_field

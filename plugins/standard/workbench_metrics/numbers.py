@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from workbench.kit.answers import read_number
+from workbench_kit.answers import read_number
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, shorten, unreadable
 
@@ -13,7 +13,7 @@ from workbench_metrics.base import FieldMetric, shorten, unreadable
 class Numeric(FieldMetric):
     """1 if the number that the prediction gives equals the row's number.
 
-    That is the one that is boxed or introduced as the answer, else the last one (`workbench.kit.answers.numbers`). A
+    That is the one that is boxed or introduced as the answer, else the last one (`workbench_kit.answers.numbers`). A
     row's value may also be a list of accepted numbers. Units are not read: 5 km is 5, and so is 5 m.
 
     rel, abs: tolerances; the defaults allow only for rounding of binary fractions. percent: also read 50% as 0.5.

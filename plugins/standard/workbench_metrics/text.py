@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.base.text import without_unseen
-from workbench.kit.answers import PARTICLE, SPACELESS, is_same
+from workbench_kit.answers import PARTICLE, SPACELESS, is_same
 from workbench.task import Example, Score
 from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 from workbench_metrics.floor import vote_of_nearest

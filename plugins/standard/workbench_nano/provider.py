@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, SpecError, suggest
-from workbench.kit.lms.batching import Batcher, derive_seed
+from workbench_kit.lms.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
 from workbench.spec import declares
 

@@ -11,7 +11,7 @@ from typing import Any
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.kit.lms.prices import ModelPrice
+from workbench_kit.lms.prices import ModelPrice
 from workbench.lm import (
     API_PATHS,
     MOST_FORMS,

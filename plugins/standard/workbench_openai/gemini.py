@@ -15,7 +15,7 @@ from yarl import URL
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
-from workbench.kit.lms.prices import find_rates
+from workbench_kit.lms.prices import find_rates
 from workbench.lm import Rates, Request, Response, redact_answer
 from workbench.spec import declares
 from workbench_openai import wire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.kit.lms.prices import find_rates
+from workbench_kit.lms.prices import find_rates
 from workbench.lm import Rates
 
 

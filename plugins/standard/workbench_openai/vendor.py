@@ -8,7 +8,7 @@ from typing import Any
 
 from yarl import URL
 
-from workbench.kit.lms.prices import ModelPrice
+from workbench_kit.lms.prices import ModelPrice
 from workbench.lm import Rates, Request, is_loopback
 from workbench.plugins import plugins
 from workbench_openai.server import Server, base_url

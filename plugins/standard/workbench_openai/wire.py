@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.kit.answers import load_loose
+from workbench_kit.answers import load_loose
 from workbench.lm import (
     MOST_TOKENS,
     Billed,

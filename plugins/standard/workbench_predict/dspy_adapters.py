@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit import answers
+from workbench_kit import answers
 from workbench.workflow import Signature
 
 
@@ -28,7 +28,7 @@ def dspy_signature(signature: Signature, instructions: str, descriptions: tuple[
 
 @lru_cache(maxsize=8)
 def get_adapter(name: str) -> Any:
-    from workbench.kit.dspy_seam.programs import ADAPTERS
+    from workbench_dspy_seam.programs import ADAPTERS
 
     return ADAPTERS[name]()
 
@@ -37,7 +37,7 @@ def render(
     config: Any, signature: Signature, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]
 ) -> list[dict[str, str]]:
     """The adapter's messages."""
-    from workbench.kit.dspy_seam.programs import to_messages
+    from workbench_dspy_seam.programs import to_messages
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     return to_messages(get_adapter(config.adapter).format(cls, [dict(d) for d in demos], dict(inputs)))
@@ -53,7 +53,7 @@ def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) 
 
 def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
     """The adapter's reading of an answer, and whether it failed and the plain reading was used instead."""
-    from workbench.kit.dspy_seam.programs import AdapterParseError
+    from workbench_dspy_seam.programs import AdapterParseError
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     try:

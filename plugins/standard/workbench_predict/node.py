@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench.errors import Defect, LMError, NodeError, SpecError
-from workbench.kit import answers
-from workbench.kit.prompting import (
+from workbench_kit import answers
+from workbench_kit.prompting import (
     NAMED_TYPES,
     NamedTypes,
     Nearest,

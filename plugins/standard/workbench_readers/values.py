@@ -77,7 +77,7 @@ def _scalar(value: Any, missing: Missing, field: str) -> Any:
 
 def _content(value: bytes, missing: Missing, field: str) -> str | None:
     """Bytes as a text, or as the data URI of an image."""
-    from workbench.kit.prompting import image_url
+    from workbench_kit.prompting import image_url
 
     try:
         return value.decode()

@@ -19,14 +19,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import workbench.kit.acting.confine
+import workbench_kit.acting.confine
 from workbench.errors import SandboxError
 from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import self_test
 from workbench_sandbox.calls import LIMITS, Running
 
 HERE = Path(__file__).parent
-CONFINE = Path(workbench.kit.acting.confine.__file__)
+CONFINE = Path(workbench_kit.acting.confine.__file__)
 AT_ONCE = 2 * (os.cpu_count() or 1)  # concurrent calls
 GRACE = 5.0  # seconds after a call's own timeout before the zygote is restarted
 #: What this process saw pass the self-test: level, user, and the files that confine. The kernel below stays the same.

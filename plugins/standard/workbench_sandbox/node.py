@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import Defect, NodeError, SpecError
-from workbench.kit.acting import find_source_defects
+from workbench_kit.acting import find_source_defects
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 

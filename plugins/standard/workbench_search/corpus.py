@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.base.hashing import canonical
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.searching import WordIndex
+from workbench_kit.searching import WordIndex
 from workbench.spec import PATH, Found, Written
 from workbench.task import read_rows
 

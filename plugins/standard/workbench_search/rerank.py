@@ -14,8 +14,8 @@ from typing import Any
 
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import child_node
-from workbench.kit.answers import read_number
+from workbench_kit.acting import child_node
+from workbench_kit.answers import read_number
 from workbench.runtime import Context
 from workbench.workflow import NodeKind
 

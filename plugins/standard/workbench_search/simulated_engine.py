@@ -19,7 +19,7 @@ from pydantic import Field
 
 from workbench.base.hashing import digest
 from workbench.errors import NodeError
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
 from workbench.spec import MODEL, LMSpec, lm_spec
 from workbench.workflow import NodeConfig, NodeKind

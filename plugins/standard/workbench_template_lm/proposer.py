@@ -1,4 +1,4 @@
-"""Answers proposal requests (`workbench.kit.prompting`) with instructions put together from templates. No model is
+"""Answers proposal requests (`workbench_kit.prompting`) with instructions put together from templates. No model is
 involved.
 
 For task models that cannot write an instruction, and as the control of those that can: whatever a proposer adds must
@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.prompting import RULES, draw_instruction, split_sentences, wrap_in_tags
+from workbench_kit.prompting import RULES, draw_instruction, split_sentences, wrap_in_tags
 from workbench.lm import Request, Response, estimate_tokens
 from workbench.spec import declares
 

@@ -14,8 +14,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from workbench.errors import Defect, NodeError, SpecError
-from workbench.kit import answers
-from workbench.kit.acting import (
+from workbench_kit import answers
+from workbench_kit.acting import (
     Reach,
     Tool,
     Unavailable,
@@ -32,9 +32,9 @@ from workbench.kit.acting import (
     run_in_sandbox,
     unreadable_call,
 )
-from workbench.kit.lms.native_calls import to_message
-from workbench.kit.lms.prefill import join_prefill, split_prefill
-from workbench.kit.prompting import check_said, load_types, plain_adapter as plain
+from workbench_kit.lms.native_calls import to_message
+from workbench_kit.lms.prefill import join_prefill, split_prefill
+from workbench_kit.prompting import check_said, load_types, plain_adapter as plain
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import Defect, NodeError, SpecError
-from workbench.kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
-from workbench.kit.answers import load_loose
+from workbench_kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
+from workbench_kit.answers import load_loose
 from workbench.runtime import Context
 from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings, parse_signature

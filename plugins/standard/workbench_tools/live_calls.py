@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError
-from workbench.kit.acting import Tool, read_arguments
+from workbench_kit.acting import Tool, read_arguments
 from workbench.runtime import Context
 
 #: Seconds before the second attempt, doubled for each further one, and the longest pause.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError, suggest
-from workbench.kit.acting import Unavailable, child_node, claim_call
+from workbench_kit.acting import Unavailable, child_node, claim_call
 from workbench.runtime import Context
 from workbench.workflow import NodeKind, Signature
 

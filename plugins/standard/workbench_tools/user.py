@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import answer_text
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit.answers import answer_text
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
 
 #: Appended to the agent's rules.

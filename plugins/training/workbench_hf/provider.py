@@ -14,10 +14,10 @@ from typing import Any
 from workbench.base.distribution import pip_install
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.kit.lms.batching import Batcher, derive_seed
-from workbench.kit.lms.chat_template import check_template_settings
-from workbench.kit.lms.checkpoint import check_checkpoint
-from workbench.kit.lms.native_calls import check_format, check_tools, read_native_calls
+from workbench_kit.lms.batching import Batcher, derive_seed
+from workbench_engine.chat_template import check_template_settings
+from workbench_engine.checkpoint import check_checkpoint
+from workbench_kit.lms.native_calls import check_format, check_tools, read_native_calls
 from workbench.lm import Request, Response
 from workbench.spec import declares
 
@@ -147,7 +147,7 @@ class _Engine:
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
         be embedded; each by itself, so that its vector does not depend on what came with it."""
-        from workbench.kit.lms.generation import Row, generate_within_memory, group_by_length
+        from workbench_engine.generation import Row, generate_within_memory, group_by_length
 
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
@@ -183,7 +183,7 @@ class _Engine:
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
-        from workbench.kit.lms.generation import Generator
+        from workbench_engine.generation import Generator
 
         try:
             self._generator = Generator.load(self._source, **self._extra)

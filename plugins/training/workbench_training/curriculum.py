@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from workbench.kit.searching import draw_by_weight, frontier_weight
+from workbench_kit.searching import draw_by_weight, frontier_weight
 
 Record = list[float]
 

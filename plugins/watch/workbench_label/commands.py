@@ -13,7 +13,7 @@ from workbench.cli import ask_text, echo_json, say
 from workbench.cli.options import DB, JSON, limit_option
 
 if TYPE_CHECKING:
-    from workbench.kit.labels import Item, RunAnswers
+    from workbench_kit.labels import Item, RunAnswers
     from workbench.proof import Label
 
 #: Suffixes by which a missing TARGET is known to be a file.
@@ -50,7 +50,7 @@ def label_command(
     import getpass
 
     from workbench.errors import SpecError
-    from workbench.kit.labels import file_items, order_items, run_answers
+    from workbench_kit.labels import file_items, order_items, run_answers
     from workbench.proof import read_labels
 
     found: RunAnswers | None = None
@@ -85,7 +85,7 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
     """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
-    from workbench.kit.labels import append_label
+    from workbench_kit.labels import append_label
     from workbench.proof import Label
 
     for number, item in enumerate(left):
@@ -134,7 +134,7 @@ def _cell(value: Any) -> str:
 
 
 def _report(labels: Sequence[Label], found: RunAnswers | None, as_json: bool) -> None:
-    from workbench.kit.labels import calibrate, compare_labellers, describe_labellers
+    from workbench_kit.labels import calibrate, compare_labellers, describe_labellers
 
     people = compare_labellers(labels)
     judge = calibrate(found.answers, labels, judged=found.judged) if found is not None else None

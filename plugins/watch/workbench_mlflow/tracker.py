@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.kit.logs import ScoreTracker
+from workbench_kit.logs import ScoreTracker
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient

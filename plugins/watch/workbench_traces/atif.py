@@ -1,11 +1,11 @@
-"""Turns of trajectories in ATIF (`workbench.kit.logs`): the last answer of the agent, and what stood before it."""
+"""Turns of trajectories in ATIF (`workbench_kit.logs`): the last answer of the agent, and what stood before it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from workbench.base.type_guards import is_dict
-from workbench.kit.logs import read_trajectory
+from workbench_kit.logs import read_trajectory
 from workbench_traces.chat import CONVERSATION, USER, first_text, read_scores
 from workbench_traces.turn import Collector, Message, Turn, read_time
 

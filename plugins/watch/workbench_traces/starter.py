@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.base.files import open_whole, write_whole
 from workbench.errors import SpecError
-from workbench.kit.answers import guess_type
+from workbench_kit.answers import guess_type
 from workbench.run import prepare
 from workbench.task import dump_yaml
 

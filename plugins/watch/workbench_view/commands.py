@@ -143,7 +143,7 @@ def view_command(
 def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFiles:
     """Return the files to label. Raises SpecError for a missing file or field now, since the page would be useless."""
     from workbench.errors import SpecError
-    from workbench.kit.labels import file_items
+    from workbench_kit.labels import file_items
     from workbench_view.server.site import LabelFiles
 
     if rows is not None and not rows.is_file():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.kit.answers import find_code, find_keyed
+from workbench_kit.answers import find_code, find_keyed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import NodeError
-from workbench.kit.answers import parse
+from workbench_kit.answers import parse
 from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
 

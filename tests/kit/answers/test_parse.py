@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from workbench.errors import NodeError
-from workbench.kit.answers import convert, parse
+from workbench_kit.answers import convert, parse
 from workbench.lm import Response, split_thoughts
 from workbench.workflow import Field, parse_signature
 

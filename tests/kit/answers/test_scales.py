@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workbench.kit.answers import UNREAD, Scale, choose_scale, read_grade
+from workbench_kit.answers import UNREAD, Scale, choose_scale, read_grade
 
 READ = [
     ("Score from 0.0 to 1.0.", (0, 1)),

@@ -14,7 +14,7 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli, main
 from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.logs import Log, load_stored_logs, model_of_run
+from workbench_kit.logs import Log, load_stored_logs, model_of_run
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.spec import lm_spec

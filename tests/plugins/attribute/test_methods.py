@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted, say_rule
 
 from workbench.errors import LMError
-from workbench.kit.logs import Log, LogStep
+from workbench_kit.logs import Log, LogStep
 from workbench_attribute.judges import FINDERS, Answer
 from workbench_attribute.prompts import Messages
 

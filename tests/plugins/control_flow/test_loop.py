@@ -11,7 +11,7 @@ from tests.helpers.node_runs import run
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import FieldCondition
+from workbench_kit.acting import FieldCondition
 from workbench.lm import Request
 from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
 

@@ -18,7 +18,7 @@ from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 from tests.plugins.dspy.test_export import spec_of
 
 from workbench.errors import NodeError
-from workbench.kit.dspy_seam import programs
+from workbench_dspy_seam import programs
 from workbench.lm import THOUGHT_TOKENS, Request
 from workbench_dspy.export import export
 from workbench_dspy.exported.predictor import PlainAdapter, signature

@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     (tmp_path / "coin.py").write_text(
-        "import random\nfrom workbench.kit.acting import Environment, Step\nclass Coin(Environment):\n"
+        "import random\nfrom workbench_kit.acting import Environment, Step\nclass Coin(Environment):\n"
         "    'Not deterministic.'\n    def reset(self, task):\n        return 'go'\n    def step(self, action):\n"
         "        if action == 'break':\n            raise RuntimeError('it broke')\n"
         "        return Step(str(random.SystemRandom().random()))\n"

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.environments import PAGES, SCRIPT, WORLDS, Journal, episode, made, play
 
 from workbench.errors import NodeError, PluginError, SpecError
-from workbench.kit.acting import Position, Step, open_environment
+from workbench_kit.acting import Position, Step, open_environment
 
 
 @pytest.mark.parametrize("name", ["grid", "web", "sql", "gymnasium"])
@@ -131,7 +131,7 @@ def test_a_step_earns_its_own_reward_or_what_it_changed_of_the_score(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (base / "world.py").write_text(
-        "from workbench.kit.acting import Environment, Step\nclass World(Environment):\n"
+        "from workbench_kit.acting import Environment, Step\nclass World(Environment):\n"
         "    def reset(self, task):\n        self.state = 0\n        return 'here'\n"
         "    def step(self, action):\n        self.state += 1\n"
         "        return Step('there', reward=float(action) if action != '-' else None)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.environments import SCRIPT, made
 
-from workbench.kit.acting import open_environment
+from workbench_kit.acting import open_environment
 
 
 def test_a_script_is_not_a_link_out_of_its_folder(base: Path) -> None:

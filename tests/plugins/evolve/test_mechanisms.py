@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from workbench import Evaluation, Example, Workflow
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Space

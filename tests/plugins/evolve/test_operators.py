@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.planted import lower_bound, plant
 
 from workbench import Workflow
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.lm import Response
 from workbench.spec import DomainSpec
 from workbench.study import Evaluation, Result

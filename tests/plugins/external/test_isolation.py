@@ -18,7 +18,7 @@ from tests.plugins.external.test_services import EchoLM, started, write
 import workbench
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.acting import LEAST_CHANGES, Beside
+from workbench_kit.acting import LEAST_CHANGES, Beside
 from workbench.ledger import Ledger
 from workbench.proof import Report
 from workbench.runtime import Runtime

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from workbench.kit.prompting import prompt_in_use
+from workbench_kit.prompting import prompt_in_use
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example

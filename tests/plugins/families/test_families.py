@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.planted import PlantedLM, candidates, demos_of, lower_bound, plant, topic, true_skill
 from tests.helpers.scripted import make_workflow
 
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, resume

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import LMError
-from workbench.kit.logs import Log, LogStep
+from workbench_kit.logs import Log, LogStep
 from workbench.lm import Response
 from workbench_feedback.answers import (
     Asker,

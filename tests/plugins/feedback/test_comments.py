@@ -11,7 +11,7 @@ from tests.helpers.scripted import Script
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.logs import LogStep, stored_logs
+from workbench_kit.logs import LogStep, stored_logs
 from workbench.lm import Request
 from workbench.store import Store
 from workbench_feedback.comments import Comments, read_comments

@@ -13,7 +13,7 @@ from tests.helpers.planted_comments import World, plant, rules, say_rules
 from tests.helpers.scripted import Script
 
 from workbench.errors import LMError, SpecError
-from workbench.kit.logs import Log, LogStep
+from workbench_kit.logs import Log, LogStep
 from workbench.lm import Request, Response
 from workbench.proof import interval
 from workbench.spec import BudgetSpec, lm_spec

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.planted import PlantedLM, lower_bound, plant
 
 from workbench import Optimizer, Study, Workflow
-from workbench.kit.prompting import Proposer
+from workbench_kit.prompting import Proposer
 from workbench.store import Store
 from workbench.study import make_optimizer
 from workbench.task import Example

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     transformers = pytest.importorskip("transformers")
-    from workbench.kit.lms.generation import Generator, Row
+    from workbench_engine.generation import Generator, Row
 
 TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} ; {% endfor %}assistant :"
 WORDS = ["<pad>", "<end>", "<unk>", "user", "assistant", "system", ":", ";", *(f"w{i}" for i in range(40))]
@@ -352,13 +352,13 @@ def test_a_configuration_does_not_choose_kernels(copied, monkeypatch):
     change(copied / "config.json", attn_implementation="org/kernel")
     with pytest.raises(SpecError, match="asks for the code 'org/kernel' as attn_implementation"):
         provider.hf(str(copied), settings())
-    monkeypatch.setattr("workbench.kit.lms.generation.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("workbench_engine.generation.check_checkpoint", lambda *_: None)
     model = Generator.load(str(copied), device="cpu").model
     assert model.config._attn_implementation == "sdpa" and not asked, "not even where the check is passed"
 
 
 def test_a_chat_template_without_an_end_is_one_error(copied, monkeypatch):
-    monkeypatch.setattr("workbench.kit.lms.chat_template.DEADLINE", 1.0)
+    monkeypatch.setattr("workbench_engine.chat_template.DEADLINE", 1.0)
     loops = "{% set r = range(99999) %}" + "{% for a in r %}" * 3 + "{% endfor %}" * 3
     (copied / "chat_template.jinja").write_text(loops)
     with pytest.raises(LMError, match="the chat template refuses the messages: it took more than 1 s") as caught:

@@ -16,7 +16,7 @@ from tests.run.test_judged_run import again, run, say
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.labels import (
+from workbench_kit.labels import (
     RunAnswers,
     append_label,
     calibrate,
@@ -164,7 +164,7 @@ def test_nothing_shown_tells_which_side_wrote_an_answer(judged: Path) -> None:
 
 
 def test_two_sides_with_one_answer_are_labelled_once() -> None:
-    from workbench.kit.labels import Item
+    from workbench_kit.labels import Item
 
     same = Item("r", "k", {}, "x")
     assert order_items([("c", same), ("c", Item("r", "k", {}, "x"))]) == [same]

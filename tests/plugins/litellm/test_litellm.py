@@ -180,7 +180,7 @@ def test_a_packed_answer_is_unpacked(fault: str, engine: str) -> None:
 
 
 def test_another_dspy_is_refused_and_not_read_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.kit.dspy_seam.clients import http_parser
+    from workbench_dspy_seam.clients import http_parser
     from workbench_litellm import bodies
 
     monkeypatch.delattr(http_parser()[0], "_framing_decoder")

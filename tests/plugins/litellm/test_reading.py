@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import LMError
-from workbench.kit.lms.native_calls import to_message
+from workbench_kit.lms.native_calls import to_message
 from workbench.lm import Request, Response, make_lm
 from workbench.spec import lm_spec
 

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.planted import evaluations
 from tests.helpers.scripted import Script
 
-from workbench.kit.answers import read_objects
+from workbench_kit.answers import read_objects
 from workbench.lm import Request
 from workbench.proof import Report
 from workbench.run import Options, optimize

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workbench.kit.searching import Node
+from workbench_kit.searching import Node
 from workbench_mcts import search
 from workbench_mcts.optimizer import MCTS
 from workbench_mcts.search import Search, State

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import LMError
-from workbench.kit.lms.native_calls import to_message
+from workbench_kit.lms.native_calls import to_message
 from workbench.lm import Form, Request, Response, parse_price
 from workbench_openai import wire
 

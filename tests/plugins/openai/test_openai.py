@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import LMError, SpecError
-from workbench.kit.lms import prices as table_prices
+from workbench_kit.lms import prices as table_prices
 from workbench.lm import LM, Request, Response, is_reasoning
 from workbench_openai import client, prices, wire
 

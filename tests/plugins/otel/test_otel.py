@@ -22,7 +22,7 @@ from tests.helpers.scripted import Script
 
 from workbench.api import evaluate
 from workbench.errors import SpecError
-from workbench.kit.logs import find_convention
+from workbench_kit.logs import find_convention
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume, trackers

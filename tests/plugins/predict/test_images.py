@@ -19,7 +19,7 @@ import workbench
 from workbench.cli import cli
 from workbench.errors import NodeError, SpecError
 from workbench.inference import predict_file
-from workbench.kit.prompting import LARGEST, image_url
+from workbench_kit.prompting import LARGEST, image_url
 from workbench.lm import Request, estimate_tokens
 from workbench.run import prepare
 from workbench.store import Journal, Store

@@ -13,7 +13,7 @@ from tests.helpers.scripted import Script, make_workflow, run_rows
 import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.kit.answers import object_shape
+from workbench_kit.answers import object_shape
 from workbench.lm import Request
 from workbench.workflow import parse_signature, with_inputs
 

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
-from workbench.kit.searching import WordIndex, best_first
+from workbench_kit.searching import WordIndex, best_first
 from workbench_search.corpus import Fields, open_corpus, split_pages
 from workbench_search.node import cut_snippet
 

@@ -17,7 +17,7 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.searching import frontier_weight
+from workbench_kit.searching import frontier_weight
 from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study

@@ -13,7 +13,7 @@ from workbench.errors import SpecError
 
 
 def test_optimizers_find_what_members_were_told(tmp_path: Path) -> None:
-    from workbench.kit.prompting import prompt_in_use
+    from workbench_kit.prompting import prompt_in_use
     from workbench.study import Result
     from workbench.task import Example
 

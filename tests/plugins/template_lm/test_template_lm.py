@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench.kit.prompting import read_prompt, rewrite_request, wrap_in_tags
+from workbench_kit.prompting import read_prompt, rewrite_request, wrap_in_tags
 from workbench.lm import Request
 from workbench.workflow import Workflow
 from workbench_template_lm.proposer import RULES, Templates

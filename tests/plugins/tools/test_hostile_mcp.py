@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import load_tool, load_tools
+from workbench_kit.acting import load_tool, load_tools
 
 pytest.importorskip("mcp")
 

@@ -18,7 +18,7 @@ from tests.helpers.mcp_server import read_log, write_server
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool, run
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.acting import (
+from workbench_kit.acting import (
     LONGEST_RESULT,
     Server,
     Tool,
@@ -30,7 +30,7 @@ from workbench.kit.acting import (
     mcp,
     read_arguments,
 )
-from workbench.kit.prompting import split_images
+from workbench_kit.prompting import split_images
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response, count_images
 from workbench.runtime import Program, Runtime
@@ -236,7 +236,7 @@ def test_servers_end_with_a_row_that_fails(server: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_servers_end_with_a_process_that_is_killed(server: str, tmp_path: Path) -> None:
     code = (
-        "import asyncio, pathlib\nfrom workbench.kit.acting import load_tool\n"
+        "import asyncio, pathlib\nfrom workbench_kit.acting import load_tool\n"
         f"asyncio.run(load_tool({server + '#hang'!r}, pathlib.Path())({{}}, 60.0))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) as process:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from workbench.kit.acting import describe_tool, load_tools
+from workbench_kit.acting import describe_tool, load_tools
 
 pytest.importorskip("mcp")
 

@@ -119,7 +119,7 @@ def test_local_models_continue_the_assistants_last_message() -> None:
 
     from tests.helpers.tiny_lm import make_tokenizer
 
-    from workbench.kit.lms.generation import Generator
+    from workbench_engine.generation import Generator
     from workbench_nano.model import Nano, render
 
     asked, begun = [{"role": "user", "content": "ab"}], {"role": "assistant", "content": "cd"}

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
-from workbench.kit.acting import Tool, describe_tool
+from workbench_kit.acting import Tool, describe_tool
 from workbench.lm import Request, Response
 from workbench_tools.agent import Agent
 from workbench_tools.toolset import Shown, ToolIndex, count_prompt_characters, find_crossover

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.mcp_server import SERVER
 from tests.helpers.node_runs import run
 
-from workbench.kit.acting import LONGEST_RESULT, cut_result
-from workbench.kit.answers import known_name, wire_names
+from workbench_kit.acting import LONGEST_RESULT, cut_result
+from workbench_kit.answers import known_name, wire_names
 from workbench.lm import Request, Response
 
 NODE = {"agent": "question -> answer", "tools": ["mcp:python server.py"], "native": True}

@@ -56,7 +56,7 @@ def test_baseline_rollouts_and_candidates_have_the_same_limit_and_template(
     model: str, extra: dict[str, Any], place: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_torch()
-    from workbench.kit.lms.generation import Generator
+    from workbench_engine.generation import Generator
     from workbench_hf.provider import HFLM
     from workbench_training.serving.policy_lm import PolicyLM
 

@@ -18,7 +18,7 @@ from tests.helpers.grpo_worlds import bandit, sevens, without_clock  # noqa: E40
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
 
 from workbench.errors import LMError, StoreError  # noqa: E402
-from workbench.kit.lms.generation import Generator  # noqa: E402
+from workbench_engine.generation import Generator  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench.study import Result  # noqa: E402
 from workbench.task import Example  # noqa: E402

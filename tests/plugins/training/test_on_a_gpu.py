@@ -17,7 +17,7 @@ from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E
 from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
 from transformers import PreTrainedModel  # noqa: E402
 
-from workbench.kit.lms.generation import Generator  # noqa: E402
+from workbench_engine.generation import Generator  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training import learner as learner_module  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402

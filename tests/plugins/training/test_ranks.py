@@ -24,7 +24,7 @@ from tests.helpers.processes import end, start_two  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
 
-from workbench.kit.lms.generation import Generator, Row  # noqa: E402
+from workbench_engine.generation import Generator, Row  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.presets import make_objective  # noqa: E402

@@ -214,7 +214,7 @@ def test_answers_without_an_action_are_counted_and_only_such_answers_fail_the_ex
 
 def test_a_fault_of_the_environment_closes_a_branch_and_is_told(folder: Path) -> None:
     (folder / "worlds.py").write_text(
-        "from workbench.kit.acting import Environment, Step\nclass Brittle(Environment):\n    'Breaks on left.'\n"
+        "from workbench_kit.acting import Environment, Step\nclass Brittle(Environment):\n    'Breaks on left.'\n"
         "    def reset(self, task):\n        self.state = []\n        return 'go'\n    def step(self, action):\n"
         "        if action == 'left' or task_breaks(self):\n            raise OSError('snapped')\n"
         "        self.state.append(action)\n        return Step('fine', len(self.state) > 1)\n"
@@ -240,7 +240,7 @@ def test_a_fault_of_the_environment_closes_a_branch_and_is_told(folder: Path) ->
 
 def test_what_was_found_must_be_reached_by_just_doing_it(folder: Path) -> None:
     (folder / "worlds.py").write_text(
-        "import random\nfrom workbench.kit.acting import Environment, Step\nclass Dice(Environment):\n"
+        "import random\nfrom workbench_kit.acting import Environment, Step\nclass Dice(Environment):\n"
         "    'Says what it rolled, and remembers it.'\n"
         "    def reset(self, task):\n        self.state = []\n        return 'go'\n"
         "    def step(self, action):\n        self.state.append(random.SystemRandom().random())\n"

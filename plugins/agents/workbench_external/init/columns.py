@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.answers import AnswerType, as_text, guess_type
+from workbench_kit.answers import AnswerType, as_text, guess_type
 
 Row = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers import as_text, convert
+from workbench_kit.answers import as_text, convert
 from workbench.workflow import Field
 from workbench_external.exchange import inputs_as_json, json_of
 from workbench_external.init.columns import LABELS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers import as_text
+from workbench_kit.answers import as_text
 from workbench.lm import Response
 from workbench.workflow import CallRecord, Span
 from workbench_external.gateway import Ask

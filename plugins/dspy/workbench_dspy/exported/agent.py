@@ -17,10 +17,10 @@ from typing import Any
 import dspy
 
 from workbench.errors import NodeError
-from workbench.kit import answers
-from workbench.kit.acting import BoundFunction
-from workbench.kit.answers import correction, read_text
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit import answers
+from workbench_kit.acting import BoundFunction
+from workbench_kit.answers import correction, read_text
+from workbench_kit.prompting import plain_adapter as plain
 from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, read_signature
 
 #: Key of a demo: the messages between its inputs and its answer.

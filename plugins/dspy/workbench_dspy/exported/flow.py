@@ -11,9 +11,9 @@ from typing import Any
 import dspy
 
 from workbench.errors import NodeError
-from workbench.kit.answers import convert, read_score
-from workbench.kit.dspy_seam.programs import ADAPTERS, LMError
-from workbench.kit.prompting import plain_adapter as plain
+from workbench_kit.answers import convert, read_score
+from workbench_dspy_seam.programs import ADAPTERS, LMError
+from workbench_kit.prompting import plain_adapter as plain
 from workbench.workflow import Field
 from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, draw, fields_read, most_frequent
 

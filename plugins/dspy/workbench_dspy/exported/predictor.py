@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 import dspy
 
 from workbench.errors import NodeError
-from workbench.kit import answers
-from workbench.kit.dspy_seam import programs as seam
-from workbench.kit.prompting import Nearest, plain_adapter as plain
+from workbench_kit import answers
+from workbench_dspy_seam import programs as seam
+from workbench_kit.prompting import Nearest, plain_adapter as plain
 from workbench.lm import split_thoughts
 from workbench.workflow import Field, Signature
 

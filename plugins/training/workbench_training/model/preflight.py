@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig
 
 from workbench.errors import SpecError
-from workbench.kit.lms.checkpoint import check_checkpoint
+from workbench_engine.checkpoint import check_checkpoint
 from workbench_training.model.memory_count import GIB, MemoryCount, PolicyShape, count_critic, count_memory
 from workbench_training.objective import Critic
 from workbench_training.rollouts.study_rollouts import TrainedPolicy

@@ -11,7 +11,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from workbench.kit.lms.running_batch import as_computed
+from workbench_engine.running_batch import as_computed
 
 
 class PromptLayer(DynamicLayer):

@@ -15,7 +15,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
-from workbench.kit.prompting import default_instructions
+from workbench_kit.prompting import default_instructions
 from workbench.spec import Pattern
 from workbench.study import Study
 from workbench.workflow import Workflow

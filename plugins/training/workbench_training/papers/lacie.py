@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.answers import as_text, convert
+from workbench_kit.answers import as_text, convert
 from workbench.lm import Response
 from workbench.workflow import Field as OutputField
 from workbench_training.batch import describe_step

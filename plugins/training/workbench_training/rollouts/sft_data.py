@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from workbench.kit.lms.chat_template import render_chat
-from workbench.kit.lms.prefill import join_prefill, split_prefill
+from workbench_engine.chat_template import render_chat
+from workbench_kit.lms.prefill import join_prefill, split_prefill
 from workbench.lm import content_text
 from workbench.spec import Pattern
 from workbench.task import Example

@@ -22,9 +22,9 @@ import torch
 import torch.distributed as dist
 
 from workbench.errors import LMError
-from workbench.kit.lms.batching import BatchThread
-from workbench.kit.lms.generation import Generator, Refill, Row, generate_within_memory, group_by_length
-from workbench.kit.lms.native_calls import check_format, check_tools
+from workbench_kit.lms.batching import BatchThread
+from workbench_engine.generation import Generator, Refill, Row, generate_within_memory, group_by_length
+from workbench_kit.lms.native_calls import check_format, check_tools
 from workbench.lm import Request, Response
 from workbench_training.scale import orders
 from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine, generate_static

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from workbench.errors import LMError
-from workbench.kit.lms.batching import Job, RefillingBatcher, derive_seed
-from workbench.kit.lms.chat_template import render_chat
-from workbench.kit.lms.native_calls import (
+from workbench_kit.lms.batching import Job, RefillingBatcher, derive_seed
+from workbench_engine.chat_template import render_chat
+from workbench_kit.lms.native_calls import (
     check_format,
     check_tools,
     read_native_calls,
@@ -31,7 +31,7 @@ from workbench.spec import declares
 from workbench_training.rollouts.stragglers import CUT
 
 if TYPE_CHECKING:
-    from workbench.kit.lms.generation import Generator, Row
+    from workbench_engine.generation import Generator, Row
 
 CONCURRENCY = 64
 _Job: TypeAlias = Job[Request, Response]
@@ -249,7 +249,7 @@ class LocalEngine:
 
     def _serve(self, jobs: list[_Job], take: Callable[[int], list[_Job]]) -> None:
         """In the worker thread: one batch, which others may join while it runs."""
-        from workbench.kit.lms.generation import Refill, generate_within_memory, group_by_length
+        from workbench_engine.generation import Refill, generate_within_memory, group_by_length
 
         asked: dict[int, _Job] = {}  # by the identity of a row
 
@@ -296,7 +296,7 @@ class LocalEngine:
 
     def _make_row(self, request: Request) -> Row:
         """Describe what to generate for a request. Raises LMError."""
-        from workbench.kit.lms.generation import Row
+        from workbench_engine.generation import Row
 
         try:
             ids = self.conversations.prompt_ids(request)
@@ -315,7 +315,7 @@ class LocalEngine:
 def generate_static(generator: Generator, rows: list[Row]) -> list[Row]:
     """Complete rows that no others join, those with long prompts first. Returns them in the order in which they were
     complete."""
-    from workbench.kit.lms.generation import Refill, generate_within_memory, group_by_length
+    from workbench_engine.generation import Refill, generate_within_memory, group_by_length
 
     complete: list[Row] = []
     waiting = group_by_length(rows)

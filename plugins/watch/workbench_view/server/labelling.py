@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.errors import SpecError, StoreError
-from workbench.kit.labels import (
+from workbench_kit.labels import (
     Answer,
     Item,
     RunAnswers,

@@ -1,0 +1,158 @@
+"""Defects of tools, read from their source and from the command of their server. Nothing is loaded or started."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.base.code_outline import Function, find_function, function_in, returns_nothing
+from workbench.errors import Defect, DefectKind, SpecError
+from workbench_kit.acting.mcp import McpCall
+from workbench_kit.acting.tools import Tool
+from workbench.spec import PREFIX, parse_address
+
+Place = tuple[str | int, ...]
+
+_INTERPRETERS = re.compile(r"(python[\d.]*|node|deno|bun|ruby|perl|bash|sh)(\.exe)?")
+_SCRIPT = re.compile(r"[^:]*\.(py|js|mjs|cjs|ts|rb|pl|sh)")
+
+
+def find_tool_defects(
+    tool: Tool, base: Path, path: Place, *, hidden: Collection[str] = (), described: bool = False, told: bool = True
+) -> Iterator[Defect]:
+    """Find the defects of a tool at an address.
+
+    Args:
+        tool: as `load_tool` gives it.
+        base: the folder of the workflow file.
+        path: where the address stands in the node.
+        hidden: arguments that the model does not fill.
+        described: whether the node gives it a description of its own.
+        told: whether a model reads about the tool and fills its arguments.
+    """
+    if isinstance(tool.call, McpCall):
+        yield from _server_defects(tool, tool.call.server.command, base, path)
+    if not tool.source.startswith(PREFIX):
+        return
+    address = parse_address(tool.source)
+    file = address.file(base)
+    function = find_function(file, address.name) if file.is_file() else None
+    if function is None:
+        return
+    where = f"{file.name}:{function.lineno}"
+    yield from _function_defects(tool.name, function, where, path)
+    if not told:
+        return
+    doc = ast.get_docstring(function) or ""
+    if not described and not doc.strip():
+        yield Defect(
+            DefectKind.UNDESCRIBED_TOOL,
+            f"the tool '{tool.name}' ({where}) has no docstring, and the model is told no more than its name",
+            f'Write one below its first line, e.g. """What {tool.name} does, and when to use it.""".',
+            path,
+        )
+    for argument in _filled(function):
+        known = argument.annotation is not None or re.search(rf"\b{re.escape(argument.arg)}\b", doc)
+        if argument.arg not in hidden and not known:
+            yield Defect(
+                DefectKind.UNDESCRIBED_ARGUMENT,
+                f"the model must fill '{argument.arg}' of the tool '{tool.name}' ({where}), and is told neither its "
+                "type nor its meaning",
+                f"Write its type, e.g. {argument.arg}: str, or name it in the docstring.",
+                path,
+            )
+
+
+def find_source_defects(
+    name: str, source: str, path: Place, schema: Mapping[str, Any] | None = None
+) -> Iterator[Defect]:
+    """Find the defects of a function whose source is in the workflow file.
+
+    Args:
+        name: the function that is called.
+        source: Python.
+        path: of the setting that holds both.
+        schema: JSON Schema of the arguments that callers are told, if there is one.
+    """
+    try:
+        function = function_in(source, name)
+    except SpecError as error:
+        yield Defect(DefectKind.MISMATCHED_TOOL, f"'{name}': {error.message}", error.hint or "", (*path, "source"))
+        return
+    if function is None:
+        return
+    where = f"line {function.lineno} of its source"
+    yield from _function_defects(name, function, where, (*path, "source"))
+    needed = len(function.args.posonlyargs) - max(0, len(function.args.defaults) - len(function.args.args))
+    if unnamed := [a.arg for a in function.args.posonlyargs[:needed]]:
+        yield Defect(
+            DefectKind.MISMATCHED_TOOL,
+            f"'{name}' ({where}) takes '{unnamed[0]}' by position only, and the sandbox gives arguments by name",
+            "Remove the / from its parameters.",
+            (*path, "source"),
+        )
+    named = set((schema or {}).get("properties", {}))
+    arguments = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
+    missing = sorted({a.arg for a in _filled(function)} - named)
+    unknown = sorted(named - arguments) if function.args.kwarg is None else []
+    if named and (missing or unknown):
+        yield Defect(
+            DefectKind.MISMATCHED_TOOL,
+            f"the function '{name}' takes {', '.join(sorted(arguments)) or 'nothing'}, and is called with "
+            f"{', '.join(sorted(named))}: every call fails",
+            "Give both the same names.",
+            (*path, "parameters"),
+        )
+
+
+def _function_defects(name: str, function: Function, where: str, path: Place) -> Iterator[Defect]:
+    if returns_nothing(function):
+        yield Defect(
+            DefectKind.EMPTY_RESULT,
+            f"'{name}' ({where}) never returns a value: its result is always null",
+            'Return what its reader must know, if only that it was done, e.g. return "sent".',
+            path,
+        )
+
+
+def _filled(function: Function) -> list[ast.arg]:
+    """The arguments without a default."""
+    given, only = function.args, zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    placed = [*given.posonlyargs, *given.args]
+    needed = len(placed) - len(given.defaults)
+    return [*placed[: max(0, needed)], *(argument for argument, default in only if default is None)]
+
+
+def _server_defects(tool: Tool, command: tuple[str, ...], base: Path, path: Place) -> Iterator[Defect]:
+    """A command that is not on this machine, or whose script or module is not there."""
+
+    def missing(what: str, hint: str) -> Defect:
+        return Defect(DefectKind.MISSING_SERVER, f"the server of the tool '{tool.name}': {what}", hint, path)
+
+    program, *rest = command
+    if re.match(r"[a-z][a-z0-9+.-]*://", program):
+        yield missing(
+            f"'{program}' is an address, and a server is started by a command", "Write mcp:COMMAND ARGS#name."
+        )
+        return
+    inside = base / program if "/" in program or "\\" in program else None
+    if program != "python" and shutil.which(str(inside or program)) is None:
+        where = f"at {inside}" if inside else "on the PATH of this machine"
+        yield missing(f"there is no program '{program}' {where}", "Install it, or correct the command.")
+        return
+    if not _INTERPRETERS.fullmatch(Path(program).name):
+        return
+    if program == "python" and rest[:1] == ["-m"] and len(rest) > 1:
+        top = rest[1].partition(".")[0]
+        if not any((base / p).exists() for p in (top, f"{top}.py")) and importlib.util.find_spec(top) is None:
+            yield missing(f"there is no module '{top}'", f"Install it, or write it beside {base.name}.")
+        return
+    script = next((word for word in rest if not word.startswith("-")), "")
+    flags = rest[: rest.index(script)] if script else rest
+    if not flags and _SCRIPT.fullmatch(script) and not (base / script).exists():
+        yield missing(f"there is no file {base / script}", "Correct the path: it is relative to the workflow file.")

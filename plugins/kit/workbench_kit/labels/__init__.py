@@ -1,0 +1,19 @@
+"""People's scores of answers: what they are shown, the file of their labels, and how far they and a judge agree."""
+
+from workbench_kit.labels.agreement import (
+    cohen_kappa as cohen_kappa,
+    compare_judge as compare_judge,
+    compare_labellers as compare_labellers,
+    describe_labellers as describe_labellers,
+    krippendorff_alpha as krippendorff_alpha,
+)
+from workbench_kit.labels.calibration import calibrate as calibrate
+from workbench_kit.labels.items import (
+    Answer as Answer,
+    Item as Item,
+    RunAnswers as RunAnswers,
+    file_items as file_items,
+    order_items as order_items,
+    run_answers as run_answers,
+)
+from workbench_kit.labels.label_file import append_label as append_label
