@@ -29,7 +29,7 @@ from install import PACKAGES, Installed, install  # noqa: E402
 from simulate import SimulatedAgentLM  # noqa: E402
 
 from workbench.run import Options, optimize  # noqa: E402
-from workbench.testing.simulated import SimulatedPool  # noqa: E402
+from workbench_testing.simulated import SimulatedPool  # noqa: E402
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A simulated language model for any agent framework. Answers follow a formula; no model is involved.
 
-The task is that of `workbench.testing.simulated`: the kind of a text such as `row 3: a b-thing`. A right answer has the
+The task is that of `workbench_testing.simulated`: the kind of a text such as `row 3: a b-thing`. A right answer has the
 probability 0.35, or 0.65 where a system or developer message has the word HELPFUL. Whether a row is answered rightly
 depends on nothing else, so every framework has the same gain to find. Frameworks put messages of their own around the
 text, so it is looked for in all messages of the user; where tools are offered, one is called first.
@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from workbench.lm import Request, Response
-from workbench.testing.simulated import HELPFUL, LABELS, SimulatedLM
+from workbench_testing.simulated import HELPFUL, LABELS, SimulatedLM
 
 ROW = re.compile(rf"row \d+: a ([{''.join(LABELS)}])-thing")
 #: Roles of messages whose words help.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.helpers.process_executor import Processes
 
-from workbench.testing import executor_checks
+from workbench_testing import executor_checks
 
 
 @pytest.mark.fault("workers-killed")

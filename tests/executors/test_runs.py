@@ -24,7 +24,7 @@ from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.runtime import member
-from workbench.testing import write_task
+from workbench_testing import write_task
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib/bench/promises"))
 from simulated_server import SimulatedServer

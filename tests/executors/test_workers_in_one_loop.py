@@ -40,7 +40,7 @@ from workbench.runtime import (
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.testing import write_task
+from workbench_testing import write_task
 from workbench.workflow import ExampleRun, Trace
 
 SPEC = lm_spec({"model": "openai/scripted", "attempts": 1})

@@ -1,4 +1,4 @@
-"""A case of each thing that the bundled plugins register, for the suites of `workbench.testing`."""
+"""A case of each thing that the bundled plugins register, for the suites of `workbench_testing`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tests.helpers.external_agents import SORTER
 from workbench.plugins import plugins
 from workbench.spec import lm_spec
-from workbench.testing import LMCase, MetricCase, NodeCase, ReaderCase
+from workbench_testing import LMCase, MetricCase, NodeCase, ReaderCase
 from workbench.workflow import node_class
 
 _CALL = '[{"name": "f", "arguments": {"x": 1}}]'

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workbench.testing.simulated import LABELS, write_task
+from workbench_testing.simulated import LABELS, write_task
 
 #: Asks as vendors' clients do, in a tenth of their time to start: `urllib` alone takes two thirds of a process.
 CLIENT = """\

@@ -13,7 +13,7 @@ from pathlib import Path
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 
 class LoggedLM(SimulatedLM):

@@ -22,7 +22,7 @@ from workbench.lm import LMPool, Request, Response, make_lm
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.store import Store
-from workbench.testing import Killed
+from workbench_testing import Killed
 
 LABELS = ("a", "b", "c", "d")
 Skill = Callable[[Request], float]

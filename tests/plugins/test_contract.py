@@ -16,7 +16,7 @@ from tests.helpers.conformance import broken
 
 from workbench.cli import cli
 from workbench.plugins import GROUP, plugins
-from workbench.testing import lm_checks, metric_checks, node_checks, reader_checks
+from workbench_testing import lm_checks, metric_checks, node_checks, reader_checks
 from workbench.workflow import node_class
 
 ROOT = Path(__file__).parents[2]

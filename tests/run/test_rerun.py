@@ -15,7 +15,7 @@ from workbench.proof import Report, alike_by, any_agree, compare_reruns, count_r
 from workbench.run import Options, optimize, resume
 from workbench.study import Result
 from workbench.task import Example, Task
-from workbench.testing import Killed
+from workbench_testing import Killed
 from workbench_metrics.text import ExactMatch
 
 ROW = Example("1", {"text": "x"})

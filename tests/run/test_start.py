@@ -16,7 +16,7 @@ from workbench.errors import LMError, SpecError
 from workbench.run import Options, optimize
 from workbench.spec import apply_overrides, load_yaml
 from workbench.store import Store
-from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 
 def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from workbench.errors import SpecError, StoreError
 from workbench.proof import Report
 from workbench.run import Options, branch_run, optimize, resume
 from workbench.store import Candidates, Orders, Store, read_options
-from workbench.testing import SimulatedLM, SimulatedPool, write_task
-from workbench.testing.simulated import Killed
+from workbench_testing import SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import Killed
 
 
 def improve(folder: Path, **options: Any) -> Report:

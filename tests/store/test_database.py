@@ -19,7 +19,7 @@ from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
 from workbench.store import TABLES, Store, dumps
 from workbench.store.schema import SCHEMA_VERSION
-from workbench.testing import SimulatedLM, SimulatedPool, write_task
+from workbench_testing import SimulatedLM, SimulatedPool, write_task
 
 # Opening
 
@@ -154,7 +154,7 @@ import resource, sys
 from pathlib import Path
 from workbench.errors import StoreError
 from workbench.run import optimize
-from workbench.testing import SimulatedLM, SimulatedPool
+from workbench_testing import SimulatedLM, SimulatedPool
 import sqlite_utils, optuna
 lm = SimulatedLM()
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)

@@ -14,7 +14,7 @@ from tests.helpers.conformance import broken
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.testing import LMCase, check_lm, lm_checks
+from workbench_testing import LMCase, check_lm, lm_checks
 
 VARIABLE = "WORKBENCH_TEST_KEY"
 KINDS = {400: "bad_request", 401: "auth", 404: "blocked", 429: "rate_limit"}
@@ -220,7 +220,7 @@ def test_a_provider_that_keeps_its_contract_passes(make: Any) -> None:
 def test_a_fault_is_found_by_its_check_alone(
     provider: Any, check: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workbench.testing.lms._AT_ONCE", 0.8)
+    monkeypatch.setattr("workbench_testing.lms._AT_ONCE", 0.8)
     found = broken(lm_checks(), LMCase(provider, key_variable=VARIABLE))
     assert list(found) == [f"check_lm_{check}"], found
     assert said in found[f"check_lm_{check}"]

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.conformance import broken
 
 from workbench.task import Score
-from workbench.testing import MetricCase, check_metric, metric_checks
+from workbench_testing import MetricCase, check_metric, metric_checks
 
 
 def same(example: Any, prediction: Any, trace: Any = None) -> Any:

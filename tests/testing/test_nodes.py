@@ -12,7 +12,7 @@ from tests.helpers.conformance import broken
 
 from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.spec import TOOL_ADDRESSES
-from workbench.testing import NodeCase, check_node, node_checks
+from workbench_testing import NodeCase, check_node, node_checks
 from workbench.workflow import NodeConfig, NodeKind
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from workbench import BudgetSpent, Optimizer, Patch, Study, Workflow
 from workbench.plugins import plugins
-from workbench.testing import optimizer_checks, optimizers as checks
+from workbench_testing import optimizer_checks, optimizers as checks
 
 #: The optimizer that passes the kit in the fast tier; the others do in the slow one.
 FAST = "random"

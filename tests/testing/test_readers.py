@@ -11,7 +11,7 @@ from tests.helpers.conformance import broken
 
 from workbench.errors import SpecError
 from workbench.spec import PATH, declares
-from workbench.testing import ReaderCase, check_reader, reader_checks
+from workbench_testing import ReaderCase, check_reader, reader_checks
 
 GOOD, BROKEN, LINE = b"a=1\nb=2\nc=3\n", b"a=1\nb=2\nc\n", 3
 

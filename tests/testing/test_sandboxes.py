@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.conformance import broken
 
 from workbench.runtime import SandboxResult
-from workbench.testing import check_sandbox, sandbox_checks
+from workbench_testing import check_sandbox, sandbox_checks
 
 _CHILD = r"""
 import contextlib, io, json, sys, traceback

@@ -8,7 +8,7 @@ import pytest
 
 from workbench import Workflow
 from workbench.plugins import plugins
-from workbench.testing import HELPFUL, SimulatedLM, run_simulated
+from workbench_testing import HELPFUL, SimulatedLM, run_simulated
 
 BASELINE, OPTIMUM = 0.35, 0.35 + 0.30 + 0.04 * 8
 SEEDS = range(6)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from simulated_server import FAULTS, SimulatedServer
 
-from workbench.testing import write_task
+from workbench_testing import write_task
 
 CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kill_at import STEPS
 from simulated_server import SimulatedServer
 
-from workbench.testing import write_task
+from workbench_testing import write_task
 
 CONCURRENCY = 4
 CLI = [sys.executable, str(Path(__file__).parent / "kill_at.py")]

@@ -1,4 +1,4 @@
-"""A server that answers the simulated task of `workbench.testing` over the OpenAI protocol, with faults on request.
+"""A server that answers the simulated task of `workbench_testing` over the OpenAI protocol, with faults on request.
 
 Nothing here is a model: the answers follow the formula of `SimulatedLM`. It counts requests, which is the point.
 """
@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from workbench.lm import Request
-from workbench.testing import SimulatedLM
+from workbench_testing import SimulatedLM
 
 FAULTS = (
     "429",

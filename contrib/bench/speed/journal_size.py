@@ -18,7 +18,7 @@ from workbench.ledger import Ledger
 from workbench.lm import Request
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
-from workbench.testing import SimulatedLM
+from workbench_testing import SimulatedLM
 
 
 def request(index: int) -> Request:

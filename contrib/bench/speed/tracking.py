@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.otlp_receiver import otlp_receiver
 
 from workbench.api import evaluate
-from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 
 def serve(pipe: Connection) -> None:

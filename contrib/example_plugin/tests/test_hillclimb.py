@@ -2,7 +2,7 @@ import pytest
 from workbench_example.hillclimb import Hillclimb
 from workbench_example.shorter import Shorter
 
-from workbench.testing import optimizer_checks
+from workbench_testing import optimizer_checks
 
 
 @pytest.mark.parametrize("check", optimizer_checks(), ids=lambda check: check.__name__)

@@ -93,7 +93,7 @@ class Executor(BaseModel):
     """Base of all executors: its fields are its settings, each with a default and a description.
 
     In each worker process `workbench.runtime.work(setup, line)` must run until it returns.
-    `workbench.testing.check_executor` checks what an executor promises.
+    `workbench_testing.check_executor` checks what an executor promises.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

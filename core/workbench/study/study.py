@@ -33,7 +33,7 @@ from workbench.workflow import ExampleRun, Trace, Workflow
 class Optimizer(BaseModel):
     """Base of all optimizers: its fields are its parameters, each with a default and a description.
 
-    An optimizer must honour these promises, which `workbench.testing.check_optimizer` checks:
+    An optimizer must honour these promises, which `workbench_testing.check_optimizer` checks:
     - everything with an effect goes through the study, all randomness comes from `study.rng`;
     - it lets BudgetSpent pass (or catches it and returns): the best candidate so far is kept anyway;
     - it never changes a workflow in place (they are immutable) and keeps no state between two calls.

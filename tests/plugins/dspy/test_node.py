@@ -23,7 +23,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec, without_user_code
 from workbench.store import Store
 from workbench.task import Example
-from workbench.testing import Killed
+from workbench_testing import Killed
 from workbench.workflow import ExampleRun, Workflow, learnable_addresses, node_at
 
 MODULE = '''

@@ -11,7 +11,7 @@ from tests.helpers.dspy_35 import obey_35
 
 from workbench.errors import NodeError
 from workbench.plugins import plugins
-from workbench.testing.simulated import HELPFUL, SimulatedLM, run_simulated
+from workbench_testing.simulated import HELPFUL, SimulatedLM, run_simulated
 from workbench_dspy.exported.predictor import signature
 from workbench_dspy.proposals import ProposalAdapter
 

@@ -18,7 +18,7 @@ from workbench.lm import Response
 from workbench.spec import DomainSpec
 from workbench.study import Evaluation, Result
 from workbench.task import Example, Space
-from workbench.testing import optimizers as checks
+from workbench_testing import optimizers as checks
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_evolve import optimizer as evolve

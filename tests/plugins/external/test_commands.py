@@ -30,7 +30,7 @@ from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.study import make_optimizer
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.observed import list_slots, observe_file
 
 ROOT = Path(__file__).parents[3]

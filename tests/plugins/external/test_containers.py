@@ -25,7 +25,7 @@ from workbench.errors import SpecError
 from workbench.inference import PredictionError
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.container import Containers, _begin_of, _machine
 
 IMAGE = "agents/sorter:1"

@@ -17,7 +17,7 @@ from workbench.cli import cli
 from workbench.lm import Response
 from workbench.run import Options, optimize
 from workbench.study import make_optimizer
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 from workbench.workflow import CallRecord, Span
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import ExternalConfig, Slot

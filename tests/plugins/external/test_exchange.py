@@ -10,7 +10,7 @@ from tests.helpers.external_agents import write_agent
 
 from workbench.errors import NodeError
 from workbench.run import prepare
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 from workbench.workflow import parse_signature
 from workbench_external import exchange
 from workbench_external.config import ExternalConfig, Slot

@@ -24,7 +24,7 @@ from workbench.proof import Report
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.hub import Hub
 
 #: Notes that it was here, and says whether it was before, or in which of several places.

@@ -17,7 +17,7 @@ from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.run import prepare
 from workbench.spec import lm_spec
-from workbench.testing.simulated import LABELS
+from workbench_testing.simulated import LABELS
 from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Refused

@@ -22,7 +22,7 @@ import workbench
 from workbench.errors import LMError, SpecError
 from workbench.inference import PredictionError
 from workbench.lm import Request, Response
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 ECHO = "import sys; print(sys.stdin.read())"
 

@@ -18,7 +18,7 @@ from tests.helpers.forking import start_file
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
-from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool
+from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool
 
 ROOT = Path(__file__).parents[3]
 

@@ -24,7 +24,7 @@ from workbench.inference import PredictionError
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.study import make_optimizer
-from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 #: A server as users have them. It reads its models' address once, when it begins.
 SERVER = f"""\

@@ -17,7 +17,7 @@ import workbench
 from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import make_optimizer
-from workbench.testing.simulated import HELPFUL, SimulatedPool
+from workbench_testing.simulated import HELPFUL, SimulatedPool
 
 ROOT = Path(__file__).parents[3]
 AGENTS = ROOT / "contrib/agents"

@@ -15,7 +15,7 @@ from workbench_kit.prompting import Proposer
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, resume
-from workbench.testing import Killed
+from workbench_testing import Killed
 from workbench_bench.worlds import WORLDS, asks_to_reason, has_dspys_form
 from workbench_families.kinds import find_settings
 

@@ -18,7 +18,7 @@ from workbench.lm import Request
 from workbench.run import Options, optimize, prepare
 from workbench.store import Store
 from workbench.task import workflow_tree
-from workbench.testing import check_metric
+from workbench_testing import check_metric
 from workbench.workflow import Span, Trace
 from workbench_feedback.judging import Judged, Trait
 from workbench_feedback.metric import Induced, score_traits, trace_log

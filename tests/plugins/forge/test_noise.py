@@ -21,7 +21,7 @@ from workbench import Workflow
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.study import Evaluation
-from workbench.testing import Killed
+from workbench_testing import Killed
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_forge.prompts import Failure, functions_task, refused

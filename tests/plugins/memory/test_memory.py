@@ -31,7 +31,7 @@ from tests.helpers.planted import candidates, lower_bound
 
 from workbench.lm import Request, Response
 from workbench.run import Options, resume
-from workbench.testing import Killed
+from workbench_testing import Killed
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from mlflow.tracking import MlflowClient
 
 from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
-from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings are not ours
 

@@ -20,7 +20,7 @@ import pytest
 from workbench.run import Options, optimize
 from workbench.store import Store
 from workbench.study import make_optimizer
-from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 pytest.importorskip("optuna_dashboard")
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "trackers.md"

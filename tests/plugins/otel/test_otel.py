@@ -27,7 +27,7 @@ from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
-from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 from workbench_otel.content import CAPTURE, Capture
 from workbench_otel.redaction import Redaction
 

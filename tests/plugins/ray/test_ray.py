@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.runtime import Executor, SandboxChoice, WorkerLost, WorkerSetup
 from workbench.spec import PolicySpec, lm_spec
-from workbench.testing import executor_checks
+from workbench_testing import executor_checks
 
 ray: Any = pytest.importorskip("ray")
 from simulated_server import SimulatedServer  # noqa: E402

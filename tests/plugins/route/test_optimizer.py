@@ -15,8 +15,8 @@ from workbench.lm import LMPool, Request, Response
 from workbench.run import Options, optimize, prepare, resume
 from workbench.study import Result
 from workbench.task import Example
-from workbench.testing import optimizer_checks
-from workbench.testing.simulated import Killed
+from workbench_testing import optimizer_checks
+from workbench_testing.simulated import Killed
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_route import optimizer as route
 from workbench_route.gather import Collector, find_sites, probe_patch, wrap_nodes

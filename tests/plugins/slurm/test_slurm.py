@@ -12,7 +12,7 @@ from tests.executors.test_runs import Killer, decided, journal, run
 
 from workbench.errors import SpecError
 from workbench.runtime import Executor
-from workbench.testing import executor_checks
+from workbench_testing import executor_checks
 
 pytest.importorskip("submitit")
 from simulated_server import SimulatedServer

@@ -1,6 +1,6 @@
 """Rows of val and test are never learned from: checked on the tokens that the learner is given, with real weights.
 
-`workbench.testing` checks this of every optimizer by what is asked; a simulated LM has no weights, so there `grpo`,
+`workbench_testing` checks this of every optimizer by what is asked; a simulated LM has no weights, so there `grpo`,
 `sft` and `dpo` have nothing to train.
 """
 

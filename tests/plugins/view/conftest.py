@@ -19,7 +19,7 @@ from workbench.evaluation import EvalOptions, evaluate, evaluate_matrix, parse_a
 from workbench.run import Options, optimize
 from workbench.store import Store, dumps
 from workbench.study import make_optimizer
-from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.site import Site

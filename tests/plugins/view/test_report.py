@@ -30,7 +30,7 @@ from workbench.proof import LearningCurve
 from workbench.run import Options, optimize
 from workbench.store import Store, add_run, dumps
 from workbench.study import make_optimizer
-from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
 from workbench_view import plots
 from workbench_view.exports import write_csv, write_json, write_markdown
 from workbench_view.facts import Facts, Point, read_facts

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.runtime import BOUNDARIES, LEVELS, Sandbox, SandboxResult
-from workbench.testing.case import checks_in, name_of, run_all
+from workbench_testing.case import checks_in, name_of, run_all
 
 Open = Callable[[], Awaitable[Sandbox]]
 Result = TypeVar("Result")

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from workbench.errors import FailureKind, LMError
 from workbench.lm import LM, Request, Response
-from workbench.testing.case import assert_documented, checks_in, name_of, run_all
+from workbench_testing.case import assert_documented, checks_in, name_of, run_all
 
 Result = TypeVar("Result")
 

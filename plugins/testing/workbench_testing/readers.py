@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.testing.case import (
+from workbench_testing.case import (
     assert_declares_powers,
     assert_documented,
     checks_in,

@@ -14,7 +14,7 @@ from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.runtime import open_sandbox
 from workbench.task import Example, as_score
-from workbench.testing.case import (
+from workbench_testing.case import (
     assert_declares_powers,
     assert_documented,
     checks_in,

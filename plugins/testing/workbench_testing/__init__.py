@@ -1,6 +1,6 @@
 """Tests for authors of plugins: does your plugin keep its contract?
 
-    from workbench.testing import check_optimizer
+    from workbench_testing import check_optimizer
     check_optimizer(MyOptimizer)
 
 and likewise `check_node`, `check_metric`, `check_reader`, `check_lm`, `check_exporter`, `check_sandbox` and
@@ -13,27 +13,27 @@ and likewise `check_node`, `check_metric`, `check_reader`, `check_lm`, `check_ex
 `workbench plugin new NAME --kind KIND` writes a project with such a test.
 """
 
-from workbench.testing.executors import check_executor as check_executor, executor_checks as executor_checks
-from workbench.testing.exporters import (
+from workbench_testing.executors import check_executor as check_executor, executor_checks as executor_checks
+from workbench_testing.exporters import (
     ExporterCase as ExporterCase,
     check_exporter as check_exporter,
     exporter_checks as exporter_checks,
 )
-from workbench.testing.lms import LMCase as LMCase, check_lm as check_lm, lm_checks as lm_checks
-from workbench.testing.metrics import (
+from workbench_testing.lms import LMCase as LMCase, check_lm as check_lm, lm_checks as lm_checks
+from workbench_testing.metrics import (
     MetricCase as MetricCase,
     check_metric as check_metric,
     metric_checks as metric_checks,
 )
-from workbench.testing.nodes import NodeCase as NodeCase, check_node as check_node, node_checks as node_checks
-from workbench.testing.optimizers import check_optimizer as check_optimizer, optimizer_checks as optimizer_checks
-from workbench.testing.readers import (
+from workbench_testing.nodes import NodeCase as NodeCase, check_node as check_node, node_checks as node_checks
+from workbench_testing.optimizers import check_optimizer as check_optimizer, optimizer_checks as optimizer_checks
+from workbench_testing.readers import (
     ReaderCase as ReaderCase,
     check_reader as check_reader,
     reader_checks as reader_checks,
 )
-from workbench.testing.sandboxes import check_sandbox as check_sandbox, sandbox_checks as sandbox_checks
-from workbench.testing.simulated import (
+from workbench_testing.sandboxes import check_sandbox as check_sandbox, sandbox_checks as sandbox_checks
+from workbench_testing.simulated import (
     HELPFUL as HELPFUL,
     Killed as Killed,
     SimulatedLM as SimulatedLM,
