@@ -13,8 +13,9 @@ import json
 import re
 from typing import Any
 
-from workbench.lm import Request, Response
 from workbench_testing.simulated import HELPFUL, LABELS, SimulatedLM
+
+from workbench.lm import Request, Response
 
 ROW = re.compile(rf"row \d+: a ([{''.join(LABELS)}])-thing")
 #: Roles of messages whose words help.

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from workbench_kit.acting import Environment
 
 from workbench import NodeKind, Optimizer, hookimpl
 from workbench.cli import trust
 from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
-from workbench_kit.acting import Environment
 from workbench.plugins import Plugins, plugins
 from workbench.plugins.manager import _entries
 from workbench.runtime import Executor

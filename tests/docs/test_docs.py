@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from workbench_nano.model import Chat, Completion, Nano
 
 from workbench.cli import cli
-from workbench_nano.model import Chat, Completion, Nano
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "plugins/training/workbench_training/README.md"
-PAGES = [README, ROOT / "docs/how-to/vllm.md", ROOT / "docs/how-to/train.md", ROOT / "plugins/training/workbench_hf/README.md"]
+PAGES = [
+    README,
+    ROOT / "docs/how-to/vllm.md",
+    ROOT / "docs/how-to/train.md",
+    ROOT / "plugins/training/workbench_hf/README.md",
+]
 TITLE = "What was run where"
 _SAID = re.compile(
     r"(?i)\b(?:was|were|is|are|has|have|been)\s+(?:not|never)(?:\s+been)?\s+(?:run|tested)\b|"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from workbench_external.gateway import Gateway
+from workbench_external.served import ServedSession
 
 from tests.helpers.upstream import Upstream
 from workbench.ledger import Ledger
@@ -17,8 +19,6 @@ from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, Spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, node_tree
-from workbench_external.gateway import Gateway
-from workbench_external.served import ServedSession
 
 #: By API: the path behind the base URL, and the model of ours that speaks it.
 APIS = {

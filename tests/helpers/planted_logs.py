@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workbench_kit.logs import Log, LogStep
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Answer, Ask, Judge
 from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.settings import Judging
+from workbench_kit.logs import Log, LogStep
 
 AGENTS = ("Adder", "Checker", "Writer")
 _STEP = re.compile(r"^Step (\d+), (\w+).*?: .*?(\d+) \+ (\d+) = (\d+)", re.MULTILINE)

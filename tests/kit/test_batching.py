@@ -7,8 +7,8 @@ import threading
 import time
 
 import pytest
-
 from workbench_kit.lms.batching import Batcher, RefillingBatcher, derive_seed
+
 from workbench.lm import Request
 
 

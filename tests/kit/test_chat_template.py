@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from tests.helpers.tiny_lm import make_tokenizer
-
 from workbench_kit.lms import chat_template
 
 MESSAGES = [

@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-
 from workbench_kit.searching import fit_logistic
 
 

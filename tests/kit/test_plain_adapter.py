@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import run_node
-
-from workbench.errors import NodeError
 from workbench_kit import answers
 from workbench_kit.prompting import plain_adapter as plain
+
+from workbench.errors import NodeError
 from workbench.workflow import parse_signature
 
 

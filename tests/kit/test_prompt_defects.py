@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from workbench_kit.prompting import (
     fewest_tokens,
     find_contradictions,
@@ -12,6 +11,7 @@ from workbench_kit.prompting import (
     tokens_of_answer,
     tokens_of_call,
 )
+
 from workbench.workflow import parse_signature
 
 TOOLS = {

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import make_workflow, run_node
-
-from workbench import Optimizer, Study, Workflow
 from workbench_kit.answers import read_objects, read_text
 from workbench_kit.prompting import (
     Proposer,
@@ -20,6 +18,8 @@ from workbench_kit.prompting import (
     show_results,
     why_unusable,
 )
+
+from workbench import Optimizer, Study, Workflow
 from workbench.lm import Request, Response, is_blank, is_refusal
 from workbench.run import Options, optimize
 from workbench.study import Result

@@ -9,7 +9,6 @@ from typing import Any
 
 import networkx
 import pytest
-
 from workbench_kit.searching import (
     Backup,
     Node,

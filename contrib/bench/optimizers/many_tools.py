@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench_kit.acting import Tool
-from workbench.proof import interval
 from workbench_tools.toolset import ToolIndex, count_prompt_characters, find_crossover
+
+from workbench.proof import interval
 
 Find = Callable[[str, int], list[str]]
 

@@ -30,8 +30,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workbench.proof import interval, paired_proof
 from workbench_metrics.floor import vote_of_nearest
+
+from workbench.proof import interval, paired_proof
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -26,17 +26,17 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import save
-
-from workbench_kit.lms import fixed_batch
 from workbench_engine.fixed_batch import FixedBatch
 from workbench_engine.generation import Generator, Refill, Row as Drawn
-from workbench.lm import Request
+from workbench_kit.lms import fixed_batch
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy
 from workbench_training.presets import make_objective
 from workbench_training.rollouts.token_rows import Row, collate
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Learning, Lora
+
+from workbench.lm import Request
 
 FAILED = list[str]()
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench_kit.logs import AskedRun, Command, Log, LogSource, open_run
+
 from workbench.attribution import AttributionReport, RowFinding
 from workbench.base.concurrency import run_in_loop
 from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, SpecError, suggest
-from workbench_kit.logs import AskedRun, Command, Log, LogSource, open_run
 from workbench.lm import LMPool
 from workbench.spec import BudgetSpec, LMSpec
 from workbench_attribute.baselines import BASELINES

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 from workbench_kit.logs import Log
+
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Judge, Method
 

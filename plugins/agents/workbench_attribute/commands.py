@@ -15,6 +15,7 @@ from workbench.cli.options import DB, JSON, budget_calls_option, limit_option, s
 
 if TYPE_CHECKING:
     from workbench_kit.logs import Log
+
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
     from workbench_attribute.diagnosis import Diagnosis
@@ -233,8 +234,9 @@ def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:
 
 
 def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str | None) -> list[Log]:
-    from workbench.errors import SpecError
     from workbench_kit.logs import load_logs
+
+    from workbench.errors import SpecError
 
     if Path(source).suffix in (".yaml", ".yml"):
         raise SpecError(
@@ -263,8 +265,9 @@ def _read_run(
 ) -> tuple[list[Log], LMSpec | None, str]:
     """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
     trusted: it may send rows and keys to any address."""
-    from workbench.cli.trust import require_trust_in_run
     from workbench_kit.logs import load_stored_logs, model_of_run
+
+    from workbench.cli.trust import require_trust_in_run
     from workbench.store import ReadOnlyStore
     from workbench_attribute.baselines import BASELINES
 

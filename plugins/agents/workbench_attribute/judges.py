@@ -17,8 +17,9 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from workbench.errors import FailureKind, LMError
 from workbench_kit.logs import TOKEN, Log
+
+from workbench.errors import FailureKind, LMError
 from workbench_attribute import prompts
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.prompts import Messages, Unreadable

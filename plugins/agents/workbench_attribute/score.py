@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench_kit.logs import Log
+
 from workbench.proof import interval
 from workbench_attribute.diagnosis import Diagnosis
 

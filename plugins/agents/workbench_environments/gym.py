@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
+from workbench_kit.acting import Environment, Step
 
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, suggest
-from workbench_kit.acting import Environment, Step
 from workbench.spec import PATH, Found, Written, run_python
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
-
 from workbench_kit.acting import Environment, Step
+
 from workbench.spec import PATH
 
 

@@ -15,10 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.base.type_guards import is_dict
-from workbench.errors import NodeError, SpecError
 from workbench_kit.acting import fill_variables
 from workbench_kit.answers import as_text
+
+from workbench.base.type_guards import is_dict
+from workbench.errors import NodeError, SpecError
 from workbench.lm import redact
 from workbench.workflow import Signature
 from workbench_external.cards import Card, card_address, list_of, read_card

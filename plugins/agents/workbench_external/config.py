@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-
 from workbench_kit.acting import Forged
+
 from workbench.spec import VARIABLE, Found, Power, Written
 from workbench.workflow import NodeConfig
 

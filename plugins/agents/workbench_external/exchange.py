@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench_kit.answers import as_text, convert, find_object, read_values
+
 from workbench.base.files import NEVER_COPIED
 from workbench.errors import NodeError, SpecError
-from workbench_kit.answers import as_text, convert, find_object, read_values
 from workbench.spec import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig

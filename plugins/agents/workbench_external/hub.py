@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.base.text import short
 from workbench_kit.acting import Leftovers
+
+from workbench.base.text import short
 from workbench_external.asking import Named
 from workbench_external.cards import Card
 from workbench_external.gateway import Gateway

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.errors import LMError, NodeError, SpecError
 from workbench_kit.acting import Tool, check_call
+
+from workbench.errors import LMError, NodeError, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Message, Response
 from workbench.runtime import Runtime, make_request

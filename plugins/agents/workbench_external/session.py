@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from workbench_kit.acting import Tool, permitted, run_in_sandbox
+
 from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench_kit.acting import Tool, permitted, run_in_sandbox
 from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec

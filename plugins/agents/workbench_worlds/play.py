@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
-from workbench.base.hashing import digest
-from workbench.errors import NodeError, SpecError, suggest
 from workbench_kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
 from workbench_kit.answers import correction, find_code, read_text
+
+from workbench.base.hashing import digest
+from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import (
     NODE,

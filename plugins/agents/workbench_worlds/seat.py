@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench_kit.acting import Tool, describe_tool
+
 from workbench.workflow import NodeKind
 from workbench_worlds.settings import PlayConfig
 

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import dspy
-
-from workbench.errors import LMError, NodeError
 from workbench_dspy_seam.programs import make_response, read_request
+
+import dspy
+from workbench.errors import LMError, NodeError
 from workbench.lm import Response
 from workbench.study import Study
 

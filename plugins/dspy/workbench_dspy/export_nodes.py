@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench_kit.acting import Tool as WorkbenchTool, describe_tool
 from workbench_kit.prompting import default_instructions
+
+from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.runtime import make_request
 from workbench.spec import PREFIX, LMSpec, Spec, parse_address

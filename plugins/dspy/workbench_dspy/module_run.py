@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-import dspy
-
-from workbench.base.concurrency import run_in_thread
-from workbench.errors import LMError, NodeError
 from workbench_dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
 from workbench_kit.prompting import check_said
+
+import dspy
+from workbench.base.concurrency import run_in_thread
+from workbench.errors import LMError, NodeError
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_dspy.bridge import Ended, Engine, as_response

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.errors import NodeError
 from workbench_kit.prompting import read_prompt
+
+from workbench.errors import NodeError
 from workbench_dspy.exported.predictor import PlainAdapter, read_signature
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench_dspy_seam.clients import http_parser
 from workbench_kit.lms.bounded_http import BodyError, BodyReader, RedirectError, bodies_are_bounded, note_headers
+
 from workbench.lm import describe_redirect
 
 

@@ -16,11 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-import dspy
-
-from workbench.base.distribution import pip_install
-from workbench.base.type_guards import is_dict
-from workbench.errors import LMError, SpecError
 from workbench_dspy_seam.clients import (
     CLIENT_KEYS,
     errors,
@@ -30,6 +25,11 @@ from workbench_dspy_seam.clients import (
 )
 from workbench_kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
 from workbench_kit.lms.prices import ModelPrice, find_rates
+
+import dspy
+from workbench.base.distribution import pip_install
+from workbench.base.type_guards import is_dict
+from workbench.errors import LMError, SpecError
 from workbench.lm import (
     MOST_FORMS,
     ChunkReader,

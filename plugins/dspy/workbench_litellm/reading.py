@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
+from workbench_kit.answers import load_loose
+
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench_kit.answers import load_loose
-from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
 from workbench.lm import (
     MOST_TOKENS,
     Billed,

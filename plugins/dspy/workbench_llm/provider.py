@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 
 from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 from workbench.lm import (
     Message,
     Request,

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workbench_kit.logs import Log, LogStep, RunLogs, load_logs
+
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError, suggest
-from workbench_kit.logs import Log, LogStep, RunLogs, load_logs
 from workbench.store import ReadOnlyStore
 
 _KEYS = {"run": {"row", "split"}, "log": {"trace"}, "trace": set[str]()}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench_kit.logs import TOKEN, Log, shorten, show_steps
+
 from workbench_feedback.answers import Messages, find_quote, read_list, read_number, read_sign, read_text
 from workbench_feedback.comments import Comment
 

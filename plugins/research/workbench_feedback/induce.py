@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from workbench_kit.logs import AskedRun, Command, Log, open_run
+
 from workbench.base.concurrency import gather_all
 from workbench.errors import BudgetSpent, SpecError
-from workbench_kit.logs import AskedRun, Command, Log, open_run
 from workbench.lm import LMPool, Response
 from workbench.spec import BudgetSpec, LMSpec
 from workbench_feedback.answers import TRIES, Asker, Messages, Unreadable

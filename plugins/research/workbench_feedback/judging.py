@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.errors import FailureKind
 from workbench_kit.logs import Log
+
+from workbench.errors import FailureKind
 from workbench_feedback.answers import Messages, Unreadable, find_quote, read_list, read_number, read_text
 from workbench_feedback.grounding import show_log
 from workbench_feedback.metrics_file import Behaviour, InducedMetric

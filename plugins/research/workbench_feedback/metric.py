@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from workbench.errors import NodeError, SpecError, suggest
 from workbench_kit.logs import Log, LogStep, field_lines, read_steps
+
+from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
 from workbench.spec import PATH
 from workbench.task import Example, Score

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench_kit.searching import WordIndex
+
 from workbench import Evaluation, Study, Workflow
 from workbench.base.hashing import digest
-from workbench_kit.searching import WordIndex
 from workbench.study import Result, score_of
 from workbench.task import labelled_demo
 from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-
-from workbench.errors import NodeError, SpecError
 from workbench_kit.prompting import plain_adapter as plain
 from workbench_kit.searching import WordIndex, best_first, cosines
+
+from workbench.errors import NodeError, SpecError
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature

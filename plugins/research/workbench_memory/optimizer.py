@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import Field
+from workbench_kit.prompting import Proposer
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
-from workbench_kit.prompting import Proposer
 from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
 from workbench_memory import prompts as lessons

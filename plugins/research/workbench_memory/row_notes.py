@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
+from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.errors import SpecError, suggest
-from workbench_kit.prompting import plain_adapter as plain
 from workbench.runtime import BATCH, Context
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pydantic import Field
-
-from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench_kit.prompting import (
     Proposer,
     finalists,
@@ -24,6 +22,8 @@ from workbench_kit.prompting import (
     show_results,
 )
 from workbench_kit.searching import Backup, Node, back_up, select, uct
+
+from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.study import paired_race, score_of
 from workbench.workflow import learnable_addresses, text_at
 from workbench_prompt_mcts import prompts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench_kit.prompting import describe, show_in_place, show_results
+
 from workbench.study import Result
 from workbench.workflow import Workflow, node_at, text_role
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench_kit.prompting import plain_adapter as plain
+
+from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES, each, inside
 from workbench.workflow import NodeKind, Surroundings, parse_signature

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import Defect, NodeError, SpecError, errors_at
 from workbench_kit import answers
 from workbench_kit.acting import (
     Tool,
@@ -25,6 +24,8 @@ from workbench_kit.acting import (
 )
 from workbench_kit.answers import UNREADABLE, Reading
 from workbench_kit.prompting import plain_adapter as plain, split_images
+
+from workbench.errors import Defect, NodeError, SpecError, errors_at
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from workbench_kit.acting import FieldCondition
 
 from workbench.errors import SpecError, collect_errors, suggest
-from workbench_kit.acting import FieldCondition
 from workbench.spec import Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
 from workbench.task import Metric, section_loaders
 from workbench.workflow import Workflow

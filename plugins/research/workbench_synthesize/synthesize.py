@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench_kit.acting import FieldCondition
+from workbench_kit.answers import load_loose
+
 from workbench.base.concurrency import run_in_loop
 from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, ServerDead, WorkbenchError
-from workbench_kit.acting import FieldCondition
-from workbench_kit.answers import load_loose
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import FIRST_DRAW, Draw, Runtime

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from workbench.base.type_guards import copied
-from workbench.errors import NodeError
 from workbench_kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
 from workbench_kit.searching import Node, Search, explore, grow, select, uct
+
+from workbench.base.type_guards import copied
+from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench.spec import (
     MODEL,

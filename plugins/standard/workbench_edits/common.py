@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench_kit.searching import places
+
+from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS
 from workbench.workflow import NodeKind, Signature, Tree, Workflow

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pydantic import Field
+from workbench_kit.searching import Edit, Menu, tree_at
 
 from workbench.errors import SpecError
-from workbench_kit.searching import Edit, Menu, tree_at
 from workbench.workflow import Patch, Workflow, disable_nodes, with_inputs, written_fields
 from workbench_edits.common import (
     drop_demos,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
+from workbench_kit.searching import Edit, Menu, places, tree_at
 
 from workbench.errors import SpecError
-from workbench_kit.searching import Edit, Menu, places, tree_at
 from workbench.workflow import Patch, Tree, Workflow
 from workbench_edits.common import find_answering_nodes, has_kind, split_settings
 

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench import Study, Workflow
 from workbench_kit.prompting import Proposer, describe, message_at, show_results, wrap_in_tags
+
+from workbench import Study, Workflow
 from workbench.study import RandomTrial, score_of
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at, text_role

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import Field
+from workbench_kit.prompting import Proposer
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench_kit.prompting import Proposer
 from workbench.study import RandomTrial
 from workbench.task import Example, Space
 from workbench.workflow import learnable_addresses, text_at

@@ -11,8 +11,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from workbench.base.text import short
 from workbench_kit.prompting import wrap_in_tags
+
+from workbench.base.text import short
 from workbench.workflow import text_at
 from workbench_evolve.population import Individual
 

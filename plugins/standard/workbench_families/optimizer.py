@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import Field
+from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 from workbench.study import Race, p_worse, paired_race
 from workbench_families.kinds import VOTES, Kind, find_settings, write_instructions
 

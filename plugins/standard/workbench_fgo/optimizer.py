@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, field_validator
+from workbench_kit.prompting import Proposer
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
-from workbench_kit.prompting import Proposer
 from workbench.spec import OPTIMIZER
 from workbench.study import make_optimizer
 from workbench.task import Example

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 
 from pydantic import Field
+from workbench_kit.prompting import Proposer, order_texts, show_results
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench_kit.prompting import Proposer, order_texts, show_results
 from workbench.workflow import learnable_addresses
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench_kit.answers import find_code, find_keyed
+
 from workbench.study import Evaluation, Study
 
 Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test

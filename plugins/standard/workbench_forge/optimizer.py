@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field
+from workbench_kit.prompting import Batches, Proposer
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench_kit.prompting import Batches, Proposer
 from workbench.study import Blame, node_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from workbench import Evaluation
-from workbench.base.text import short
 from workbench_kit.answers import is_same
 from workbench_kit.prompting import show_results
+
+from workbench import Evaluation
+from workbench.base.text import short
 from workbench.task import Example
 from workbench_forge.actions import HARMLESS, Function
 

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from workbench_kit.acting import schema_defaults
+
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
-from workbench_kit.acting import schema_defaults
 from workbench.runtime import Sandbox, SandboxResult, open_sandbox
 from workbench.spec import refusal
 from workbench.task import Function

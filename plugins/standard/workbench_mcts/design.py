@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.base.hashing import canonical
 from workbench_kit.searching import Edit, apply_edit, describe_edit
+
+from workbench.base.hashing import canonical
 from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import Workflow, graph_hash

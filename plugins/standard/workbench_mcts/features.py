@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench_kit.searching import describe_edit, places
+
 from workbench.workflow import Workflow
 from workbench_mcts.design import Candidate
 

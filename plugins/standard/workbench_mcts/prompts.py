@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.base.text import short
 from workbench_kit.prompting import outline
 from workbench_kit.searching import Menu, catalogue
+
+from workbench.base.text import short
 from workbench.workflow import Workflow
 
 _ANSWER = (

@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from workbench import Evaluation, Patch, Study
-from workbench.errors import SpecError
 from workbench_kit.answers import read_objects
 from workbench_kit.prompting import Proposer, runs_left, show_results
 from workbench_kit.searching import (
@@ -27,6 +25,9 @@ from workbench_kit.searching import (
     softmix,
     uct,
 )
+
+from workbench import Evaluation, Patch, Study
+from workbench.errors import SpecError
 from workbench.study import Blame, node_of
 from workbench.task import Space
 from workbench_mcts import prompts

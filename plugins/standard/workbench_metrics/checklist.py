@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from workbench_kit.answers import load_loose, read_grade
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
-from workbench_kit.answers import load_loose, read_grade
 from workbench.lm import split_thoughts
 from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score

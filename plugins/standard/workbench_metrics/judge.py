@@ -6,8 +6,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
-from workbench.errors import NodeError
 from workbench_kit.answers import UNREAD, choose_scale, find_scales, read_grade
+
+from workbench.errors import NodeError
 from workbench.task import Example, Score
 from workbench.workflow import describe_course
 from workbench_metrics.base import get_field

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from workbench_kit.answers import read_number
+
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, shorten, unreadable
 

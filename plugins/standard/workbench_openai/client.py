@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workbench_kit.lms.prices import ModelPrice
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench_kit.lms.prices import ModelPrice
 from workbench.lm import (
     API_PATHS,
     MOST_FORMS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench_kit.lms.prices import find_rates
+
 from workbench.lm import Rates
 
 

@@ -12,8 +12,9 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
-from workbench.errors import LMError
 from workbench_kit.answers import load_loose
+
+from workbench.errors import LMError
 from workbench.lm import (
     MOST_TOKENS,
     Billed,

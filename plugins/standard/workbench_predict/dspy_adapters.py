@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from workbench.errors import NodeError
 from workbench_kit import answers
+
+from workbench.errors import NodeError
 from workbench.workflow import Signature
 
 

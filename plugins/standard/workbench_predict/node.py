@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
-
-from workbench.errors import Defect, LMError, NodeError, SpecError
 from workbench_kit import answers
 from workbench_kit.prompting import (
     NAMED_TYPES,
@@ -27,6 +25,8 @@ from workbench_kit.prompting import (
     resolve_image,
     user_content,
 )
+
+from workbench.errors import Defect, LMError, NodeError, SpecError
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import MODEL, PYTHON, lm_spec

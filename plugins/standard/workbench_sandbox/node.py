@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from workbench_kit.acting import find_source_defects
 
 from workbench.errors import Defect, NodeError, SpecError
-from workbench_kit.acting import find_source_defects
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 

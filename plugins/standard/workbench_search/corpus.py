@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from workbench_kit.searching import WordIndex
 
 from workbench.base.hashing import canonical
 from workbench.errors import NodeError, SpecError, suggest
-from workbench_kit.searching import WordIndex
 from workbench.spec import PATH, Found, Written
 from workbench.task import read_rows
 

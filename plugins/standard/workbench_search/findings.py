@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench_kit.searching import split_words
+
 from workbench.task import Example, Score
 from workbench_search.queries import cosine
 

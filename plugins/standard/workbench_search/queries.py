@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench_kit.searching import split_words
+
 from workbench.task import Example, Score
 
 MOST = 20  # later queries do not count

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench import Example, Workflow
 from workbench_kit.prompting import Proposer, prompt_in_use, show_results
+
+from workbench import Example, Workflow
 from workbench.study import Result
 from workbench.workflow import NodeKind, learnable_addresses, make_node, node_at, text_at
 from workbench_textgrad import prompts

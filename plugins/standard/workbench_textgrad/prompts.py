@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench_kit.prompting import describe, fold, outline, wrap_in_tags
+
 from workbench.workflow import NodeKind, Workflow
 
 _PART = re.compile(r"(?ims)^[^\w\n]*+(step|inputs):(.*?)(?=^[^\w\n]*+(?:step|inputs):|\Z)")

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from workbench.errors import Defect, NodeError, SpecError
 from workbench_kit import answers
 from workbench_kit.acting import (
     Reach,
@@ -35,6 +34,8 @@ from workbench_kit.acting import (
 from workbench_kit.lms.native_calls import to_message
 from workbench_kit.lms.prefill import join_prefill, split_prefill
 from workbench_kit.prompting import check_said, load_types, plain_adapter as plain
+
+from workbench.errors import Defect, NodeError, SpecError
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES

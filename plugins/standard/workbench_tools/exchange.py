@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench_kit.acting import RowCalls, Tool, cut_result, read_calls
 from workbench_kit.answers import Reading
 from workbench_kit.prompting import image_parts, plain_adapter as plain, split_images
+
+from workbench.errors import SpecError
 from workbench.lm import Response, count_images, read_content
 from workbench.runtime import Context
 from workbench.spec import LMSpec

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from workbench_kit.acting import Tool, read_arguments
 
 from workbench.errors import NodeError
-from workbench_kit.acting import Tool, read_arguments
 from workbench.runtime import Context
 
 #: Seconds before the second attempt, doubled for each further one, and the longest pause.

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import FailureKind, NodeError, SpecError, suggest
 from workbench_kit.acting import Unavailable, child_node, claim_call
+
+from workbench.errors import FailureKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.workflow import NodeKind, Signature
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
+from workbench_kit.acting import ENV, call_tool, find_tool_defects, load_tool
 
 from workbench.errors import Defect
-from workbench_kit.acting import ENV, call_tool, find_tool_defects, load_tool
 from workbench.runtime import Context
 from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from workbench.errors import NodeError, SpecError
 from workbench_kit.answers import answer_text
 from workbench_kit.prompting import plain_adapter as plain
+
+from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
 
 #: Appended to the agent's rules.

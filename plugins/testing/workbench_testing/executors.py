@@ -25,9 +25,9 @@ from workbench.runtime import Crew, Draw, Executor, Program, Runtime, SandboxCho
 from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
+from workbench.workflow import ExampleRun, Workflow, node_tree
 from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, name_of, run_all
 from workbench_testing.lms import ChatServer
-from workbench.workflow import ExampleRun, Workflow, node_tree
 
 Make = Callable[[], Executor]
 Outcome = ExampleRun | BaseException

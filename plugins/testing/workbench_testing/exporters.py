@@ -12,8 +12,8 @@ from typing import Any
 
 from workbench.spec import Spec
 from workbench.task import Task
-from workbench_testing.case import assert_documented, checks_in, name_of, run_all, seeded, unchanged
 from workbench.workflow import Workflow
+from workbench_testing.case import assert_documented, checks_in, name_of, run_all, seeded, unchanged
 
 
 @dataclass(frozen=True)

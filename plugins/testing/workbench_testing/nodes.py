@@ -19,8 +19,8 @@ from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Context, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
-from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, run_all, seeded
 from workbench.workflow import NodeKind, Trace, Workflow
+from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, run_all, seeded
 
 Say = Callable[[Request], "str | Response"]
 

@@ -12,9 +12,9 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from workbench.study import Optimizer, Study
+from workbench.workflow import Workflow
 from workbench_testing.case import assert_declares_powers, checks_in, run_all
 from workbench_testing.simulated import Killed, SimulatedLM, SimulatedRun, run_simulated
-from workbench.workflow import Workflow
 
 Check = Callable[[Optimizer], None]
 CEILINGS = (1, 2, 5, 17, 50, 200)

@@ -11,13 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from workbench_engine.chat_template import check_template_settings
+from workbench_engine.checkpoint import check_checkpoint
+from workbench_kit.lms.batching import Batcher, derive_seed
+from workbench_kit.lms.native_calls import check_format, check_tools, read_native_calls
+
 from workbench.base.distribution import pip_install
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench_kit.lms.batching import Batcher, derive_seed
-from workbench_engine.chat_template import check_template_settings
-from workbench_engine.checkpoint import check_checkpoint
-from workbench_kit.lms.native_calls import check_format, check_tools, read_native_calls
 from workbench.lm import Request, Response
 from workbench.spec import declares
 

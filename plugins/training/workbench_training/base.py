@@ -271,6 +271,7 @@ class TrainingOptimizer(Optimizer):
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the schedule, and close both."""
         from workbench_engine.generation import free_device_memory
+
         from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE, FileEngine
 

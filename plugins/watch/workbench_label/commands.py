@@ -14,6 +14,7 @@ from workbench.cli.options import DB, JSON, limit_option
 
 if TYPE_CHECKING:
     from workbench_kit.labels import Item, RunAnswers
+
     from workbench.proof import Label
 
 #: Suffixes by which a missing TARGET is known to be a file.
@@ -49,8 +50,9 @@ def label_command(
     """
     import getpass
 
-    from workbench.errors import SpecError
     from workbench_kit.labels import file_items, order_items, run_answers
+
+    from workbench.errors import SpecError
     from workbench.proof import read_labels
 
     found: RunAnswers | None = None
@@ -86,6 +88,7 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
     """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
     from workbench_kit.labels import append_label
+
     from workbench.proof import Label
 
     for number, item in enumerate(left):

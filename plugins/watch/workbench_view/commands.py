@@ -142,8 +142,9 @@ def view_command(
 
 def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFiles:
     """Return the files to label. Raises SpecError for a missing file or field now, since the page would be useless."""
-    from workbench.errors import SpecError
     from workbench_kit.labels import file_items
+
+    from workbench.errors import SpecError
     from workbench_view.server.site import LabelFiles
 
     if rows is not None and not rows.is_file():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from workbench_kit.answers import find_code, find_keyed
 
 

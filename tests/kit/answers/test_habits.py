@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from workbench_kit.answers import parse
 
 from workbench.errors import NodeError
-from workbench_kit.answers import parse
 from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
 

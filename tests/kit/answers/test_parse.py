@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import example, given, strategies as st
+from workbench_kit.answers import convert, parse
 
 from workbench.errors import NodeError
-from workbench_kit.answers import convert, parse
 from workbench.lm import Response, split_thoughts
 from workbench.workflow import Field, parse_signature
 

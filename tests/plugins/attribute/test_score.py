@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted
-
-from workbench_kit.logs import Log, LogStep
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.score import TOLERANCES, expect_random, is_step, official_step, score
+from workbench_kit.logs import Log, LogStep
 
 
 def log(agent: str | None = "Ann", step: int | None = 1, steps: int = 22) -> Log:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.helpers.node_runs import run
 from tests.helpers.scripted import Script, make_workflow, run_rows
+from workbench_kit.acting import FieldCondition
 
 from workbench.errors import NodeError, SpecError
-from workbench_kit.acting import FieldCondition
 from workbench.lm import Request
 from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
 

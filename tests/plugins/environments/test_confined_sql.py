@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from workbench_kit.acting import confine
 from workbench_environments import sql_process
 from workbench_environments.confined_sql import Database, make_image
 from workbench_environments.sql_process import FUNCTIONS, with_own_functions
+from workbench_kit.acting import confine
 
 SCRIPT = "create table t (a integer primary key, b text); insert into t values (1, 'x'), (2, 'y'), (3, 'x');"
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) "

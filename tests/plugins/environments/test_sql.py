@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.environments import SCRIPT, made
-
 from workbench_kit.acting import open_environment
 
 

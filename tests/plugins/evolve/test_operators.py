@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 from tests.helpers.planted import lower_bound, plant
-
-from workbench import Workflow
-from workbench_kit.prompting import Proposer
-from workbench.lm import Response
-from workbench.spec import DomainSpec
-from workbench.study import Evaluation, Result
-from workbench.task import Example, Space
-from workbench_testing import optimizers as checks
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_evolve import optimizer as evolve
 from workbench_evolve.operators import CHARS, Breeder
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import REMEMBERED, Particle, diff_texts
+from workbench_kit.prompting import Proposer
+from workbench_testing import optimizers as checks
+
+from workbench import Workflow
+from workbench.lm import Response
+from workbench.spec import DomainSpec
+from workbench.study import Evaluation, Result
+from workbench.task import Example, Space
 
 BASE = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
 TEXT = "nodes.a.instructions"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import make_workflow
-
 from workbench_kit.prompting import rewrite_request
+
 from workbench.workflow import TextRole, Workflow, learnable_addresses, text_role
 
 SLOTS: dict[str, dict[str, Any]] = {

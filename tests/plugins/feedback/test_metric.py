@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.scripted import Script
+from workbench_feedback.judging import Judged, Trait
+from workbench_feedback.metric import Induced, score_traits, trace_log
+from workbench_feedback.metrics_file import InducedMetric, read_metrics, write_metrics
+from workbench_testing import check_metric
 
 from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
@@ -18,11 +22,7 @@ from workbench.lm import Request
 from workbench.run import Options, optimize, prepare
 from workbench.store import Store
 from workbench.task import workflow_tree
-from workbench_testing import check_metric
 from workbench.workflow import Span, Trace
-from workbench_feedback.judging import Judged, Trait
-from workbench_feedback.metric import Induced, score_traits, trace_log
-from workbench_feedback.metrics_file import InducedMetric, read_metrics, write_metrics
 
 METRICS = {
     "metrics": [

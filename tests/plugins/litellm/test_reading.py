@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from workbench_kit.lms.native_calls import to_message
 
 from workbench.errors import LMError
-from workbench_kit.lms.native_calls import to_message
 from workbench.lm import Request, Response, make_lm
 from workbench.spec import lm_spec
 

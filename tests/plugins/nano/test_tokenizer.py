@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-
 from workbench_nano.model import WEIGHTS
 from workbench_nano.tokenizer import NanoTokenizer
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.scripted import Script, make_workflow, run_rows
+from workbench_kit.prompting import LARGEST, image_url
 
 import workbench
 from workbench.cli import cli
 from workbench.errors import NodeError, SpecError
 from workbench.inference import predict_file
-from workbench_kit.prompting import LARGEST, image_url
 from workbench.lm import Request, estimate_tokens
 from workbench.run import prepare
 from workbench.store import Journal, Store

@@ -11,9 +11,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.plugins.sandbox.test_sandbox import LEVELS, call, inside, needs_kernel
-
 import workbench_kit.acting.confine as confine
+from tests.plugins.sandbox.test_sandbox import LEVELS, call, inside, needs_kernel
 from workbench_sandbox.linux import LinuxSandbox, _readable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")

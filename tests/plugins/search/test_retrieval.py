@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.helpers.embedding import Meanings
 from tests.helpers.scripted import make_workflow, run_node, run_rows
+from workbench_kit.searching import merge_rankings
 
 from workbench.errors import SpecError
-from workbench_kit.searching import merge_rankings
 from workbench.spec import Written, powers_of
 from workbench.workflow import ExampleRun, learnable_addresses
 

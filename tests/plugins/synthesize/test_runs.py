@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.scripted import Script
+from workbench_kit.searching import frontier_weight
+from workbench_synthesize.seeds import LEAST_WEIGHT
+from workbench_synthesize.synthesize import Found, synthesize
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench_kit.searching import frontier_weight
 from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
-from workbench_synthesize.seeds import LEAST_WEIGHT
-from workbench_synthesize.synthesize import Found, synthesize
 
 
 class Looks(Optimizer):

@@ -14,6 +14,7 @@ from workbench.errors import SpecError
 
 def test_optimizers_find_what_members_were_told(tmp_path: Path) -> None:
     from workbench_kit.prompting import prompt_in_use
+
     from workbench.study import Result
     from workbench.task import Example
 

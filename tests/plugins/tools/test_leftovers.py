@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool
-
 from workbench_kit.acting import LEAST_CHANGES
+
 from workbench.ledger import Ledger
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec

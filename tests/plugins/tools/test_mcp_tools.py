@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 from tests.helpers.mcp_server import read_log, write_server
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool, run
-
-from workbench.errors import NodeError, SpecError
 from workbench_kit.acting import (
     LONGEST_RESULT,
     Server,
@@ -31,6 +29,8 @@ from workbench_kit.acting import (
     read_arguments,
 )
 from workbench_kit.prompting import split_images
+
+from workbench.errors import NodeError, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response, count_images
 from workbench.runtime import Program, Runtime

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from workbench_kit.acting import describe_tool, load_tools
 
 pytest.importorskip("mcp")

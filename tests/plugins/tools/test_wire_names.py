@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.helpers.mcp_server import SERVER
 from tests.helpers.node_runs import run
-
 from workbench_kit.acting import LONGEST_RESULT, cut_result
 from workbench_kit.answers import known_name, wire_names
+
 from workbench.lm import Request, Response
 
 NODE = {"agent": "question -> answer", "tools": ["mcp:python server.py"], "native": True}

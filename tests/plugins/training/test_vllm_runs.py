@@ -21,11 +21,11 @@ from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import write
 from tests.helpers.processes import end, start_two
 from tests.helpers.tiny_lm import save
-
-from workbench.run import Options, optimize
 from workbench_training.serving.server_log import describe_log, find_cause
 from workbench_training.serving.vllm_client import SyncError
 from workbench_training.serving.vllm_server import ManagedServer
+
+from workbench.run import Options, optimize
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -120,8 +120,8 @@ def test_a_server_starts_with_all_memory_that_this_process_can_spare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes its share of what is free, and torch keeps what the baseline's model had."""
-    from workbench_kit.lms import generation
     from workbench_hf import provider
+    from workbench_kit.lms import generation
     from workbench_training.serving import server_setup
 
     seen: list[Any] = []

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.errors import NodeError
 from workbench_kit.answers import as_text, convert
+
+from workbench.errors import NodeError
 from workbench.workflow import Field
 from workbench_external.exchange import inputs_as_json, json_of
 from workbench_external.init.columns import LABELS

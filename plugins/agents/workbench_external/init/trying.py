@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workbench_kit.answers import as_text
+
 from workbench.base.text import one_line
 from workbench.errors import SpecError
-from workbench_kit.answers import as_text
 from workbench_external.config import ExternalConfig
 from workbench_external.hub import Hub
 from workbench_external.init.columns import Columns, Row

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import NodeError
 from workbench_kit.answers import as_text
+
+from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.workflow import CallRecord, Span
 from workbench_external.gateway import Ask

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from workbench_kit.answers import as_text
+
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.gateway import Ask
 from workbench_external.slots.discover import SYSTEM, at, parameters_of, schema_of, texts_of

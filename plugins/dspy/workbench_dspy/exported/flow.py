@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import dspy
-
-from workbench.errors import NodeError
-from workbench_kit.answers import convert, read_score
 from workbench_dspy_seam.programs import ADAPTERS, LMError
+from workbench_kit.answers import convert, read_score
 from workbench_kit.prompting import plain_adapter as plain
+
+import dspy
+from workbench.errors import NodeError
 from workbench.workflow import Field
 from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, draw, fields_read, most_frequent
 

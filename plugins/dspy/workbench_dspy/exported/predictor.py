@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal, get_args, get_origin
 
-import dspy
-
-from workbench.errors import NodeError
-from workbench_kit import answers
 from workbench_dspy_seam import programs as seam
+from workbench_kit import answers
 from workbench_kit.prompting import Nearest, plain_adapter as plain
+
+import dspy
+from workbench.errors import NodeError
 from workbench.lm import split_thoughts
 from workbench.workflow import Field, Signature
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.runtime import Context
 from workbench_kit.acting.asking_code import answered, run_asking
 from workbench_kit.acting.tool import Tool
-from workbench.runtime import Context
 
 SESSION = "sandbox:session"
 #: Characters of what a cell prints that the model is told.

@@ -26,9 +26,9 @@ from workbench.base.concurrency import run_in_thread
 from workbench.base.hashing import digest
 from workbench.base.type_guards import copied
 from workbench.errors import NodeError, PluginError, SpecError, suggest
-from workbench_kit.acting.results import cut_text
 from workbench.plugins import plugins
 from workbench.spec import PREFIX, Powers, check_user_code_allowed, load_user_code, parse_address
+from workbench_kit.acting.results import cut_text
 
 #: ctx.effect: (kind, content, run) -> JSON; it runs once at each place in an example.
 Effect = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from workbench.errors import SpecError, errors_at
-from workbench_kit.prompting import default_instructions
 from workbench.workflow import NodeKind, Signature, make_node, node_tree, parse_signature, with_inputs
+from workbench_kit.prompting import default_instructions
 
 T = TypeVar("T")
 

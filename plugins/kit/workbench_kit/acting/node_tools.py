@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError
+from workbench.runtime import Context
+from workbench.workflow import Image, NodeKind
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.inner_nodes import child_node
 from workbench_kit.acting.permission import permitted
 from workbench_kit.acting.tool import Tool, as_rules_see, know_tools, read_arguments
-from workbench.runtime import Context
-from workbench.workflow import Image, NodeKind
 
 #: An input of a node that is a tool: the calls of the row before this one, with their results. No model fills it.
 EARLIER = "earlier_calls"

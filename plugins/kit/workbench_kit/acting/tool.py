@@ -14,11 +14,11 @@ from typing import Any
 
 from workbench.base.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.spec import SERVER, instead_of_code, parse_server
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.mcp import Listed, McpCall, is_listed, list_tools
 from workbench_kit.acting.mcp_session import Server
 from workbench_kit.acting.schemas import as_parameters, fit_values, schema_defaults
-from workbench.spec import SERVER, instead_of_code, parse_server
 
 #: Characters of what a tool says where it fails.
 LONGEST_ERROR = 2_000

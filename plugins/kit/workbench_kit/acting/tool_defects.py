@@ -12,9 +12,9 @@ from typing import Any
 
 from workbench.base.code_outline import Function, find_function, function_in, returns_nothing
 from workbench.errors import Defect, DefectKind, SpecError
+from workbench.spec import PREFIX, parse_address
 from workbench_kit.acting.mcp import McpCall
 from workbench_kit.acting.tools import Tool
-from workbench.spec import PREFIX, parse_address
 
 Place = tuple[str | int, ...]
 

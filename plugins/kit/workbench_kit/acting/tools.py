@@ -21,6 +21,9 @@ from typing import Any, Protocol
 
 from workbench.base.type_guards import copied, dicts_in, is_dict
 from workbench.errors import NodeError, SpecError
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import PREFIX, SERVER, instead_of_code, load_user_code, parse_address, parse_server
 from workbench_kit.acting.beside import Leftovers
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.code_session import NOTHING, SESSION, Reach, is_session, session_of
@@ -31,9 +34,6 @@ from workbench_kit.acting.results import cut_result
 from workbench_kit.acting.schemas import told_arguments
 from workbench_kit.acting.tool import Tool, as_rules_see, know_tools, server_tools
 from workbench_kit.answers import Reading, correction, known_name, load_loose, read_text, wire_name
-from workbench.lm import Response
-from workbench.runtime import Context
-from workbench.spec import PREFIX, SERVER, instead_of_code, load_user_code, parse_address, parse_server
 
 _RUNS_CODE = "Run Python code, in this form or in a ```python fence. The result is what it prints. Variables stay."
 _CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}

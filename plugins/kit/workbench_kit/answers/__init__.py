@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.workflow import Field, Signature
 from workbench_kit.answers.call_bodies import (
     Reading as Reading,
     read_call as read_call,
@@ -62,7 +63,6 @@ from workbench_kit.answers.typed import (
     convert as convert,
     first_values as first_values,
 )
-from workbench.workflow import Field, Signature
 
 
 def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str, Any], bool]:

@@ -17,10 +17,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from itertools import chain, islice, takewhile
 
+from workbench.lm import split_thoughts
 from workbench_kit.answers.call_bodies import NOTHING, Reading, Tools, json_at, read_at, read_call, read_expression
 from workbench_kit.answers.conclusions import DECORATION
 from workbench_kit.answers.json_text import load
-from workbench.lm import split_thoughts
 
 _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 #: The marks of calls, by form: those that begin a line, those within one, and fences. The first two are found fast by

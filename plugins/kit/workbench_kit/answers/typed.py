@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
+from workbench.workflow import Field, read_nothing, says_nothing
 from workbench_kit.answers.call_bodies import names_call
 from workbench_kit.answers.choices import TRUTH, choices_of
 from workbench_kit.answers.conclusions import (
@@ -30,7 +31,6 @@ from workbench_kit.answers.conclusions import (
 from workbench_kit.answers.json_text import load, read_values
 from workbench_kit.answers.numbers import find_numbers, normalise, read_number
 from workbench_kit.answers.shapes import object_shape, type_adapter
-from workbench.workflow import Field, read_nothing, says_nothing
 
 _ITEM = re.compile(
     r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"

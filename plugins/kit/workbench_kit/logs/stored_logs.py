@@ -15,12 +15,12 @@ from typing import Any
 
 from workbench.errors import SpecError, StoreError, suggest
 from workbench.evaluation import add_texts, read_rows
-from workbench_kit.logs.agent_log import Log, LogSource, LogStep, field_lines, read_steps
 from workbench.lm import locate_lms
 from workbench.run import read_stored_source
 from workbench.spec import LMSpec, check_nodes, without_user_code
 from workbench.store import Store, kind_of, read_report
 from workbench.study import METRIC_SAID
+from workbench_kit.logs.agent_log import Log, LogSource, LogStep, field_lines, read_steps
 
 #: Splits whose right answers are not read.
 SEALED = ("test", "all")

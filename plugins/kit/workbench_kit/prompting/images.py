@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.workflow import Image, Signature
 from workbench_kit.answers import as_text
 from workbench_kit.prompting.plain_adapter import user_text
-from workbench.workflow import Image, Signature
 
 #: Bytes of one image at most: servers refuse larger ones.
 LARGEST = 20_000_000

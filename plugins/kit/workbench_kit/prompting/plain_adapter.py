@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench_kit.answers import as_text, object_shape
 from workbench.workflow import Signature
+from workbench_kit.answers import as_text, object_shape
 
 _TOOLS = """\
 {system}

@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from workbench.errors import Defect, DefectKind, suggest
+from workbench.workflow import Field, Signature
 from workbench_kit.answers import object_shape
 from workbench_kit.prompting import plain_adapter as plain
-from workbench.workflow import Field, Signature
 
 Place = tuple[str | int, ...]
 #: Groups of names, as they are there: a file may have very many, and none is copied for a node.

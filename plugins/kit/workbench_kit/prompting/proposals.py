@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench_kit.answers import find_code, read_objects
 from workbench.lm import is_placeholder, is_refusal
 from workbench.workflow import NodeKind, leaves_of
+from workbench_kit.answers import find_code, read_objects
 
 #: Characters; longer texts are not accepted as instructions.
 MAX_PROMPT = 6000

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.errors import BudgetSpent, LMError
-from workbench_kit.prompting.proposals import BEFORE, fold, keep_whole, read_parts, read_prompt, why_unusable
-from workbench_kit.prompting.requests import rewrite_request
 from workbench.lm import Response, is_blank, is_refusal
 from workbench.study import Result, Study
 from workbench.task import Example
 from workbench.workflow import Workflow, learnable_addresses, node_at, text_at, text_role
+from workbench_kit.prompting.proposals import BEFORE, fold, keep_whole, read_parts, read_prompt, why_unusable
+from workbench_kit.prompting.requests import rewrite_request
 
 #: Characters.
 MOST_PURPOSE = 1000

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from workbench.base.text import short
-from workbench_kit.prompting.proposals import fold, wrap_in_tags
 from workbench.study import Result, score_of
 from workbench.workflow import NodeKind, TextRole, Workflow, node_at, text_at, text_role
+from workbench_kit.prompting.proposals import fold, wrap_in_tags
 
 INSTRUCTION = TextRole()
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import Field, model_validator
+from workbench_kit.prompting import default_instructions
 
 from workbench.errors import SpecError
-from workbench_kit.prompting import default_instructions
 from workbench.spec import Pattern
 from workbench.study import Study
 from workbench.workflow import Workflow

@@ -16,6 +16,7 @@ from typing import Any
 
 from workbench_engine.chat_template import render_chat
 from workbench_kit.lms.prefill import join_prefill, split_prefill
+
 from workbench.lm import content_text
 from workbench.spec import Pattern
 from workbench.task import Example
