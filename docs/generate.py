@@ -45,7 +45,7 @@ def main() -> None:
     wanted[FAULTS] = with_faults()
     wanted[ROOT / "README.md"] = with_next(ROOT / "README.md")
     wanted[ROOT / "docs" / "index.md"] = with_contents(ROOT / "docs" / "index.md")
-    wanted |= {path: with_parameters(path) for path in sorted((ROOT / "plugins").glob("*/README.md"))}
+    wanted |= {path: with_parameters(path) for path in sorted((ROOT / "plugins").glob("*/workbench_*/README.md"))}
     for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))

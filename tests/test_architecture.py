@@ -7,15 +7,19 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Collection
 from functools import cache
 
 import networkx
 import pytest
+from packaging.requirements import Requirement
 
 from tests.helpers.source import (
     CORE,
+    KIT,
+    PACKAGES,
     ROOT,
     files,
     imported,
@@ -25,6 +29,7 @@ from tests.helpers.source import (
     parsed,
     texts,
 )
+from workbench.base.distribution import BUNDLED
 from workbench.plugins import plugins
 
 #: From the ground up: a room imports only what stands above it in this list.
@@ -54,9 +59,7 @@ ROOMS = {
     "kit/lms": "what providers share",
     "kit/logs": "logs of agents, as one form",
     "kit/labels": "people's scores of answers, and a judge beside them",
-    "kit/dspy_seam": "all that knows the inside of DSPy",
     "api": "all of it from Python",
-    "testing": "suites for authors",
     "cli": "click, terminal, exit codes",
 }
 
@@ -64,10 +67,10 @@ ROOMS = {
 FLOORS = [*ROOMS]
 
 
-SHELVES = ("testing", "cli")  # no room imports these
+SHELVES = ("cli",)  # no room imports these
 
 
-BY_FILE = ("base", "kit/dspy_seam", "kit/lms", *SHELVES)  # without a face: each of their modules is one
+BY_FILE = ("base", "kit/lms", *SHELVES)  # without a face: each of their modules is one
 
 
 MOST_ARROWS = 196
@@ -79,18 +82,23 @@ WORDS = {"judge", "optuna", "python", "random"}
 
 @cache
 def room(module: str) -> str:
-    """The room of a module of core; "" for the package itself, which exports lazily."""
-    parts = module.split(".")[1:]
-    if not parts or parts[0] in ("__main__", "_version") or parts == ["kit"]:
+    """The room of a module of core, or the drawer of one of kit; "" for the package itself, which exports lazily."""
+    package, *parts = module.split(".")
+    if not parts or parts[0] in ("__main__", "_version"):
         return ""
-    name = "/".join(parts[: 2 if parts[0] == "kit" else 1])
+    name = f"kit/{parts[0]}" if package == KIT.name else parts[0]
     return name if name in ROOMS else f"unknown: {name}"
 
 
 @cache
 def known() -> frozenset[str]:
-    """The modules of core."""
-    return frozenset(module_of(p) for p in modules(CORE))
+    """The modules of core and of kit."""
+    return frozenset(module_of(p) for p in (*modules(CORE), *modules(KIT)))
+
+
+def is_ours(name: str) -> bool:
+    """Return True for a name of core or of kit."""
+    return name.startswith(("workbench.", f"{KIT.name}."))
 
 
 def target(name: str, among: Collection[str]) -> str:
@@ -100,10 +108,10 @@ def target(name: str, among: Collection[str]) -> str:
 
 def test_a_room_imports_only_what_stands_below_it() -> None:
     wrong = []
-    for path in modules(CORE):
+    for path in (*modules(CORE), *modules(KIT)):
         here = room(module_of(path))
         for name in imported(path):
-            there = room(target(name, known())) if name.startswith("workbench.") else ""
+            there = room(target(name, known())) if is_ours(name) else ""
             if not here or not there or there == here:
                 continue
             if there not in ROOMS:
@@ -118,10 +126,10 @@ def test_a_room_imports_only_what_stands_below_it() -> None:
 def test_rooms_lean_on_few_others() -> None:
     arrows = {
         (here, there)
-        for path in modules(CORE)
+        for path in (*modules(CORE), *modules(KIT))
         if (here := room(module_of(path)))
         for name in imported(path)
-        if name.startswith("workbench.") and (there := room(target(name, known()))) and there != here
+        if is_ours(name) and (there := room(target(name, known()))) and there != here
     }
     assert len(arrows) <= MOST_ARROWS, f"{len(arrows)} arrows: MOST_ARROWS only falls"
 
@@ -129,7 +137,7 @@ def test_rooms_lean_on_few_others() -> None:
 @cache
 def origin(face: str, name: str) -> str:
     """The module that a face has a name from."""
-    path = CORE.parent / face.replace(".", "/") / "__init__.py"
+    path = (KIT if face.startswith(KIT.name) else CORE).parent / face.replace(".", "/") / "__init__.py"
     found = [target(i, known()) for i in imported(path) if i.rpartition(".")[2] == name] if path.exists() else []
     return found[0] if found else face
 
@@ -139,17 +147,17 @@ def test_what_one_plugin_needs_stands_in_that_plugin() -> None:
     or another room."""
     users: dict[str, set[str]] = defaultdict(set)
     for path in files("core", "plugins"):
-        here = module_of(path) if CORE in path.parents else path.relative_to(ROOT / "plugins").parts[0]
-        for whole in imported(path) if path.name != "__init__.py" or CORE not in path.parents else ():
-            if not whole.startswith("workbench."):
+        inside = bool({CORE, KIT} & {*path.parents})
+        here = module_of(path) if inside else module_of(path).split(".")[0]
+        for whole in imported(path) if path.name != "__init__.py" or not inside else ():
+            if not is_ours(whole):
                 continue
             thing = origin(target(whole, known()), whole.rpartition(".")[2])
             users[thing].add(here)
             if room(thing) != room(here):
                 users[room(thing)].add(room(here) or here)
-    wanted = [r for r in ROOMS if r not in (*SHELVES, "api", "kit/dspy_seam")]
-    wanted += [m for m in known() if m.startswith("workbench_kit.") and m.count(".") > 2 and room(m) != "kit/dspy_seam"]
-    wanted.remove("workbench_engine.chat_template_process")  # a program that chat_template starts
+    wanted = [r for r in ROOMS if r not in (*SHELVES, "api")]
+    wanted += [m for m in known() if m.startswith(f"{KIT.name}.") and m.count(".") > 1]
     wrong = [
         f"{thing}: only {', '.join(users[thing])}"
         for thing in wanted
@@ -160,8 +168,8 @@ def test_what_one_plugin_needs_stands_in_that_plugin() -> None:
 
 def test_there_are_no_circles() -> None:
     """Between files, wherever an import stands: in a function or for types alone, too."""
-    for folder in (CORE, *(ROOT / "plugins").iterdir()):
-        own = {module_of(p, folder.parent): p for p in modules(folder)}
+    for folder in (CORE, *PACKAGES.values()):
+        own = {module_of(p): p for p in modules(folder)}
         graph = networkx.DiGraph()
         for name, path in own.items():
             found = {target(i, own) for i in imported(path)} & own.keys() - {name, folder.name}
@@ -189,12 +197,13 @@ def test_a_room_is_entered_by_its_face() -> None:
         place = f"/{path.relative_to(ROOT)}"
         parts = place.split("/")[1:]
         for whole in imported(path):
-            if not whole.startswith("workbench."):
+            if not is_ours(whole):
                 continue
             door, name = target(whole, known()), whole.rpartition(".")[2]
             there = room(door)
-            inside = door.replace(".", "/").startswith(f"workbench/{there}/")
-            if not there or not inside or there in BY_FILE or f"/{there}/" in place:
+            inside = door.count(".") > 1
+            home = f"/workbench_{there}/" if there.startswith("kit/") else f"/{there}/"
+            if not there or not inside or there in BY_FILE or home in place or f"/{there}/" in place:
                 continue
             tested = parts[0] in ("tests", "contrib", "docs") and (whole == door or name[0] == "_")
             if not tested and name != "defaults" and not (whole == door and there.startswith("kit/")):
@@ -202,11 +211,32 @@ def test_a_room_is_entered_by_its_face() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+#: Packages that others import: they register nothing.
+SHARED = {"workbench_kit", "workbench_engine", "workbench_dspy_seam"}
+
+
 def test_core_imports_no_plugin_and_no_plugin_another() -> None:
     for path in files("core", "plugins"):
         for name in imported(path):
             first = name.split(".")[0]
-            assert not first.startswith("workbench_") or first in path.parts, f"{path}: {name}"
+            assert not first.startswith("workbench_") or first in {*path.parts, *SHARED}, f"{path}: {name}"
+    assert not [name for path in modules(CORE) for name in imported(path) if name.split(".")[0] in SHARED]
+
+
+def test_a_distribution_needs_those_whose_packages_it_imports() -> None:
+    """As its pyproject.toml says, under an extra for what is imported where it is needed."""
+    homes = {name: f"workbench-{path.parent.name}" for name, path in PACKAGES.items()}
+    for name, folder in BUNDLED.items():
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert project["name"] == name
+        lines = [
+            *project["dependencies"],
+            *(line for more in project.get("optional-dependencies", {}).values() for line in more),
+        ]
+        needs = {Requirement(line).name for line in lines}
+        for path in files(folder):
+            for first in {whole.split(".")[0] for whole in imported(path)} & homes.keys():
+                assert homes[first] in {name, *needs}, f"{path} imports {first}"
 
 
 def test_core_names_plugins_in_one_place() -> None:
@@ -272,6 +302,8 @@ def test_top_level_is_as_it_was_asked_for() -> None:
     top = {line.split("/")[0] for line in tracked.stdout.splitlines()}
     assert top == {
         "pyproject.toml",
+        "requirements.txt",
+        "requirements-test.txt",
         "core",
         "plugins",
         "workflows",

@@ -27,9 +27,9 @@ sys.path.insert(0, str(HERE))
 
 from install import PACKAGES, Installed, install  # noqa: E402
 from simulate import SimulatedAgentLM  # noqa: E402
-from workbench_testing.simulated import SimulatedPool  # noqa: E402
 
 from workbench.run import Options, optimize  # noqa: E402
+from workbench_testing.simulated import SimulatedPool  # noqa: E402
 
 
 @dataclass

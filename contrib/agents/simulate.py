@@ -13,9 +13,8 @@ import json
 import re
 from typing import Any
 
-from workbench_testing.simulated import HELPFUL, LABELS, SimulatedLM
-
 from workbench.lm import Request, Response
+from workbench_testing.simulated import HELPFUL, LABELS, SimulatedLM
 
 ROW = re.compile(rf"row \d+: a ([{''.join(LABELS)}])-thing")
 #: Roles of messages whose words help.

@@ -1,18 +1,17 @@
-"""What the base install weighs: the size of each distribution that `pip install` brings, without any extra.
+"""What the base install weighs: the size of each distribution that core, kit and standard bring, without any extra.
 
     python contrib/bench/install_size.py
-    python contrib/bench/install_size.py --without litellm openai    # as with DSPy 3.5, which needs neither
+    python contrib/bench/install_size.py --of core                   # core alone
+    python contrib/bench/install_size.py --of dspy --without litellm openai    # as with DSPy 3.5, which needs neither
 
-Requirements are followed from pyproject.toml through the metadata of what is installed here, and sizes are those of the
-files in each distribution's RECORD, with what pip compiles of them. pip itself, which sqlite-utils asks for, is there
-before.
+Requirements are followed through the metadata of what is installed here, and sizes are those of the files in each
+distribution's RECORD, with what pip compiles of them. pip itself, which sqlite-utils asks for, is there before.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import tomllib
 from collections.abc import Collection
 from datetime import date
 from importlib.metadata import Distribution
@@ -21,13 +20,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-
-
-def base_requirements() -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [Requirement(line) for line in project["dependencies"]]
+BASE = ("core", "kit", "standard")
 
 
 def closure(wanted: Requirement, without: Collection[str]) -> dict[str, Distribution]:
@@ -54,9 +48,11 @@ def size(distribution: Distribution) -> int:
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
-def table(without: Collection[str], least: float) -> str:
-    """The table as Markdown. least: MiB of what has a line."""
-    brought = {r.name: closure(r, without) for r in base_requirements() if canonicalize_name(r.name) not in without}
+def table(ours: Collection[str], without: Collection[str], least: float) -> str:
+    """The table as Markdown. ours: distributions of this repository; least: MiB of what has a line."""
+    needed = [Requirement(line) for one in ours for line in importlib.metadata.requires(f"workbench-{one}") or ()]
+    wanted = [one for one in needed if not one.name.startswith("workbench-") and one.marker is None]
+    brought = {one.name: closure(one, without) for one in wanted if canonicalize_name(one.name) not in without}
     everything = {name: found for one in brought.values() for name, found in one.items()}
     sizes = {name: size(found) for name, found in everything.items()}
     lines = ["| distribution | version | MiB | brought by |", "| --- | --- | --- | --- |"]
@@ -73,9 +69,12 @@ def table(without: Collection[str], least: float) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--of", nargs="*", default=BASE, metavar="NAME", help="distributions of ours; their own code is left out"
+    )
     parser.add_argument("--without", nargs="*", default=[], metavar="NAME", help="left out, with what they alone bring")
     parser.add_argument(
         "--least", type=float, default=5.0, metavar="MIB", help="distributions of this size have a line"
     )
     args = parser.parse_args()
-    print(table({canonicalize_name(name) for name in args.without}, args.least))
+    print(table(args.of, {canonicalize_name(name) for name in args.without}, args.least))

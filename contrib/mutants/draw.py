@@ -63,7 +63,18 @@ AREAS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
 WHOLE = ("tests/run", "tests/whole", "tests/cli", "tests/evaluation", "tests/api", "tests/plugins/test_contract.py")
 
 #: Files that tests need; the rest of the checkout is left where it is.
-COPIED = ("core", "plugins", "tests", "contrib", "workflows", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md")
+COPIED = (
+    "core",
+    "plugins",
+    "tests",
+    "contrib",
+    "workflows",
+    "docs",
+    *(f"{name}.txt" for name in ("requirements", "requirements-test")),
+    "pyproject.toml",
+    "README.md",
+    "CONTRIBUTING.md",
+)
 
 #: Operators whose mutants say nothing: bits of types (`int | None` is an annotation), names made up.
 LEFT_OUT = ("BitOr", "Variable", "NoOp", "_Is_Lt", "_Is_Gt", "_IsNot_Lt", "_IsNot_Gt")
@@ -115,7 +126,7 @@ def copy_checkout(folder: Path) -> None:
 
 
 def command(folder: Path, tests: Sequence[str], marked: str) -> str:
-    paths = ":".join(str(folder / name) for name in ("core", "plugins", "."))
+    paths = ":".join(map(str, (folder / "core", *sorted((folder / "plugins").iterdir()), folder)))
     words = ["env", f"PYTHONPATH={paths}", sys.executable, "-m", "pytest", f"--rootdir={folder}", "-n0", "-x", "-q"]
     words += ["-m", marked, "-p", "no:cacheprovider", *(str(folder / test) for test in tests)]
     return shlex.join(words)

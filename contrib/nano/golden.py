@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = Path(__file__).parents[2]
-WEIGHTS = ROOT / "plugins" / "workbench_nano" / "weights"
+WEIGHTS = ROOT / "plugins" / "standard" / "workbench_nano" / "weights"
 CHATS = [
     [
         {"role": "system", "content": "Classify the ticket.\nlabel: one of billing, shipping"},

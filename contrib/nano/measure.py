@@ -20,7 +20,7 @@ from episodes import Episode, Row, assistant_text, render
 from generate import CODES, quickstart_tickets, service_rows, sum_rows
 from tasks import episode, fact_row, list_row, mapping
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "plugins"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "standard"))
 from workbench_nano.model import Nano
 
 LABEL_VALUES = {"label": list(w.TOPICS)}

@@ -9,10 +9,11 @@ cuda=$(echo nvidia-{cublas,cuda-cupti,cuda-nvrtc,cuda-runtime,cudnn-cu13,cufft,c
 lock() {
   uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"
 }
-lock "$@" pyproject.toml --extra test --extra browser $(printf -- '--no-emit-package %s ' torch $cuda) --output-file contrib/supply_chain/requirements.lock
+ours=$(echo workbench-{core,kit,standard,dspy,agents,training,watch,scale,research,testing})
+lock "$@" requirements-test.txt $(printf -- '--no-emit-package %s ' torch $cuda $ours) --output-file contrib/supply_chain/requirements.lock
 lock "$@" contrib/supply_chain/tools.in --output-file contrib/supply_chain/tools.lock
-lock "$@" pyproject.toml contrib/supply_chain/trackers.in --extra mlflow --extra otel --extra wandb \
-  --output-file contrib/supply_chain/trackers.lock
+{ cat requirements.txt contrib/supply_chain/trackers.in; echo '-e ./plugins/watch[mlflow,otel,wandb]'; } |
+  lock "$@" - $(printf -- '--no-emit-package %s ' $ours) --output-file contrib/supply_chain/trackers.lock
 lock "$@" contrib/fuzz/requirements.in --output-file contrib/fuzz/requirements.lock
 lock "$@" contrib/mutants/requirements.in --constraint contrib/supply_chain/requirements.lock \
   --output-file contrib/mutants/requirements.lock

@@ -43,8 +43,8 @@ def place(path: str) -> str:
         return PAGES[path]
     if parts[0] == "docs":
         return posixpath.join(*parts[1:])
-    if parts[0] == "plugins" and parts[2:] == ("README.md",):
-        return f"plugins/{parts[1]}.md"
+    if parts[0] == "plugins" and parts[3:] == ("README.md",):
+        return f"plugins/{parts[2]}.md"
     return f"source/{path}" if path.endswith(".md") else f"source/{path}.md"
 
 

@@ -117,7 +117,7 @@ WORKFLOWS = (
 def plugin_links() -> list[tuple[str, str]]:
     return [
         (path.parent.name.removeprefix("workbench_").replace("_", " "), path.relative_to(ROOT).as_posix())
-        for path in sorted((ROOT / "plugins").glob("*/README.md"))
+        for path in sorted((ROOT / "plugins").glob("*/workbench_*/README.md"))
     ]
 
 

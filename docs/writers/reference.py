@@ -42,9 +42,14 @@ Every node also takes
 """  # noqa: E501
 
 
+def folders(package: str) -> list[Path]:
+    """The folder of a package of ours, in a list; an empty one for others."""
+    return list((ROOT / "plugins").glob(f"*/{package}"))
+
+
 def load_only_ours() -> None:
     """What else is installed must not get into our docs."""
-    ours = [e.name for e in entry_points(group=GROUP) if (ROOT / "plugins" / e.value).is_dir()]
+    ours = [e.name for e in entry_points(group=GROUP) if folders(e.value)]
     os.environ["WORKBENCH_LOAD_PLUGINS"] = ",".join(ours)
 
 
@@ -222,7 +227,8 @@ def catalogue() -> str:
     ]
     for info in sorted(plugins().infos, key=lambda info: info.module):
         name = info.module
-        text = (ROOT / "plugins" / name / "README.md").read_text(encoding="utf-8")
+        (folder,) = folders(name)
+        text = (folder / "README.md").read_text(encoding="utf-8")
         first = _first_sentence(text)
         provides = [
             f"{kind.replace('_', ' ')}: {', '.join(f'`{n}`' for n in names)}" for kind, names in info.provides.items()
@@ -230,7 +236,9 @@ def catalogue() -> str:
         rest = [hook.removeprefix("register_").replace("_", " ") for hook in info.hooks if hook.startswith("register_")]
         rest = [kind for kind in rest if kind.replace(" ", "_") not in info.provides]
         shown = "; ".join([*provides, *rest])
-        parts.append(f"| [{name.removeprefix('workbench_')}](../../plugins/{name}/README.md) | {shown} | {first} |")
+        parts.append(
+            f"| [{name.removeprefix('workbench_')}](../../{folder.relative_to(ROOT)}/README.md) | {shown} | {first} |"
+        )
     return "\n".join(parts) + "\n"
 
 

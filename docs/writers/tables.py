@@ -111,12 +111,12 @@ def with_parameters(path: Path) -> str:
 def places() -> dict[tuple[str, str], str]:
     """The section with the settings of each optimizer, executor and node kind, by (kind of thing, name)."""
     found = dict[tuple[str, str], str]()
-    for page in sorted((ROOT / "plugins").glob("*/README.md")):
+    for page in sorted((ROOT / "plugins").glob("*/workbench_*/README.md")):
         text = page.read_text(encoding="utf-8")
         for match in _TABLE.finditer(text):
             title = re.findall(r"^## (.+)$", text[: match.start()], re.MULTILINE)[-1]
             anchor = re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
-            found |= dict.fromkeys(_named(match), f"plugins/{page.parent.name}/README.md#{anchor}")
+            found |= dict.fromkeys(_named(match), f"{page.relative_to(ROOT)}#{anchor}")
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.base.distribution import NAME, pip_install
+from workbench.base.distribution import BUNDLED, PROJECT, pip_install
 from workbench.plugins import GROUP, Plugins
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_a_strangers_package_of_our_name_is_told_once(how: str, tmp_path: Path) 
         install(tmp_path, "workbench", top_level="workbench")
     for args in (["--version"], ["--help"], ["plugin", "list"]):
         (line,) = (line for line in started(tmp_path, *args).splitlines() if "two distributions" in line)
-        assert NAME in line and "workbench 0.8" in line and "pip uninstall workbench" in line
+        assert "workbench-core" in line and "workbench 0.8" in line and "pip uninstall workbench" in line
 
 
 def test_others_are_not_told_of(tmp_path: Path) -> None:
@@ -59,18 +59,24 @@ def test_others_are_not_told_of(tmp_path: Path) -> None:
 
 def test_friction_32_the_name_is_that_of_the_project_and_hints_name_its_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["name"] == NAME
-    assert any(line.startswith(f"{NAME}[") for line in project["optional-dependencies"]["test"])
-    assert pip_install("grpo") == f"pip install -e '.[grpo]' in your clone of {NAME}"
+    assert project["name"] == PROJECT
+    assert pip_install("training[grpo]") == f"pip install -e './plugins/training[grpo]' in your clone of {PROJECT}"
+    assert pip_install("wandb>=0.21") == "pip install 'wandb>=0.21'"
+    extras = dict[str, set[str]]()
+    for folder in BUNDLED.values():
+        about = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras[folder.rpartition("/")[2]] = {*about.get("optional-dependencies", {})}
     for folder in ("core", "plugins", "docs", "workflows", "contrib"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix not in (".py", ".md", ".yaml", ".toml", ".txt") or "reference" in path.parts:
                 continue
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"\bagent-workbench\b", text), path
-            used = re.findall(r"pip_install\(['\"](\w+)['\"]\)|-e '\.\[(\w+)\]'", text)
-            for extra in (a or b for a, b in used):
-                assert extra in project["optional-dependencies"], (path, extra)
+            used = re.findall(
+                r"pip_install\(['\"](\w+)(?:\[(\w+)\])?['\"]\)|-e '?\./(?:plugins/)?(\w+)(?:\[(\w+)\])?", text
+            )
+            for name, extra in ((a or c, b or d) for a, b, c, d in used):
+                assert name in extras and extra in ("", *extras[name]), (path, name, extra)
 
 
 def test_metadata_are_read_once_however_many_plugins_a_distribution_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +84,8 @@ def test_metadata_are_read_once_however_many_plugins_a_distribution_has(monkeypa
     read: list[object] = []
     parse = metadata.Distribution.metadata.fget  # type: ignore[attr-defined]
     monkeypatch.setattr(metadata.Distribution, "metadata", property(lambda self: read.append(self) or parse(self)))
-    found = [entry for entry in metadata.entry_points(group=GROUP) if entry.dist and entry.dist.name == NAME]
+    found = [entry for entry in metadata.entry_points(group=GROUP) if entry.dist and entry.dist.name in BUNDLED]
     read.clear()
     infos = Plugins(found).infos
-    assert len(infos) == len(found) > 30 and {info.distribution for info in infos} == {NAME}
-    assert len(read) <= 2  # for the name and the version
+    assert len(infos) == len(found) > 30 and {info.distribution for info in infos} <= {*BUNDLED}
+    assert len(read) <= 2 * len(BUNDLED)  # for the name and the version

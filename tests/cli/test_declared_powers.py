@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from workbench_kit.acting import Environment
 
 from workbench import NodeKind, Optimizer, hookimpl
 from workbench.cli import trust
@@ -18,6 +17,7 @@ from workbench.plugins.manager import _entries
 from workbench.runtime import Executor
 from workbench.spec import declared_powers
 from workbench.workflow import NodeConfig
+from workbench_kit.acting import Environment
 
 
 def test_each_registered_thing_declares_what_it_may_do() -> None:

@@ -14,11 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from workbench_external.gateway import Gateway
-from workbench_external.served import ServedSession
-from workbench_kit.prompting import Proposer, rewrite_request
-from workbench_metrics.judge import Judge
-from workbench_training.rollouts.sft_data import extract_examples
 
 from tests.dialects.dialect import Count, Dialect
 from tests.dialects.planted import DESKS, INSTRUCTION, ROWS
@@ -32,6 +27,11 @@ from workbench.store import IN_MEMORY, Store, add_run
 from workbench.study import Evaluator, Progress, Study
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, node_tree
+from workbench_external.gateway import Gateway
+from workbench_external.served import ServedSession
+from workbench_kit.prompting import Proposer, rewrite_request
+from workbench_metrics.judge import Judge
+from workbench_training.rollouts.sft_data import extract_examples
 
 LABEL = "label: Literal['billing','technical']"
 TOOLS = """

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_openai import wire
 
 from tests.dialects.conftest import THOUGHTLESS
 from tests.dialects.consumers import EXAMPLES, has_right_label, run_row, running, workflow_of
@@ -21,6 +20,7 @@ from workbench.lm import Request
 from workbench.study import Evaluator
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, node_tree
+from workbench_openai import wire
 
 ERRORS = [json.loads(line) for line in (Path(__file__).parent / "documented_errors.jsonl").read_text().splitlines()]
 

@@ -15,20 +15,20 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from workbench_nano.model import Chat, Completion, Nano
 
 from workbench.cli import cli
+from workbench_nano.model import Chat, Completion, Nano
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "plugins").glob("*/*.md")),
+    *sorted((ROOT / "plugins").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: The README's two installations: `.ci/run` runs the one, and the other is the same command without the extra.
-INSTALLS = ("pip install -e .", "pip install -e '.[test]' && pytest")
+#: The README's two installations: `.ci/run` runs the one, and tests/whole/test_wheels.py installs what the other names.
+INSTALLS = ("pip install -r requirements.txt", "pip install -r requirements-test.txt && pytest")
 
 #: Of the quickstart a fifth; tests/whole/test_gallery.py runs it whole.
 SPLIT = ("{train: 60, val: 60, test: 200}", "{train: 20, val: 30, test: 60}")
@@ -138,7 +138,7 @@ def test_generated_pages_are_up_to_date() -> None:
 
 def test_every_key_has_a_description_and_a_type_that_a_user_knows() -> None:
     written = [page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md")]
-    for page in (ROOT / "plugins").glob("*/README.md"):
+    for page in (ROOT / "plugins").glob("*/workbench_*/README.md"):
         written += re.findall(r"<!-- parameters of .*?<!-- end of", page.read_text(encoding="utf-8"), re.DOTALL)
     rows = [line for text in written for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) > 500
@@ -155,7 +155,7 @@ def test_friction_31_the_contents_lead_to_each_page_and_plugin() -> None:
     index, readme, catalogue = ROOT / "docs/index.md", ROOT / "README.md", ROOT / "docs/reference/plugins.md"
     pages = {*(ROOT / "docs").rglob("*.md")} - {index}
     assert pages <= leads(index), pages - leads(index)
-    assert {*(ROOT / "plugins").glob("*/README.md")} <= leads(catalogue)
+    assert {*(ROOT / "plugins").glob("*/workbench_*/README.md")} <= leads(catalogue)
     assert index in leads(readme), "the README is short, and leads there"
     _, _, rest = readme.read_text(encoding="utf-8").partition("<!-- contents")
     assert rest.partition("<!-- end")[0].count("](") == 10
@@ -190,7 +190,7 @@ def test_what_one_looks_for_is_two_or_three_links_from_the_readme() -> None:
 def test_the_page_of_each_plugin_says_near_its_head_where_its_code_is() -> None:
     """One to four files. `test_every_link_leads_somewhere` holds that they are there."""
     wrong = dict[str, str]()
-    for page in (ROOT / "plugins").glob("*/README.md"):
+    for page in (ROOT / "plugins").glob("*/workbench_*/README.md"):
         head = "\n".join(page.read_text(encoding="utf-8").splitlines()[:30])
         found = re.search(r"^In the code: (.+?)\n\n", head, re.MULTILINE | re.DOTALL)
         named = re.findall(r"\]\(([^)]+\.py)\)", found.group(1)) if found else []

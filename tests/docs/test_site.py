@@ -54,7 +54,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_every_page_and_plugin_is_on_the_site_and_in_its_search(site: Path) -> None:
     docs = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
-    plugins = {Path("plugins") / f"{path.parent.name}.html" for path in (ROOT / "plugins").glob("*/README.md")}
+    plugins = {
+        Path("plugins") / f"{path.parent.name}.html" for path in (ROOT / "plugins").glob("*/workbench_*/README.md")
+    }
     wanted = docs | plugins | {Path("changelog.html"), Path("contributing.html")}
     assert len(plugins) > 40 and [page for page in wanted if not (site / page).exists()] == []
     found = {

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.memory_worlds import PREDICT, on_topic, plain_rows
+
 from workbench_bench.commands import REFERENCE_RUN
 from workbench_bench.run_world import compute_mean_and_interval, run_many
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from docs.writers.works_with import works_with
 from tests.dialects.declared import DIALECTS
-from workbench_openai import client
 
 from workbench.spec import lm_spec
+from workbench_openai import client
 
 ROWS = dict(re.findall(r"^\| \[(.+?)\]\(.+?\) \| [^|]+ \| (.+?) \| .+ \|$", works_with(), re.M))
 OURS = {one.title: one for one in DIALECTS.values() if one.model.startswith(("openai/", "local/"))}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.helpers.process_executor import Processes
+
 from workbench_testing import executor_checks
 
 

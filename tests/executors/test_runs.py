@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from tests.helpers.process_executor import Clockwise, Processes, Slow
-from workbench_testing import write_task
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
@@ -25,6 +24,7 @@ from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.runtime import member
+from workbench_testing import write_task
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib/bench/promises"))
 from simulated_server import SimulatedServer

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from tests.helpers.scripted import Script, make_workflow
 from tests.helpers.task_executor import Tasks
-from workbench_testing import write_task
 
 from workbench.errors import FailureKind, Interrupted, SpecError
 from workbench.ledger import Ledger
@@ -42,6 +41,7 @@ from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Trace
+from workbench_testing import write_task
 
 SPEC = lm_spec({"model": "openai/scripted", "attempts": 1})
 

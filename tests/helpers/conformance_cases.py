@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workbench_testing import LMCase, MetricCase, NodeCase, ReaderCase
-
 from tests.helpers.external_agents import SORTER
 from workbench.plugins import plugins
 from workbench.spec import lm_spec
 from workbench.workflow import node_class
+from workbench_testing import LMCase, MetricCase, NodeCase, ReaderCase
 
 _CALL = '[{"name": "f", "arguments": {"x": 1}}]'
 

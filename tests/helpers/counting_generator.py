@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench_engine.generation import Generator
-
 from tests.helpers.tiny_lm import make_model, make_tokenizer
+from workbench_engine.generation import Generator
 
 
 class CountingGenerator(Generator):

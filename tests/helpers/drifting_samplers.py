@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
 from workbench_engine.generation import Generator, Refill, Row
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.trainer import Trainer

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from typing import Any
 
+import dspy
 import dspy.adapters
 import pytest
+from dspy import lm15
 from dspy.clients.backend_selection import CLIENT_KEYS
 from dspy.clients.base_lm import BaseLM
-
-import dspy
-from dspy import lm15
 
 _EXECUTION = {"cache", "rollout_id"}
 

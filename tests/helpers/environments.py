@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from workbench_kit.acting import Environment, Episode, Position, open_environment
 
 MAP = "#######\n#A.D.G#\n#.###.#\n#K..#.#\n#######"

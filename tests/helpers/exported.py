@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench_nano.provider import NanoLM, bundled
-
 import dspy
 from dspy import lm15
+
 from workbench.lm import Form, Request, Response, make_body
 from workbench.spec import lm_spec
+from workbench_nano.provider import NanoLM, bundled
 
 
 class Answers:

@@ -10,11 +10,10 @@ import signal
 import sys
 from pathlib import Path
 
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
-
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 
 class LoggedLM(SimulatedLM):

@@ -11,9 +11,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from workbench_readers.gta import read_gta
-
 from tests.helpers.gallery_speech import Case, call
+from workbench_readers.gta import read_gta
 
 TASKS = [*read_gta(str(Path(__file__).parents[2] / "workflows" / "gallery" / "drawings" / "dataset.json"), {})]
 HALVES = {"left": "(0, 0, 24, 32)", "right": "(24, 0, 48, 32)"}

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
-from workbench_external.gateway import Ask, Gateway
 
 from workbench.lm import Response
+from workbench_external.gateway import Ask, Gateway
 
 HELLO = Response("Hello, world. This is long enough for several pieces.", prompt_tokens=7, completion_tokens=11)
 CALLS = Response(

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from workbench_training.rollouts.token_rows import Row
 
 from tests.helpers.forking import Job
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
+from workbench_training.rollouts.token_rows import Row
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 

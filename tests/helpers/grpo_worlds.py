@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+
+from tests.helpers.tiny_lm import save
+from workbench.lm import Request
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_engine.generation import Generator
 from workbench_training.model.policy import Policy
 from workbench_training.objective import Objective
@@ -20,12 +26,6 @@ from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Learning, TrainingSchedule
 from workbench_training.trainer import Trainer
-
-from tests.helpers.tiny_lm import save
-from workbench.lm import Request
-from workbench.study import Result
-from workbench.task import Example
-from workbench.workflow import CallRecord, Span, Trace
 
 torch.set_num_threads(1)  # tiny models are slower with more, and tests share the cores
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from workbench_external.gateway import Gateway
-from workbench_external.served import ServedSession
 
 from tests.helpers.upstream import Upstream
 from workbench.ledger import Ledger
@@ -19,6 +17,8 @@ from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, Spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, node_tree
+from workbench_external.gateway import Gateway
+from workbench_external.served import ServedSession
 
 #: By API: the path behind the base URL, and the model of ours that speaks it.
 APIS = {

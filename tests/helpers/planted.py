@@ -17,13 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench_testing import Killed
-
 from tests.helpers.scripted import Say, Script
 from workbench.lm import LMPool, Request, Response, make_lm
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.store import Store
+from workbench_testing import Killed
 
 LABELS = ("a", "b", "c", "d")
 Skill = Callable[[Request], float]

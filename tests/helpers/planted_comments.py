@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.helpers.scripted import Script
+from workbench.lm import Request
 from workbench_feedback.comments import Comment, Comments
 from workbench_feedback.grounding import Aspect
 from workbench_kit.logs import Log, LogStep
-
-from tests.helpers.scripted import Script
-from workbench.lm import Request
 
 #: The words by which topics are known; the first is their name.
 TOPICS = {

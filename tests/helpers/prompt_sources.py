@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
 from workbench_external.apply import Finding, find_text, write_edits
 from workbench_external.config import Slot
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_optuna import searchers
 
 from tests.helpers.planted import PlantedLM, Skill, plant
 from workbench.proof import Report
+from workbench_optuna import searchers
 
 Found = tuple[Report, PlantedLM]
 

@@ -12,6 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 
 CORE = ROOT / "core" / "workbench"
+KIT = ROOT / "plugins" / "kit" / "workbench_kit"
+#: The packages of plugins, and those that plugins share, by their names.
+PACKAGES = {path.name: path for path in sorted((ROOT / "plugins").glob("*/workbench_*")) if path.is_dir()}
 
 
 @cache
@@ -51,8 +54,10 @@ def imported(path: Path) -> tuple[str, ...]:
     return tuple(imports(parsed(path)))
 
 
-def module_of(path: Path, root: Path = CORE.parent) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
+def module_of(path: Path) -> str:
+    """The dotted name of a module of core or of a package of `PACKAGES`."""
+    depth = 1 if CORE in path.parents else 2
+    parts = path.relative_to(ROOT).with_suffix("").parts[depth:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -22,7 +22,7 @@ from workbench.inference import bundle_file
 from workbench.inference.bundle_files import Collector
 from workbench.run import Options, optimize
 
-WEIGHTS = Path(__file__).parents[2] / "plugins" / "workbench_nano" / "weights"
+WEIGHTS = Path(__file__).parents[2] / "plugins" / "standard" / "workbench_nano" / "weights"
 TOOLS = """
 import os
 import sys

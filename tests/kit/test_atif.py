@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 from tests.helpers.atif import Trajectory
 from tests.helpers.scripted import Script
-from workbench_kit.logs import Log, LogStep, load_logs, read_trajectory
-from workbench_traces.read_files import read_turns
 
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request, Response
+from workbench_kit.logs import Log, LogStep, load_logs, read_trajectory
+from workbench_traces.read_files import read_turns
 
 CALL = {"tool_call_id": "c1", "function_name": "bash", "arguments": {"cmd": "ls"}}
 RUN: dict[str, Any] = {

@@ -7,9 +7,9 @@ import threading
 import time
 
 import pytest
-from workbench_kit.lms.batching import Batcher, RefillingBatcher, derive_seed
 
 from workbench.lm import Request
+from workbench_kit.lms.batching import Batcher, RefillingBatcher, derive_seed
 
 
 def run(main):

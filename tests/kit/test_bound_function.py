@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 from pydantic_core import core_schema
-from workbench_kit.acting import BoundFunction, Tool, as_rules_see, fit_values, told_arguments
 
 from workbench.errors import NodeError
 from workbench.spec import PolicySpec
+from workbench_kit.acting import BoundFunction, Tool, as_rules_see, fit_values, told_arguments
 
 
 class Item(BaseModel):

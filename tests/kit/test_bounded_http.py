@@ -12,11 +12,11 @@ import httpx
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.helpers.lm_faults import ChatServer
-from workbench_kit.lms import bounded_http
-from workbench_kit.lms.bounded_http import BodyError, BodyReader, bounded_bodies
 
 from workbench.errors import PluginError
 from workbench.lm import MAX_BODY
+from workbench_kit.lms import bounded_http
+from workbench_kit.lms.bounded_http import BodyError, BodyReader, bounded_bodies
 
 ASK = {"messages": [{"role": "user", "content": "hello there"}]}
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from workbench_kit.acting import read_calls
-from workbench_kit.answers import answer_text, correction, read_text
 
 from workbench.lm import Response
+from workbench_kit.acting import read_calls
+from workbench_kit.answers import answer_text, correction, read_text
 
 TOOLS = {"lookup": ["key", "shelf"], "now": [], "python": ["code"], "search": ["query"]}
 OUTPUTS = ["answer"]

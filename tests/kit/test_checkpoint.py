@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_engine.checkpoint import INDEX, check_checkpoint
 
 from workbench.errors import SpecError
+from workbench_engine.checkpoint import INDEX, check_checkpoint
 
 
 def written(folder: Path, **files: Any) -> str:

@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
-from workbench_engine.generation import Refill, Row, _pick, free_device_memory, generate_within_memory  # noqa: E402
-from workbench_engine.running_batch import cache_argument  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
+from workbench_engine.generation import Refill, Row, _pick, free_device_memory, generate_within_memory  # noqa: E402
+from workbench_engine.running_batch import cache_argument  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

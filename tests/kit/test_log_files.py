@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_kit.logs import Log, load_logs
 
 from workbench.errors import SpecError
+from workbench_kit.logs import Log, load_logs
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared/data/who_and_when"

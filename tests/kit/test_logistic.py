@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+
 from workbench_kit.searching import fit_logistic
 
 

@@ -10,17 +10,17 @@ from typing import Any, cast
 
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_fgo.rewrite import Rewrite
-from workbench_kit.prompting import Proposer, message_at, one_of_each_message, order_texts, rewrite_request
-from workbench_template_lm.proposer import Templates
-from workbench_textgrad import optimizer as textgrad
-from workbench_textgrad.optimizer import TextGrad
 
 from workbench import Workflow
 from workbench.lm import Request, Response
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import learnable_addresses, text_role
+from workbench_fgo.rewrite import Rewrite
+from workbench_kit.prompting import Proposer, message_at, one_of_each_message, order_texts, rewrite_request
+from workbench_template_lm.proposer import Templates
+from workbench_textgrad import optimizer as textgrad
+from workbench_textgrad.optimizer import TextGrad
 
 PARTS = {"one": "You are the clerk of a shop.", "two": "Desks: billing, shipping.", "three": "Answer in one word."}
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from workbench.errors import LMError
+from workbench.lm import Request, Response
 from workbench_kit.lms.native_calls import (
     check_format,
     check_tools,
@@ -13,9 +16,6 @@ from workbench_kit.lms.native_calls import (
     to_message,
     to_template,
 )
-
-from workbench.errors import LMError
-from workbench.lm import Request, Response
 
 ADD = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
 ASK = ({"role": "user", "content": "1 + 2?"},)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import run_node
-from workbench_kit import answers
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.errors import NodeError
 from workbench.workflow import parse_signature
+from workbench_kit import answers
+from workbench_kit.prompting import plain_adapter as plain
 
 
 def test_plain_prompt_is_exactly_this(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.policies import policy
-from workbench_kit.acting import Tool, check_call, load_tool
 
 from workbench.errors import NodeError
+from workbench_kit.acting import Tool, check_call, load_tool
 
 DENY = policy({"rules": [{"deny": "pay", "when": {"to": "evil"}}]})
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+from workbench.workflow import parse_signature
 from workbench_kit.prompting import (
     fewest_tokens,
     find_contradictions,
@@ -11,8 +13,6 @@ from workbench_kit.prompting import (
     tokens_of_answer,
     tokens_of_call,
 )
-
-from workbench.workflow import parse_signature
 
 TOOLS = {
     "search_web": "Searches the web for pages.",

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import make_workflow, run_node
+
+from workbench import Optimizer, Study, Workflow
+from workbench.lm import Request, Response, is_blank, is_refusal
+from workbench.run import Options, optimize
+from workbench.study import Result
+from workbench.task import Example
 from workbench_kit.answers import read_objects, read_text
 from workbench_kit.prompting import (
     Proposer,
@@ -18,12 +24,6 @@ from workbench_kit.prompting import (
     show_results,
     why_unusable,
 )
-
-from workbench import Optimizer, Study, Workflow
-from workbench.lm import Request, Response, is_blank, is_refusal
-from workbench.run import Options, optimize
-from workbench.study import Result
-from workbench.task import Example
 
 LONG = "Read the text to its end, and then give the one word that it is about."
 

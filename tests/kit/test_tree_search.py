@@ -9,6 +9,7 @@ from typing import Any
 
 import networkx
 import pytest
+
 from workbench_kit.searching import (
     Backup,
     Node,

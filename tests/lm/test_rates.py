@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from workbench_kit.lms.prices import find_rates, read_table
 
 from workbench.lm import Billed, Rates, Request, answered_call, asked_call, parse_price, read_usage
 from workbench.lm.rate_rows import read_rates
 from workbench.spec import lm_spec
+from workbench_kit.lms.prices import find_rates, read_table
 
 #: Prices as LiteLLM states those of gpt-5.4, in dollars for a million.
 LONG = {

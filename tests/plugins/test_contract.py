@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from tests.helpers import conformance_cases
 from tests.helpers.conformance import broken
-from workbench_testing import lm_checks, metric_checks, node_checks, reader_checks
 
 from workbench.cli import cli
 from workbench.plugins import GROUP, plugins
 from workbench.workflow import node_class
+from workbench_testing import lm_checks, metric_checks, node_checks, reader_checks
 
 ROOT = Path(__file__).parents[2]
 OURS = sorted(

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from tests.plugins.sandbox.test_sandbox import needs_kernel
-from workbench_sandbox.linux import LinuxSandbox
 
 from workbench.cli import cli
 from workbench.run.doctor import _executable_pth, _site_folders
+from workbench_sandbox.linux import LinuxSandbox
 
 
 def doctors_line() -> tuple[str, str]:

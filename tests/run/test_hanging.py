@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from workbench_kit.acting import load_tool
 
 from workbench.base.concurrency import remaining_seconds, run_in_thread
 from workbench.errors import NodeError
+from workbench_kit.acting import load_tool
 
 ROWS = "".join(f'{{"text": "row {n}", "label": "a"}}\n' for n in range(30))
 HANGS = """

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 from tests.run.test_judge_and_minutes import Saying, judging, write
-from workbench_kit.labels import order_items, run_answers
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.lm import Request
 from workbench.proof import Report, answer_key, level_after
 from workbench.run import Options, optimize, prepare, resume
 from workbench.store import ReadOnlyStore
+from workbench_kit.labels import order_items, run_answers
 
 
 class Once(Optimizer):

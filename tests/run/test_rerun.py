@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from tests.helpers.planted import PlantedLM, plant
 from tests.run.test_sealed import Offers
-from workbench_metrics.text import ExactMatch
-from workbench_testing import Killed
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
@@ -17,6 +15,8 @@ from workbench.proof import Report, alike_by, any_agree, compare_reruns, count_r
 from workbench.run import Options, optimize, resume
 from workbench.study import Result
 from workbench.task import Example, Task
+from workbench_metrics.text import ExactMatch
+from workbench_testing import Killed
 
 ROW = Example("1", {"text": "x"})
 ALIKE = alike_by(ExactMatch("label"))

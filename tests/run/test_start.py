@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.planted import plant
-from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 from workbench.cli import cli
 from workbench.errors import LMError, SpecError
 from workbench.run import Options, optimize
 from workbench.spec import apply_overrides, load_yaml
 from workbench.store import Store
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 
 def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_rows
 from tests.helpers.tiny_lm import save
-from workbench_memory.node import Recall
-from workbench_openai.client import openai
 
 from workbench.errors import LMError, SpecError
 from workbench.ledger import Ledger
@@ -24,6 +22,8 @@ from workbench.lm import CanEmbed
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
+from workbench_memory.node import Recall
+from workbench_openai.client import openai
 
 TEXTS = ["abca", "zzz", "b"]
 

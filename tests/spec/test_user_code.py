@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
-from workbench_kit.acting import environment_class, load_tool, tool_name
-from workbench_metrics.function import load_function
 
 from workbench.cli import main
 from workbench.errors import SpecError
 from workbench.run import prepare
 from workbench.spec import code_files, load_user_code, parse_address, relocate_address
 from workbench.task import Example, Score, Task
+from workbench_kit.acting import environment_class, load_tool, tool_name
+from workbench_metrics.function import load_function
 
 #: The three forms, of a module beside the workflow file and of one in a folder.
 BESIDE = ["own.py:{}", "own:{}", "own.{}"]

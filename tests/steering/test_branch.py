@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from workbench_testing import SimulatedLM, SimulatedPool, write_task
-from workbench_testing.simulated import Killed
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
 from workbench.proof import Report
 from workbench.run import Options, branch_run, optimize, resume
 from workbench.store import Candidates, Orders, Store, read_options
+from workbench_testing import SimulatedLM, SimulatedPool, write_task
+from workbench_testing.simulated import Killed
 
 
 def improve(folder: Path, **options: Any) -> Report:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from tests.helpers.forking import start_python
 from tests.helpers.stored import EVENT, kinds
-from workbench_testing import SimulatedLM, SimulatedPool, write_task
 
 from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
 from workbench.store import TABLES, Store, dumps
 from workbench.store.schema import SCHEMA_VERSION
+from workbench_testing import SimulatedLM, SimulatedPool, write_task
 
 # Opening
 

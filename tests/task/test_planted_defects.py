@@ -108,9 +108,8 @@ def test_unread_fields_are_told_once(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_a_plugin_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench_predict.node import Predict
-
     from workbench.errors import Defect
+    from workbench_predict.node import Predict
 
     own = [Defect("too_polite", "it says please", "Leave it out.", ("instructions",))]
     monkeypatch.setattr(Predict, "defects", lambda node, around: own)

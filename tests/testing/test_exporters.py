@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.conformance import broken
-from workbench_testing import ExporterCase, check_exporter, exporter_checks
 
 from workbench.workflow import Workflow, node_tree
+from workbench_testing import ExporterCase, check_exporter, exporter_checks
 
 
 def export(workflow: Workflow, path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.helpers.conformance import broken
-from workbench_testing import LMCase, check_lm, lm_checks
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
+from workbench_testing import LMCase, check_lm, lm_checks
 
 VARIABLE = "WORKBENCH_TEST_KEY"
 KINDS = {400: "bad_request", 401: "auth", 404: "blocked", 429: "rate_limit"}

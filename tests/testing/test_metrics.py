@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.conformance import broken
-from workbench_testing import MetricCase, check_metric, metric_checks
 
 from workbench.task import Score
+from workbench_testing import MetricCase, check_metric, metric_checks
 
 
 def same(example: Any, prediction: Any, trace: Any = None) -> Any:

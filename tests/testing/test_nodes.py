@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import Field
 from tests.helpers.conformance import broken
-from workbench_testing import NodeCase, check_node, node_checks
 
 from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.spec import TOOL_ADDRESSES
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_testing import NodeCase, check_node, node_checks
 
 
 class AskConfig(NodeConfig):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pydantic import Field
-from workbench_testing import optimizer_checks, optimizers as checks
 
 from workbench import BudgetSpent, Optimizer, Patch, Study, Workflow
 from workbench.plugins import plugins
+from workbench_testing import optimizer_checks, optimizers as checks
 
 #: The optimizer that passes the kit in the fast tier; the others do in the slow one.
 FAST = "random"

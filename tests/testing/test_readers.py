@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.conformance import broken
-from workbench_testing import ReaderCase, check_reader, reader_checks
 
 from workbench.errors import SpecError
 from workbench.spec import PATH, declares
+from workbench_testing import ReaderCase, check_reader, reader_checks
 
 GOOD, BROKEN, LINE = b"a=1\nb=2\nc=3\n", b"a=1\nb=2\nc\n", 3
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.conformance import broken
-from workbench_testing import check_sandbox, sandbox_checks
 
 from workbench.runtime import SandboxResult
+from workbench_testing import check_sandbox, sandbox_checks
 
 _CHILD = r"""
 import contextlib, io, json, sys, traceback

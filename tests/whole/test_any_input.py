@@ -17,12 +17,12 @@ from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 from tests.helpers.scripted import make_workflow
 from tests.whole.test_long_answers import UNITS
-from workbench_kit.answers import parse
-from workbench_kit.searching import Menu, apply_edit, edit_classes, edit_options, read_edit
 
 from workbench.errors import NodeError, PluginError, SpecError
 from workbench.spec import PolicySpec, Spec, check_spec, load_yaml
 from workbench.workflow import Patch, Workflow, parse_signature
+from workbench_kit.answers import parse
+from workbench_kit.searching import Menu, apply_edit, edit_classes, edit_options, read_edit
 
 QUICK = settings(derandomize=True, max_examples=400, deadline=None)
 

@@ -26,7 +26,6 @@ from tests.helpers import lm_faults
 from tests.helpers.journal import FakeLM, ask, journal, reply, spec
 from tests.helpers.lm_faults import ChatServer
 from tests.helpers.stored_runs import StoredLM, restore, write
-from workbench_sandbox import linux
 
 from workbench.base import files
 from workbench.base.files import disk_warnings
@@ -35,6 +34,7 @@ from workbench.errors import StoreError, WorkbenchError
 from workbench.run import Options, optimize
 from workbench.runtime import SandboxChoice
 from workbench.store import Store
+from workbench_sandbox import linux
 
 CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 NOBODY = 65534

@@ -15,12 +15,12 @@ from tests.helpers.gallery_attacks import ATTACKED, BACKDOORED, PROBLEMS, harmfu
 from tests.helpers.gallery_speech import Line, Speaker
 from tests.helpers.gallery_tried import GALLERY, searched, tried
 from tests.helpers.scripted import Script
-from workbench_redteam.redteam import RedTeamOptions, red_team
-from workbench_redteam.report import RedTeamReport
 
 from workbench.api import optimize
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.run import Options
+from workbench_redteam.redteam import RedTeamOptions, red_team
+from workbench_redteam.report import RedTeamReport
 
 
 def assailed(

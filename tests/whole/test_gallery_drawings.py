@@ -13,11 +13,11 @@ import pytest
 from tests.helpers.gallery_drawings import LOOKS, TASKS, next_step, work
 from tests.helpers.gallery_speech import Line
 from tests.helpers.gallery_tried import GALLERY, Tried, searched, tried
-from workbench_metrics.function import FunctionMetric
 
 from workbench.lm import count_images
 from workbench.spec import load_user_code
 from workbench.workflow import Trace
+from workbench_metrics.function import FunctionMetric
 
 #: Every third task is a count in one half, every third a sum of prices, every third a drawing.
 COUNT, PRICE, DRAW = ([number % 3 == kind for number in range(12)] for kind in range(3))

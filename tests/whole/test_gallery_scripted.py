@@ -16,8 +16,6 @@ import yaml
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Speaker
 from tests.helpers.scripted import SeeingScript, run_rows
-from workbench_tree_search.node import TreeSearch
-from workbench_worlds.play import Play
 
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -26,6 +24,8 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid, tool_uses
+from workbench_tree_search.node import TreeSearch
+from workbench_worlds.play import Play
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "workflows" / "gallery"

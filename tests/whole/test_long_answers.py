@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from workbench.errors import NodeError, SpecError
+from workbench.lm import split_thoughts
+from workbench.workflow import parse_signature
 from workbench_adas.optimizer import read_agent
 from workbench_kit import answers
 from workbench_kit.answers import json_text, read_grade, read_text
@@ -22,10 +26,6 @@ from workbench_memory.prompts import read_insights
 from workbench_metrics.structured import parse_json
 from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
 from workbench_training.rewards import _blocks
-
-from workbench.errors import NodeError, SpecError
-from workbench.lm import split_thoughts
-from workbench.workflow import parse_signature
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "speed"))
 from readers import READERS as MEASURED, TEXTS, seconds

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from workbench_testing import HELPFUL, SimulatedLM, run_simulated
 
 from workbench import Workflow
 from workbench.plugins import plugins
+from workbench_testing import HELPFUL, SimulatedLM, run_simulated
 
 BASELINE, OPTIMUM = 0.35, 0.35 + 0.30 + 0.04 * 8
 SEEDS = range(6)

@@ -19,11 +19,20 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from workbench.base.distribution import NAME
+from workbench.base.distribution import BUNDLED
 from workbench.run import doctor
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: By name, what the pyproject.toml of each distribution says.
+PROJECTS = {
+    name: tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for name, folder in BUNDLED.items()
+}
+#: What the tests are installed with.
+TESTED = [
+    line.partition("#")[0].strip()
+    for line in (ROOT / "requirements-test.txt").read_text().splitlines()
+    if line and line[0] != "#"
+]
 LOCKS = (
     *(f"contrib/supply_chain/{name}.lock" for name in ("requirements", "tools", "trackers")),
     "contrib/fuzz/requirements.lock",
@@ -57,7 +66,7 @@ def test_every_line_of_a_lock_is_one_version_with_hashes(file: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_the_lock_has_what_pyproject_asks_for(version: str) -> None:
+def test_the_lock_has_what_the_tests_are_installed_with(version: str) -> None:
     environment = {"python_version": version, "python_full_version": f"{version}.7", "sys_platform": "linux"}
     pins: dict[str, Version] = {}
     for requirement, _ in locked(LOCKS[0]):
@@ -65,21 +74,27 @@ def test_the_lock_has_what_pyproject_asks_for(version: str) -> None:
             name = canonicalize_name(requirement.name)
             assert name not in pins, f"two versions of {name}"
             pins[name] = Version(next(iter(requirement.specifier)).version)
-    left, seen = [(line, "") for line in PROJECT["dependencies"]] + [(f"{NAME}[test]", "")], set()
+    folders = {f"./{folder}": name for name, folder in BUNDLED.items()}
+    left, seen = [], set[str]()
+    for line in TESTED:
+        path, bracket, extras = line.removeprefix("-e ").partition("[")
+        left.append(f"{folders.pop(path, path)}{bracket}{extras}")
+    assert not folders, "each distribution is tested"
     while left:
-        line, extra = left.pop()
-        wanted = Requirement(line)
-        if wanted.name == NAME:
-            left += [(more, one) for one in wanted.extras - seen for more in PROJECT["optional-dependencies"][one]]
-            seen |= wanted.extras
+        wanted = Requirement(left.pop())
+        if (project := PROJECTS.get(wanted.name)) is not None:
+            left += project["dependencies"] if wanted.name not in seen else []
+            left += [more for one in wanted.extras for more in project["optional-dependencies"][one]]
+            seen.add(wanted.name)
         elif wanted.name != "torch":  # which build is right depends on the machine
             pin = pins[canonicalize_name(wanted.name)]
-            assert wanted.specifier.contains(pin), f"{wanted} is asked for ({extra}), {pin} is locked"
+            assert wanted.specifier.contains(pin), f"{wanted} is asked for, {pin} is locked"
 
 
 @pytest.mark.parametrize("name", ["litellm", "dspy", "httpx"])
 def test_what_reads_answers_has_an_upper_bound(name: str) -> None:
-    wanted = next(Requirement(line) for line in PROJECT["dependencies"] if Requirement(line).name == name)
+    lines = [line for project in PROJECTS.values() for line in project["dependencies"]]
+    wanted = next(Requirement(line) for line in lines if Requirement(line).name == name)
     assert any(one.operator == "<" for one in wanted.specifier)
     assert wanted.specifier.contains(importlib.metadata.version(name)), "and it is the version that is tested"
     for bad in doctor._COMPROMISED.get(name, ()):
@@ -105,7 +120,7 @@ def test_doctor_names_bad_packages(
             raise importlib.metadata.PackageNotFoundError(asked)
         return version or "" if asked == name else real(asked)
 
-    monkeypatch.setattr(importlib.metadata, "requires", lambda _: PROJECT["dependencies"])
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: PROJECTS[name]["dependencies"])
     assert {check.status for check in doctor._packages()} == {"ok"}
     monkeypatch.setattr(importlib.metadata, "version", found)
     (check,) = [check for check in doctor._packages() if check.status != "ok"]
@@ -120,7 +135,7 @@ def test_doctor_lets_litellm_be_removed(monkeypatch: pytest.MonkeyPatch) -> None
             raise importlib.metadata.PackageNotFoundError(asked)
         return real(asked)
 
-    monkeypatch.setattr(importlib.metadata, "requires", lambda _: PROJECT["dependencies"])
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: PROJECTS[name]["dependencies"])
     monkeypatch.setattr(importlib.metadata, "version", found)
     checks = [*doctor._packages()]
     assert {check.status for check in checks} == {"ok"}
@@ -152,7 +167,7 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
             if (
                 "pip install" in line and line.strip() != "pip install torch==2.13.0"
             ):  # its build depends on the machine
-                assert "--no-deps" in line and ("--require-hashes" in line or "-e ." in line)
+                assert "--no-deps" in line and ("--require-hashes" in line or "-r requirements" in line)
     for name, job in jobs["jobs"].items():
         rights = job.get("permissions", jobs["permissions"])
         assert rights == ({"id-token": "write"} if name == "publish" else {"contents": "read"})
@@ -172,7 +187,9 @@ def test_there_are_scheduled_jobs_and_a_release() -> None:
 
 def test_every_extra_stands_on_the_page_that_tells_how_to_install() -> None:
     page = (ROOT / "docs/how-to/install.md").read_text()
-    assert [name for name in PROJECT["optional-dependencies"] if f"`{name}`" not in page] == []
+    for name, project in PROJECTS.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `./{BUNDLED[name]}`")]
+        assert [extra for extra in project.get("optional-dependencies", {}) if f"`{extra}`" not in row] == []
 
 
 def test_the_size_of_an_install_follows_requirements_and_leaves_out_what_only_these_bring() -> None:
@@ -181,8 +198,8 @@ def test_the_size_of_an_install_follows_requirements_and_leaves_out_what_only_th
     assert {"litellm", "openai", "pydantic"} <= whole.keys() and "pydantic" in less
     assert not {"litellm", "openai", "botocore"} & less.keys()
     assert module.size(less["pydantic"]) > 1 << 20 and "pip" not in module.closure(Requirement("sqlite-utils"), ())
-    lines = module.table({"litellm"}, 5.0).splitlines()
-    assert lines[0].startswith("| distribution") and not [line for line in lines if line.startswith("| litellm")]
+    lines = module.table(module.BASE, {"scipy"}, 5.0).splitlines()
+    assert lines[0].startswith("| distribution") and not [line for line in lines if line.startswith("| scipy")]
 
 
 def script(path: str) -> Any:
@@ -212,8 +229,9 @@ def test_the_newest_dspy_and_transformers_are_tested_and_none_is_red() -> None:
 
 
 def test_the_bounds_of_litellm_are_the_same_where_dspy_brings_it_and_as_an_extra() -> None:
-    (base,) = [line for line in PROJECT["dependencies"] if Requirement(line).name == "litellm"]
-    assert PROJECT["optional-dependencies"]["litellm"] == [base]
+    project = PROJECTS["workbench-dspy"]
+    (base,) = [line for line in project["dependencies"] if Requirement(line).name == "litellm"]
+    assert project["optional-dependencies"]["litellm"] == [base]
 
 
 def test_licences_are_read_from_the_clearest_field() -> None:

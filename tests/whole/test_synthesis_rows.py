@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.scripted import Script
-from workbench_synthesize.synthesize import Found, synthesize
 
 from workbench.lm import Request
+from workbench_synthesize.synthesize import Found, synthesize
 
 FILES = Path(__file__).parents[2] / "workflows" / "synthesis"
 Said = Callable[[Request], str]

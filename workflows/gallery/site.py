@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from pydantic import PrivateAttr
+
 from workbench_kit.acting import Environment, Step
 
 

@@ -21,11 +21,11 @@ from typing import Any, get_type_hints
 from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as BetaMessageParams
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as ChatParams
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as ResponseParams
+
+from workbench.lm import Response
 from workbench_external.gateway import Ask, Gateway, Refused
 from workbench_external.slots.discover import schema_of
 from workbench_external.trial import make_example
-
-from workbench.lm import Response
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 

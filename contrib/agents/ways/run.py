@@ -22,9 +22,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "quickstarts")]
 
 from install import check  # noqa: E402
 from planted import Planted, answer_as_asked, check_request, serving  # noqa: E402
-from workbench_external.gateway import Ask  # noqa: E402
 
 from workbench.lm import Response  # noqa: E402
+from workbench_external.gateway import Ask  # noqa: E402
 
 DESKS = ("billing", "technical", "shipping", "returns")
 COLUMNS = ("program", "input", "answer", "folder", "slots", "starts", "no edit")

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.proof import interval
 from workbench_kit.acting import Tool
 from workbench_tools.toolset import ToolIndex, count_prompt_characters, find_crossover
-
-from workbench.proof import interval
 
 Find = Callable[[str, int], list[str]]
 

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.helpers import memory_worlds as worlds
 from tests.helpers.planted import lower_bound
+
 from workbench_memory import optimizer as memory_optimizer
 
 Rows = dict[str, list[worlds.Row]]

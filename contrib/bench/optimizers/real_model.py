@@ -268,10 +268,10 @@ def _mipro(program: Any, metric: Any, lm: Any, sets: list[Any], seed: int) -> tu
 def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
     """GEPA with the same model as its reflection model, asked in the form that a small model can answer: its default
     proposer takes JSON alone. The program stays as it was where GEPA raises."""
+    import dspy
+
     from workbench_dspy.proposals import ProposalAdapter
     from workbench_dspy_seam.programs import instruction_proposer
-
-    import dspy
 
     def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
         right = str(getattr(pred, "label", "")).strip() == gold.label

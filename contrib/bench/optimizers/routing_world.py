@@ -20,11 +20,10 @@ from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
+from workbench.workflow import Workflow
 from workbench_bench import routing
 from workbench_bench.run_world import LABELS, Result, run_world
 from workbench_bench.worlds import TOPICS, WORLDS, World
-
-from workbench.workflow import Workflow
 
 _SIGNATURE = "text -> label: Literal['a', 'b', 'c', 'd']"
 

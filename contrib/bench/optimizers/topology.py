@@ -37,10 +37,9 @@ class Enough(BaseException):
 
 def one(name: str, seed: int, val: int, most: int) -> dict[str, Any]:
     """One run: evaluations until 95% of the best (None if never), and the incumbent's accuracy at the end."""
+    from workbench.run import Options, optimize
     from workbench_bench.run_world import SimulatedPool, _write
     from workbench_bench.worlds import WORLDS
-
-    from workbench.run import Options, optimize
 
     world = WORLDS["topology"].planted(seed)
     count, best, accuracy, reached = 0, -1.0, 0.0, None

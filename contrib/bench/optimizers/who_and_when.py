@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workbench.proof import interval
+from workbench.spec import lm_spec
 from workbench_attribute.attribute import attribute, diagnose_without_model
 from workbench_attribute.baselines import BASELINES
 from workbench_attribute.diagnosis import Diagnosis
@@ -27,9 +29,6 @@ from workbench_attribute.judges import FINDERS
 from workbench_attribute.score import Accuracy, expect_random, score
 from workbench_attribute.settings import Judging
 from workbench_kit.logs import Log, load_logs
-
-from workbench.proof import interval
-from workbench.spec import lm_spec
 
 VARIANTS = [(method, truth) for truth in (True, False) for method in FINDERS]
 

@@ -17,10 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import dspy
 import numpy as np
 from rows import read_task
-
-import dspy
 
 DEMOS: dict[str, Any] = {"max_bootstrapped_demos": 4, "max_labeled_demos": 8}
 

@@ -30,9 +30,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workbench_metrics.floor import vote_of_nearest
-
 from workbench.proof import interval, paired_proof
+from workbench_metrics.floor import vote_of_nearest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

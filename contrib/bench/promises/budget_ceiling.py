@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from simulated_server import FAULTS, SimulatedServer
+
 from workbench_testing import write_task
 
 CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]

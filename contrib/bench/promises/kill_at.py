@@ -29,10 +29,9 @@ STEPS = (
 
 
 def install(step: str, count: int) -> None:
-    from workbench_openai.server import Server
-
     from workbench.run import session
     from workbench.store import database as store
+    from workbench_openai.server import Server
 
     reached = 0
 

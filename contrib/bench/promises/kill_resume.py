@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from kill_at import STEPS
 from simulated_server import SimulatedServer
+
 from workbench_testing import write_task
 
 CONCURRENCY = 4

@@ -41,11 +41,11 @@ from null_worlds import (
     unseen_character,
 )
 from scipy.stats import binomtest
-from workbench_kit.labels import order_items, run_answers
 
 from workbench.proof import Report
 from workbench.run import Options, branch_run, optimize, resume
 from workbench.store import ReadOnlyStore, Store
+from workbench_kit.labels import order_items, run_answers
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
-from workbench_serve.under_load import Configurations
 
 from workbench.proof import Ceiling, ServiceLevels, measure_levels, paired_proof
 from workbench.spec import ConfigurationSpec, TargetsSpec
 from workbench.study import Aims, Evaluation, Result, pick_by_targets
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_serve.under_load import Configurations
 
 Rng = np.random.Generator
 MARGIN = 0.05

@@ -17,9 +17,8 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from workbench_testing import SimulatedLM
-
 from workbench.lm import Request
+from workbench_testing import SimulatedLM
 
 FAULTS = (
     "429",

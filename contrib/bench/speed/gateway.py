@@ -22,9 +22,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 from aiohttp import web
-from workbench_external.gateway import Ask, Gateway, chat, chat_events, writing
 
 from workbench.lm import Response
+from workbench_external.gateway import Ask, Gateway, chat, chat_events, writing
 
 MESSAGES = [
     {"role": "system", "content": "You are a careful assistant. " * 20},

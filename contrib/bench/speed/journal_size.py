@@ -14,12 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from workbench_testing import SimulatedLM
-
 from workbench.ledger import Ledger
 from workbench.lm import Request
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
+from workbench_testing import SimulatedLM
 
 
 def request(index: int) -> Request:

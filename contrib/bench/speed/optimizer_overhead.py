@@ -34,13 +34,12 @@ SIZES = (10, 100, 1000)
 
 def one(name: str, size: int) -> dict[str, Any]:
     """Run in this process; seconds of CPU, examples evaluated, candidates."""
-    from workbench_bench.run_world import SimulatedPool, _write
-    from workbench_bench.sizes import ROWS
-    from workbench_bench.worlds import WORLDS
-
     from workbench.plugins import plugins
     from workbench.run import Options, optimize
     from workbench.store import Store
+    from workbench_bench.run_world import SimulatedPool, _write
+    from workbench_bench.sizes import ROWS
+    from workbench_bench.worlds import WORLDS
 
     world, parameters = RUNS[name]
     plugins().get("optimizers", name)

@@ -15,14 +15,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from workbench.errors import NodeError
+from workbench.lm import Request, Response, split_thoughts
+from workbench.workflow import Signature, parse_signature
 from workbench_kit import answers
 from workbench_kit.answers import answer_text, load_loose, read_text
 from workbench_kit.lms.native_calls import read_native_calls
 from workbench_kit.prompting import read_prompt
-
-from workbench.errors import NodeError
-from workbench.lm import Request, Response, split_thoughts
-from workbench.workflow import Signature, parse_signature
 
 SIZE = 200_000
 TARGET = 0.020

@@ -14,12 +14,11 @@ import sys
 import time
 from typing import Any
 
+from workbench.errors import SandboxError
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
 from workbench_sandbox.linux import LinuxSandbox
 from workbench_sandbox.wasm import prepare_sandbox
 from workbench_sandbox.watch import read_resident
-
-from workbench.errors import SandboxError
 
 SOURCE = "def f(x):\n    return x + 1"
 CALLS = {"wasm": (30, 20)}  # one after the other, at once; a process for each takes half a second

@@ -21,9 +21,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.helpers.otlp_receiver import otlp_receiver
-from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 from workbench.api import evaluate
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 
 def serve(pipe: Connection) -> None:

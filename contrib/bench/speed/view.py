@@ -19,14 +19,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from starlette.testclient import TestClient
-from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
-from workbench_view.server.access import Access
-from workbench_view.server.app import make_app
-from workbench_view.server.site import Site, load_libraries
 
 from workbench.run import Options, optimize
 from workbench.store import ReadOnlyStore
 from workbench.study import make_optimizer
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
+from workbench_view.server.access import Access
+from workbench_view.server.app import make_app
+from workbench_view.server.site import Site, load_libraries
 
 #: Milliseconds that a page may take.
 LIMIT = 300

@@ -27,6 +27,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from shapes import SHAPES, save_shape
 from tests.helpers.tiny_lm import save
+
+from workbench.lm import Request
 from workbench_training.model.policy import Policy
 from workbench_training.serving.policy_lm import Engine, LocalEngine
 from workbench_training.serving.server_setup import make_transfer
@@ -34,8 +36,6 @@ from workbench_training.serving.vllm_engine import Limits, ServerEngine
 from workbench_training.serving.vllm_server import ManagedServer
 from workbench_training.serving.weight_transfer import list_options, resolve_transfer
 from workbench_training.settings import Lora, ServerSettings
-
-from workbench.lm import Request
 
 
 async def draw(engine: Engine, options: argparse.Namespace) -> list[float]:

@@ -26,6 +26,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import save
+
+from workbench.lm import Request
 from workbench_engine.fixed_batch import FixedBatch
 from workbench_engine.generation import Generator, Refill, Row as Drawn
 from workbench_kit.lms import fixed_batch
@@ -35,8 +37,6 @@ from workbench_training.presets import make_objective
 from workbench_training.rollouts.token_rows import Row, collate
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Learning, Lora
-
-from workbench.lm import Request
 
 FAILED = list[str]()
 

@@ -25,6 +25,7 @@ from transformers import AutoConfig
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from shapes import save_shape
 from tests.helpers.tiny_lm import save
+
 from workbench_training.learner import Learner
 from workbench_training.model.memory_count import GIB, PolicyShape, count_memory
 from workbench_training.model.policy import Policy

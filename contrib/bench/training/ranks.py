@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 def count(place: Path, lengths: list[list[int]], continuous: bool) -> None:
     """One of the processes: the first asks for all rollouts. Writes how many steps and rows it decoded."""
     import torch
+
     from workbench_engine.generation import Generator, Row
     from workbench_training.model.policy import Policy
     from workbench_training.presets import make_objective

@@ -22,10 +22,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import make_model, make_tokenizer
-from workbench_engine.generation import Generator
-from workbench_training.serving.policy_lm import LocalEngine
 
 from workbench.lm import Request
+from workbench_engine.generation import Generator
+from workbench_training.serving.policy_lm import LocalEngine
 
 
 class Counting(Generator):

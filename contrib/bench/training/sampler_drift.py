@@ -28,6 +28,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.drifting_samplers import Bfloat16Sampler, LaggingSampler, PerturbedSampler, sample_policy
 from tests.helpers.grpo_worlds import bandit, sevens
+
 from workbench_engine.generation import Row as Drawn
 from workbench_nano.provider import WEIGHTS
 from workbench_training.correction import Drift, compute_log_ratio, measure_gap

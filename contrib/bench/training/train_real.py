@@ -27,13 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench_engine.generation import free_device_memory
-from workbench_training import trainer
-
 from workbench.evaluation import EvalOptions, evaluate, read_rows
 from workbench.proof import interval, paired_proof
 from workbench.run import Options, optimize, prepare
 from workbench.store import ReadOnlyStore, read_report
+from workbench_engine.generation import free_device_memory
+from workbench_training import trainer
 
 TOOLS = (
     "You can call one function. Think in one sentence between <think> and </think>, then write one call as JSON with "
@@ -188,6 +187,7 @@ def trl(
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOTrainer
+
     from workbench_training.rewards import tool_n1
 
     sys.path.insert(0, str(folder))

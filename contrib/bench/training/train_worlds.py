@@ -36,6 +36,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import save
+
+from workbench.lm import Request, Response
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.model.policy import Policy
 from workbench_training.presets import PRESETS, make_objective
 from workbench_training.rewards import Rollout
@@ -45,11 +50,6 @@ from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Learning, Lora, TrainingSchedule
 from workbench_training.trainer import Trainer
-
-from workbench.lm import Request, Response
-from workbench.study import Result
-from workbench.task import Example
-from workbench.workflow import CallRecord, Span, Trace
 
 
 class World(RolloutSource):

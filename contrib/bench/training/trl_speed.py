@@ -41,10 +41,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from shapes import SHAPES, save_shape, save_wide
 from tests.helpers.tiny_lm import save
-from workbench_engine.generation import Generator, Refill, Row
-from workbench_training.learner import Learner
 
 from workbench.run import Options, optimize
+from workbench_engine.generation import Generator, Refill, Row
+from workbench_training.learner import Learner
 
 ROLLOUTS, RATE, WARM = 8, 1e-5, 2
 #: Rows that TRL passes at once on a GPU, where 32 do not fit: an H100 holds both sides.

@@ -1,6 +1,7 @@
 import pytest
 from workbench_example.hillclimb import Hillclimb
 from workbench_example.shorter import Shorter
+
 from workbench_testing import optimizer_checks
 
 

@@ -1,4 +1,4 @@
-"""The distribution that this package belongs to: how to install its extras, and others that claim its name."""
+"""The distributions of this repository: how to install them, and others that claim the name of this package."""
 
 from __future__ import annotations
 
@@ -10,15 +10,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-NAME = "agent-optimization-workbench"
+#: The project, as people call it: a distribution that only needs the others.
+PROJECT = "agent-optimization-workbench"
+_FOLDERS = ("kit", "standard", "dspy", "agents", "training", "watch", "scale", "research", "testing")
+#: The distributions of this repository, each with its folder.
+BUNDLED = {"workbench-core": "core", **{f"workbench-{name}": f"plugins/{name}" for name in _FOLDERS}}
 _PACKAGE = "workbench"
 #: What results may depend on besides our own version.
 _TOLD = ("dspy", "litellm", "optuna", "numpy", "scipy", "torch", "transformers", "trl", "peft", "vllm")
 
 
-def pip_install(*extras: str) -> str:
-    """The command that installs extras, for error messages. It needs a clone: no index has the distribution."""
-    return f"pip install -e '.[{','.join(extras)}]' in your clone of {NAME}"
+def pip_install(asked: str) -> str:
+    """The command that installs a distribution of ours with an extra, for error messages.
+
+    asked: such as "training[grpo]". It needs a clone: no index has the distributions. What is not ours is taken from
+    the index.
+    """
+    name, bracket, extra = asked.partition("[")
+    folder = BUNDLED.get(f"workbench-{name}")
+    return (
+        f"pip install -e './{folder}{bracket}{extra}' in your clone of {PROJECT}"
+        if folder
+        else f"pip install '{asked}'"
+    )
 
 
 def package_folder(name: str) -> Path | None:
@@ -40,9 +54,9 @@ def find_conflicting_distributions() -> Iterator[str]:
     found = {other.version: other.name for other in distributions(name=_PACKAGE) if _brings_package(other)}
     for version, name in found.items():  # the same may stand on the path twice
         yield (
-            f"two distributions bring a package '{_PACKAGE}': {NAME}, which is this program, and {name} {version}, "
-            f"which is not. They overwrite each other's files. Keep one in this environment: pip uninstall {name}, "
-            f"then install {NAME} again."
+            f"two distributions bring a package '{_PACKAGE}': workbench-core, which is this program, and {name} "
+            f"{version}, which is not. They overwrite each other's files. Keep one in this environment: "
+            f"pip uninstall {name}, then install workbench-core again."
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench._version import __version__
-from workbench.base.distribution import NAME
+from workbench.base.distribution import PROJECT as NAME
 from workbench.errors import PluginError, SpecError, WorkbenchError
 from workbench.inference.bundle_files import Collector, Contents
 from workbench.inference.loaded import read_workflow

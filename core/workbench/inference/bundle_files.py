@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from workbench.base.distribution import NAME
+from workbench.base.distribution import PROJECT as NAME
 from workbench.base.type_guards import change_at, is_dict, is_list
 from workbench.errors import SpecError
 from workbench.lm import locate_weights, weights_folder

@@ -17,7 +17,7 @@ from typing import Any
 
 import pluggy
 
-from workbench.base.distribution import NAME
+from workbench.base.distribution import BUNDLED
 from workbench.errors import PluginError, suggest
 from workbench.plugins import guard as plugin_guard, hookspecs
 
@@ -98,7 +98,7 @@ class Plugins:
     def _load(self, name: str, load: Callable[[], Any], dist: str, version: str, module: str) -> None:
         """Import and register one plugin. Whatever it raises only sets it aside."""
         plugin: Any = None
-        if dist != NAME:
+        if dist not in BUNDLED:
             self._packages[name] = f"{dist} {version}".strip(" ()")
         try:
             with self._named(name, "being imported"):
@@ -247,7 +247,7 @@ def _entries() -> list[EntryPoint]:
 
 
 def _is_bundled(entry: EntryPoint) -> bool:
-    return _distribution(entry)[0] == NAME
+    return _distribution(entry)[0] in BUNDLED
 
 
 #: Entry points whose import ends the process or does not end, as `try_imports` found.

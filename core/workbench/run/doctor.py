@@ -10,13 +10,14 @@ import sqlite3
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
-from workbench.base.distribution import NAME
+from workbench.base.distribution import BUNDLED
 from workbench.errors import SandboxError
 from workbench.plugins import plugins, try_imports
 from workbench.runtime import open_sandbox
@@ -68,21 +69,28 @@ def _disk() -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    """The packages that every run needs: those that are bad, by the versions of pyproject.toml, and some good ones."""
-    asked = [Requirement(line) for line in importlib.metadata.requires(NAME) or ()]
-    for wanted in (one for one in asked if one.marker is None):
+    """The packages that the installed distributions of ours need: those that are bad, by the versions in their
+    pyproject.toml, and some good ones."""
+    asked: dict[str, str] = {}  # a requirement -> the first distribution that has it
+    for name in BUNDLED:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            for line in importlib.metadata.requires(name) or ():
+                asked.setdefault(line, name)
+    for wanted, owner in ((Requirement(line), owner) for line, owner in asked.items()):
+        if wanted.marker is not None:
+            continue
         try:
             version = importlib.metadata.version(wanted.name)
         except importlib.metadata.PackageNotFoundError:
             if wanted.name in _SPARED:
                 yield Check(wanted.name, "ok", "not installed; only needed for models that no other client serves")
             else:
-                yield Check(wanted.name, "fail", f"not installed; reinstall {NAME}")
+                yield Check(wanted.name, "fail", f"not installed; reinstall {owner}")
             continue
         if version in _COMPROMISED.get(wanted.name, ()):
             yield Check(wanted.name, "fail", f"{version} stole credentials: uninstall it and change your keys")
         elif not wanted.specifier.contains(version, prereleases=True):
-            yield Check(wanted.name, "fail", f"{version} is installed, but {wanted} is needed; reinstall {NAME}")
+            yield Check(wanted.name, "fail", f"{version} is installed, but {wanted} is needed; reinstall {owner}")
         elif wanted.name in _SHOWN:
             yield Check(wanted.name, "ok", version)
 

@@ -45,7 +45,7 @@ class RunInfo:
 class Tracker:
     """Base of all trackers. One is made for each run, and its methods are called in one thread, in the order of events.
 
-    needs: the package to import, and the extra that brings it.
+    needs: the package to import, and what pip installs to bring it.
     """
 
     needs: ClassVar[tuple[str, str] | None] = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from workbench.base.distribution import NAME
+from workbench.base.distribution import BUNDLED
 from workbench.base.files import file_digest
 from workbench.base.type_guards import is_dict
 from workbench.errors import WorkbenchError
@@ -94,7 +94,7 @@ def _plugins_of(task: Task) -> Mapping[str, str]:
     used = {("node_kinds", str(part.get("kind"))) for part in parts}
     used |= {("lms", split_model(spec.model)[0]) for spec in lms_of(task)}
     owners = {known.owner(kind, name) for kind, name in used if name in known.names(kind)}
-    return {one.name: one.version for one in known.infos if one.name in owners and one.distribution != NAME}
+    return {one.name: one.version for one in known.infos if one.name in owners and one.distribution not in BUNDLED}
 
 
 def _key_variables(task: Task, runtime: Runtime) -> Iterator[str]:

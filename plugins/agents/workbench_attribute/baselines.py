@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from workbench_kit.logs import Log
-
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Judge, Method
+from workbench_kit.logs import Log
 
 #: Words of a step that went wrong, or that speaks of one that did.
 _TROUBLE = re.compile(

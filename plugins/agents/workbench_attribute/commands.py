@@ -14,12 +14,11 @@ from workbench.cli import Styled, echo_json, say
 from workbench.cli.options import DB, JSON, budget_calls_option, limit_option, seed_option
 
 if TYPE_CHECKING:
-    from workbench_kit.logs import Log
-
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
     from workbench_attribute.diagnosis import Diagnosis
     from workbench_attribute.settings import Judging
+    from workbench_kit.logs import Log
 
 
 #: Agents in the printed totals.
@@ -234,9 +233,8 @@ def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:
 
 
 def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str | None) -> list[Log]:
-    from workbench_kit.logs import load_logs
-
     from workbench.errors import SpecError
+    from workbench_kit.logs import load_logs
 
     if Path(source).suffix in (".yaml", ".yml"):
         raise SpecError(
@@ -265,11 +263,10 @@ def _read_run(
 ) -> tuple[list[Log], LMSpec | None, str]:
     """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
     trusted: it may send rows and keys to any address."""
-    from workbench_kit.logs import load_stored_logs, model_of_run
-
     from workbench.cli.trust import require_trust_in_run
     from workbench.store import ReadOnlyStore
     from workbench_attribute.baselines import BASELINES
+    from workbench_kit.logs import load_stored_logs, model_of_run
 
     if form is not None:
         raise click.UsageError("--format needs a file of logs, and this is a run of workbench")

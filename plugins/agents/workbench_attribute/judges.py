@@ -17,13 +17,12 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from workbench_kit.logs import TOKEN, Log
-
 from workbench.errors import FailureKind, LMError
 from workbench_attribute import prompts
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.prompts import Messages, Unreadable
 from workbench_attribute.settings import Judging
+from workbench_kit.logs import TOKEN, Log
 
 #: Where the judge saw no mistake at any step.
 NO_FAULT = "no_fault"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench_kit.answers import convert, read_fields
-from workbench_kit.logs import Log, shorten, show_steps, step_text
-
 from workbench.errors import FailureKind, NodeError, WorkbenchError
 from workbench.workflow import Field
+from workbench_kit.answers import convert, read_fields
+from workbench_kit.logs import Log, shorten, show_steps, step_text
 
 Messages = list[dict[str, str]]
 

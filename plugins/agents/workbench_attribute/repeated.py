@@ -62,10 +62,9 @@ def _short(cell: str) -> str:
 
 def rank_run(run: str, split: str | None, passing: float, formula: str, db: str, as_json: bool) -> bool:
     """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
-    from workbench_kit.logs import SEALED, scored_rows
-
     from workbench.attribution import elements_of_spans, rank_elements, rank_nodes
     from workbench.store import ReadOnlyStore
+    from workbench_kit.logs import SEALED, scored_rows
 
     with ReadOnlyStore(db) as store:
         rows, taken = scored_rows(store, run, split)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench_kit.logs import Log
-
 from workbench.proof import interval
 from workbench_attribute.diagnosis import Diagnosis
+from workbench_kit.logs import Log
 
 #: Distances of the tolerance curve.
 TOLERANCES = (0, 1, 2, 3, 5)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import workbench_kit.acting.confine as confine
-
 from workbench.errors import SandboxError
 from workbench_environments import sql_process
 from workbench_environments.sql_process import bare as bare

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
-from workbench_kit.acting import Environment, Step
 
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, suggest
 from workbench.spec import PATH, Found, Written, run_python
+from workbench_kit.acting import Environment, Step
 
 
 def _module(setting: Written) -> Found:
@@ -51,7 +51,9 @@ class Gymnasium(Environment):
         try:
             import gymnasium
         except ImportError:
-            raise SpecError("the environment 'gymnasium' needs the library", hint=pip_install("gymnasium")) from None
+            raise SpecError(
+                "the environment 'gymnasium' needs the library", hint=pip_install("agents[gymnasium]")
+            ) from None
         more = {"render_mode": self.show} if self.show else {}
         try:
             return gymnasium.make(self.id, **{**self.settings, **more})

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
-from workbench_kit.acting import Environment, Step
-from workbench_kit.answers import find_code
 
 from workbench.spec import PATH
 from workbench_environments.confined_sql import Database, bare
+from workbench_kit.acting import Environment, Step
+from workbench_kit.answers import find_code
 
 
 class Sql(Environment):

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
-from workbench_kit.acting import Environment, Step
 
 from workbench.spec import PATH
+from workbench_kit.acting import Environment, Step
 
 
 class Web(Environment):

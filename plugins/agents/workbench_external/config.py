@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-from workbench_kit.acting import Forged
 
 from workbench.spec import VARIABLE, Found, Power, Written
 from workbench.workflow import NodeConfig
+from workbench_kit.acting import Forged
 
 #: What a slot stands for in the requests of an agent, or in its folder.
 Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]

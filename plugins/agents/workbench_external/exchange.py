@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.answers import as_text, convert, find_object, read_values
-
 from workbench.base.files import NEVER_COPIED
 from workbench.errors import NodeError, SpecError
 from workbench.spec import PREFIX, parse_address
@@ -19,6 +17,7 @@ from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
 from workbench_external.home import home_variables
 from workbench_external.process import MOST_OUTPUT
+from workbench_kit.answers import as_text, convert, find_object, read_values
 
 #: Variables that an agent inherits, those of a home only where it keeps its state; others, keys among them, only by
 #: `env`.

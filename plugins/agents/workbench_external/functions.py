@@ -7,16 +7,15 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from workbench_kit.acting import Forged, Tool, load_arguments, read_arguments
-from workbench_kit.answers import as_text
-from workbench_kit.lms.native_calls import same_said, to_message
-
 from workbench.base.hashing import digest
 from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench_external.asking import Asking
 from workbench_external.gateway import Ask
 from workbench_external.slots.discover import texts_of
+from workbench_kit.acting import Forged, Tool, load_arguments, read_arguments
+from workbench_kit.answers import as_text
+from workbench_kit.lms.native_calls import same_said, to_message
 
 Message = Mapping[str, Any]
 #: Sends a request with these messages, which are its own and what was said behind them. The last is the replica.

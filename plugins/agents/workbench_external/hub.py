@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.acting import Leftovers
-
 from workbench.base.text import short
 from workbench_external.asking import Named
 from workbench_external.cards import Card
@@ -18,6 +16,7 @@ from workbench_external.gateway import Gateway
 from workbench_external.process import kill_abandoned
 from workbench_external.started import Services
 from workbench_external.workspace import Workspaces
+from workbench_kit.acting import Leftovers
 
 
 @dataclass

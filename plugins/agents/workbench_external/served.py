@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench_kit.acting import Tool, check_call
-
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Message, Response
@@ -23,6 +21,7 @@ from workbench_external.exchange import NOT_TRACED
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Gateway, Refused
 from workbench_external.node import External
+from workbench_kit.acting import Tool, check_call
 
 #: Requests at once to one model where its settings name no number: more than a gateway takes.
 UNLIMITED = 4096

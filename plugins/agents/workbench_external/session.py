@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from workbench_kit.acting import Tool, permitted, run_in_sandbox
-
 from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.lm import Message, Pieces, Response
@@ -22,6 +20,7 @@ from workbench.spec import lm_spec
 from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Refused
+from workbench_kit.acting import Tool, permitted, run_in_sandbox
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig

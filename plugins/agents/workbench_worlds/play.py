@@ -11,9 +11,6 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
-from workbench_kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
-from workbench_kit.answers import correction, find_code, read_text
-
 from workbench.base.hashing import digest
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
@@ -33,6 +30,8 @@ from workbench.spec import (
     start_program,
 )
 from workbench.workflow import CallRecord, NodeKind
+from workbench_kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
+from workbench_kit.answers import correction, find_code, read_text
 from workbench_worlds.interpreter import find_requirements
 from workbench_worlds.live_world import LiveWorld
 from workbench_worlds.process import WorldPlace, known_worlds

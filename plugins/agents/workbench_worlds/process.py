@@ -17,10 +17,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.acting import check_program, dying_with_us
-
 from workbench.errors import NodeError, SpecError
 from workbench.spec import PREFIX, parse_address
+from workbench_kit.acting import check_program, dying_with_us
 from workbench_worlds.interpreter import WORLDS, find_interpreter
 
 #: Bytes of what a process says at once.

@@ -6,9 +6,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from workbench_kit.acting import Tool, describe_tool
-
 from workbench.workflow import NodeKind
+from workbench_kit.acting import Tool, describe_tool
 from workbench_worlds.settings import PlayConfig
 
 #: What a seat gives its node; all other inputs come from the row, or from the node's turn before.

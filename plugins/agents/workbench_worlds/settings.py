@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-from workbench_kit.acting import ENV
 
 from workbench.workflow import NodeConfig
+from workbench_kit.acting import ENV
 
 #: Each step has a replica of its own (`workbench.runtime.Draw`).
 MOST_STEPS = 1000

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from workbench_dspy_seam.programs import make_response, read_request
-
 import dspy
+
 from workbench.errors import LMError, NodeError
 from workbench.lm import Response
 from workbench.study import Study
+from workbench_dspy_seam.programs import make_response, read_request
 
 T = TypeVar("T")
 

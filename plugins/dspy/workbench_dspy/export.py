@@ -20,12 +20,11 @@ from pkgutil import iter_modules
 from textwrap import indent
 from typing import Any
 
-from workbench_kit import answers
-
 from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.spec import LMSpec, Spec
 from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
+from workbench_kit import answers
 
 _HEAD = '''"""{name}, written by `workbench export --format dspy`. It needs dspy alone:
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
-from workbench_kit.acting import Tool as WorkbenchTool, describe_tool
-from workbench_kit.prompting import default_instructions
-
 from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.runtime import make_request
@@ -17,6 +14,8 @@ from workbench.spec import PREFIX, LMSpec, Spec, parse_address
 from workbench.workflow import NodeKind, Schedule, Signature, node_class
 from workbench_dspy.exported import agent, flow, predictor
 from workbench_dspy.tool_files import ToolFiles
+from workbench_kit.acting import Tool as WorkbenchTool, describe_tool
+from workbench_kit.prompting import default_instructions
 
 #: Characters of an expression that stands on one line.
 _LINE = 100

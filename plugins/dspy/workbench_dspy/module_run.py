@@ -16,10 +16,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from workbench_dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
-from workbench_kit.prompting import check_said
-
 import dspy
+
 from workbench.base.concurrency import run_in_thread
 from workbench.errors import LMError, NodeError
 from workbench.runtime import Context
@@ -27,6 +25,8 @@ from workbench.workflow import NodeConfig, NodeKind
 from workbench_dspy.bridge import Ended, Engine, as_response
 from workbench_dspy.exported.predictor import PlainAdapter
 from workbench_dspy.predictors import plain, predictors_of
+from workbench_dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
+from workbench_kit.prompting import check_said
 
 T = TypeVar("T")
 

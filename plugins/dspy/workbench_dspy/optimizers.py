@@ -28,9 +28,8 @@ class _DSPyOptimizer(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        from workbench_dspy_seam.programs import AdapterParseError, LMError as DSPyLMError
-
         from workbench_dspy.bridge import Bridge, Ended
+        from workbench_dspy_seam.programs import AdapterParseError, LMError as DSPyLMError
 
         if not learnable_addresses(study.workflow, "demos") or not study.train:
             return study.best
@@ -78,10 +77,9 @@ class _DSPyOptimizer(Optimizer):
 
 def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
     """DSPy's settings for the time of the work; its log, bars and global random states are put back afterwards."""
+    import dspy
     import numpy
     import tqdm
-
-    import dspy
 
     logger, level = logging.getLogger("dspy"), logging.getLogger("dspy").level
     original = tqdm.tqdm.__init__
@@ -189,6 +187,7 @@ class DSPyGEPA(_DSPyOptimizer):
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
         from dspy.teleprompt import GEPA
+
         from workbench_dspy_seam.programs import instruction_proposer
 
         optimizer = GEPA(

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench_kit.prompting import default_instructions
-
 import dspy
+
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.task import Example
 from workbench.workflow import EXCHANGE, ExampleRun, Patch, Signature, Trace, Workflow, learnable_addresses, node_at
 from workbench_dspy.bridge import Bridge
+from workbench_kit.prompting import default_instructions
 
 
 def dspy_signature(signature: Signature, instructions: str) -> Any:

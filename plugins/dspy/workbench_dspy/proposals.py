@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench_kit.prompting import read_prompt
-
 from workbench.errors import NodeError
 from workbench_dspy.exported.predictor import PlainAdapter, read_signature
+from workbench_kit.prompting import read_prompt
 
 
 class ProposalAdapter(PlainAdapter):

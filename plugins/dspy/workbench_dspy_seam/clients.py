@@ -11,14 +11,14 @@ from typing import Any
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import dspy
+
 from workbench.errors import PluginError
 from workbench_dspy_seam.programs import CLIENT_KEYS
 
 try:
+    from dspy import lm15
     from dspy.clients.backend_selection import select_backend
     from dspy.utils import exceptions as errors
-
-    from dspy import lm15
 except ImportError as error:
     raise PluginError(f"DSPy {version('dspy')} has no {error.name}: install dspy 3.4") from None
 

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import dspy
 import dspy.adapters
+from dspy import lm15
 from dspy.utils.exceptions import AdapterParseError, LMError
 
-import dspy
-from dspy import lm15
 from workbench.errors import NodeError
 
 __all__ = ["ADAPTERS", "CLIENT_KEYS", "AdapterParseError", "LMError"]

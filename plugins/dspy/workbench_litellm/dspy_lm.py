@@ -16,17 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from workbench_dspy_seam.clients import (
-    CLIENT_KEYS,
-    errors,
-    key_variables,
-    lm15,
-    native_provider,
-)
-from workbench_kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
-from workbench_kit.lms.prices import ModelPrice, find_rates
-
 import dspy
+
 from workbench.base.distribution import pip_install
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError, SpecError
@@ -47,6 +38,15 @@ from workbench.lm import (
     redactor,
     refused_prompt,
 )
+from workbench_dspy_seam.clients import (
+    CLIENT_KEYS,
+    errors,
+    key_variables,
+    lm15,
+    native_provider,
+)
+from workbench_kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
+from workbench_kit.lms.prices import ModelPrice, find_rates
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
 from workbench_litellm.installed import check_litellm, has_litellm
@@ -153,7 +153,7 @@ class DSPyLM:
         """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
         if not has_litellm():
             told = "LiteLLM, through which vectors are had, is not installed"
-            raise LMError("unsupported", f"{self.model}: {told}: {pip_install('litellm')}")
+            raise LMError("unsupported", f"{self.model}: {told}: {pip_install('dspy[litellm]')}")
         import litellm
 
         litellm.suppress_debug_info = True  # DSPy sets it, too, where it imports LiteLLM

@@ -13,5 +13,7 @@ def has_litellm() -> bool:
 
 def check_litellm(model: str, why: str) -> None:
     """Raise SpecError: a model that only LiteLLM reaches, without LiteLLM."""
-    hint = f"Install it: {pip_install('litellm')}. Without it: anthropic/..., gemini/..., openrouter/... and others."
+    hint = (
+        f"Install it: {pip_install('dspy[litellm]')}. Without it: anthropic/..., gemini/..., openrouter/... and others."
+    )
     raise SpecError(f"{model} needs LiteLLM, which is not installed ({why})", hint=hint, path=("model",))

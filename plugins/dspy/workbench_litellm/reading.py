@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
-from workbench_kit.answers import load_loose
-
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
 from workbench.lm import (
@@ -33,6 +30,8 @@ from workbench.lm import (
     read_usage,
     storable,
 )
+from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
+from workbench_kit.answers import load_loose
 
 #: Where a message that goes back to its provider holds the whole of it, in DSPy's form.
 WHOLE = "dspy_message"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 
 from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
@@ -23,6 +22,7 @@ from workbench.lm import (
     storable,
 )
 from workbench.spec import declares
+from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 
 DEFAULT_CONCURRENCY = 4
 #: What `llm`'s plugins call the limit on the length of the answer.
@@ -35,7 +35,7 @@ def llm_model(model: str, settings: Any) -> LLMModel:
     try:
         import llm
     except ImportError:
-        raise PluginError(f"llm: models need another package: {pip_install('llm')}") from None
+        raise PluginError(f"llm: models need another package: {pip_install('dspy[llm]')}") from None
     asynchronous, ordinary = llm.get_async_model_aliases(), llm.get_model_aliases()
     found = asynchronous.get(model) or ordinary.get(model)
     if found is None:

@@ -17,15 +17,15 @@ from itertools import accumulate
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import ENV, TOOLS, Unavailable, answered, call_tool, load_tools, make_node_tools, run_asking
-from workbench_kit.answers import convert, parse
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import MODEL, NODES, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, SignatureNode, parse_signature
+from workbench_kit.acting import ENV, TOOLS, Unavailable, answered, call_tool, load_tools, make_node_tools, run_asking
+from workbench_kit.answers import convert, parse
+from workbench_kit.prompting import plain_adapter as plain
 
 FUNCTION = "agent"
 #: Put behind the source, so that lines of errors are those of the source.

@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import describe_tool, know_tools
-from workbench_kit.answers import find_code
-from workbench_kit.prompting import Proposer, describe, finalists, room_for, show_results
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.workflow import NodeKind, Signature
 from workbench_adas.node import check_source
 from workbench_adas.seeds import SEEDS
+from workbench_kit.acting import describe_tool, know_tools
+from workbench_kit.answers import find_code
+from workbench_kit.prompting import Proposer, describe, finalists, room_for, show_results
 
 _CONTRACT = """\
 You design agents that answer a task by asking a language model, and write them as code:

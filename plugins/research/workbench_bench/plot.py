@@ -15,7 +15,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
-        raise PluginError(f"--plot needs matplotlib: {pip_install('plot')}") from None
+        raise PluginError(f"--plot needs matplotlib: {pip_install('research[plot]')}") from None
     known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.removeprefix(".") not in known:
         raise SpecError(f"--plot: '{path.name}' is not an image file name", hint=f"Known: {', '.join(sorted(known))}.")

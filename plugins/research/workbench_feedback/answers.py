@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from workbench_kit.answers import find_keyed
-from workbench_kit.logs import Log, step_text
-
 from workbench.errors import FailureKind, LMError, WorkbenchError
 from workbench.lm import Response
+from workbench_kit.answers import find_keyed
+from workbench_kit.logs import Log, step_text
 
 T = TypeVar("T")
 Messages = list[dict[str, str]]

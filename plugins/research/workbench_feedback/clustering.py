@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench_kit.logs import shorten
-from workbench_kit.searching import TfIdf
-
 from workbench.errors import FailureKind
 from workbench_feedback.answers import Messages, Unreadable, read_list, read_number
 from workbench_feedback.grounding import Aspect, ask_about
+from workbench_kit.logs import shorten
+from workbench_kit.searching import TfIdf
 
 if TYPE_CHECKING:
     import numpy

@@ -172,11 +172,10 @@ def _flags_named() -> Iterator[None]:
 def _model_of(read: Comments, db: str) -> LMSpec:
     """Return the model of the first run that is commented on. It is called only if the run's file is trusted, as it may
     send rows and keys to any address."""
-    from workbench_kit.logs import model_of_run
-
     from workbench.cli.trust import require_trust_in_run
     from workbench.errors import SpecError
     from workbench.store import ReadOnlyStore
+    from workbench_kit.logs import model_of_run
 
     lm = None
     if read.runs:

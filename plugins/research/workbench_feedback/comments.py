@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.logs import Log, LogStep, RunLogs, load_logs
-
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError, suggest
 from workbench.store import ReadOnlyStore
+from workbench_kit.logs import Log, LogStep, RunLogs, load_logs
 
 _KEYS = {"run": {"row", "split"}, "log": {"trace"}, "trace": set[str]()}
 _FORM = 'Write {"run": "last", "row": ID, "comment": TEXT}, {"log": FILE, "comment": TEXT} or {"trace": TEXT, ...}.'

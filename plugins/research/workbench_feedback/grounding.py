@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench_kit.logs import TOKEN, Log, shorten, show_steps
-
 from workbench_feedback.answers import Messages, find_quote, read_list, read_number, read_sign, read_text
 from workbench_feedback.comments import Comment
+from workbench_kit.logs import TOKEN, Log, shorten, show_steps
 
 _TASK = (
     "People comment on what an agent did. You break a comment into its aspects and find what each is about in the log. "

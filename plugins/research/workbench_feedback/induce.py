@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from workbench_kit.logs import AskedRun, Command, Log, open_run
-
 from workbench.base.concurrency import gather_all
 from workbench.errors import BudgetSpent, SpecError
 from workbench.lm import LMPool, Response
@@ -29,6 +27,7 @@ from workbench_feedback.inducing import ask_metric, read_metric, rename_twins
 from workbench_feedback.judging import Judged, ask_ratings, read_ratings
 from workbench_feedback.metrics_file import InducedMetric
 from workbench_feedback.settings import Induction
+from workbench_kit.logs import AskedRun, Command, Log, open_run
 
 T = TypeVar("T")
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench_kit.logs import Log, shorten
-
 from workbench.errors import FailureKind
 from workbench_feedback.answers import Messages, Unreadable, read_json, read_number, read_text
 from workbench_feedback.grounding import Aspect, ask_about
 from workbench_feedback.metrics_file import Behaviour, InducedMetric
+from workbench_kit.logs import Log, shorten
 
 _TASK = (
     "You turn observations of an agent's behaviour into a metric by which other runs can be judged. The observations "

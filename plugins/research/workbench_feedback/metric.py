@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from workbench_kit.logs import Log, LogStep, field_lines, read_steps
-
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
 from workbench.spec import PATH
@@ -16,6 +14,7 @@ from workbench.workflow import Trace
 from workbench_feedback.answers import Asker, Messages, Unreadable
 from workbench_feedback.judging import Judged, ask_ratings, read_ratings
 from workbench_feedback.metrics_file import InducedMetric, read_metrics
+from workbench_kit.logs import Log, LogStep, field_lines, read_steps
 
 
 class Induced:

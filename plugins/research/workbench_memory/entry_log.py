@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench_kit.searching import WordIndex
-
 from workbench import Evaluation, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.study import Result, score_of
 from workbench.task import labelled_demo
 from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
+from workbench_kit.searching import WordIndex
 from workbench_memory.causal_claims import Doubts, sign_test_p
 from workbench_memory.learned_retrieval import Pair, extract_features
 from workbench_memory.leave_one_out import Answer, find_suspect, group_entries

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-from workbench_kit.prompting import plain_adapter as plain
-from workbench_kit.searching import WordIndex, best_first, cosines
 
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
+from workbench_kit.prompting import plain_adapter as plain
+from workbench_kit.searching import WordIndex, best_first, cosines
 from workbench_memory.learned_retrieval import extract_features, score_pair
 from workbench_memory.row_notes import MOST_CALLS, MOST_NOTES, Note, notes_of
 from workbench_memory.word_search import join_fields, scale_scores, split_words

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import Field
-from workbench_kit.prompting import Proposer
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
+from workbench_kit.prompting import Proposer
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites
 from workbench_memory.learned_retrieval import fit_weights

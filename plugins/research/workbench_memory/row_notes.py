@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.errors import SpecError, suggest
 from workbench.runtime import BATCH, Context
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
+from workbench_kit.prompting import plain_adapter as plain
 
 #: The most notes of a row that are searched by vectors; the budget counts their requests.
 MOST_NOTES = 640

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pydantic import Field
+
+from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
+from workbench.study import paired_race, score_of
+from workbench.workflow import learnable_addresses, text_at
 from workbench_kit.prompting import (
     Proposer,
     finalists,
@@ -22,10 +26,6 @@ from workbench_kit.prompting import (
     show_results,
 )
 from workbench_kit.searching import Backup, Node, back_up, select, uct
-
-from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
-from workbench.study import paired_race, score_of
-from workbench.workflow import learnable_addresses, text_at
 from workbench_prompt_mcts import prompts
 
 #: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench_kit.prompting import describe, show_in_place, show_results
-
 from workbench.study import Result
 from workbench.workflow import Workflow, node_at, text_role
+from workbench_kit.prompting import describe, show_in_place, show_results
 
 _FAILED = (
     "For each of these failures, say why this text leads to it. Then sum up: what should it say, "

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from workbench_kit.searching import TfIdf
-
 from workbench_route.curve import POINTS, Point, Table, make_table, mean_point
 from workbench_route.features import split_words
 from workbench_route.learn import Problem, learn_router

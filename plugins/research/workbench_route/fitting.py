@@ -39,7 +39,7 @@ def check_library() -> None:
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        raise PluginError(f"learning a router needs scikit-learn: {pip_install('route')}") from None
+        raise PluginError(f"learning a router needs scikit-learn: {pip_install('research[route]')}") from None
 
 
 def fit_predictor(

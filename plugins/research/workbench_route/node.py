@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import child_node
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import MODEL, NODES, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_kit.acting import child_node
+from workbench_kit.prompting import plain_adapter as plain
 from workbench_route.outcomes import Candidate
 from workbench_route.reward import pick_answer
 from workbench_route.router import Router

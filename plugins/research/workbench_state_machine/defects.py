@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench_kit.acting import Tool, find_tool_defects, tools_at
-from workbench_kit.prompting import plain_adapter as plain, prompt_defects as prompts
-
 from workbench.errors import Defect, DefectKind
 from workbench.spec import Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
+from workbench_kit.acting import Tool, find_tool_defects, tools_at
+from workbench_kit.prompting import plain_adapter as plain, prompt_defects as prompts
 from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from workbench_kit.prompting import plain_adapter as plain
-
 from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES, each, inside
 from workbench.workflow import NodeKind, Surroundings, parse_signature
+from workbench_kit.prompting import plain_adapter as plain
 from workbench_state_machine.defects import find_machine_defects
 from workbench_state_machine.settings import END, StatesConfig, check_machine
 from workbench_state_machine.state import State

@@ -6,11 +6,11 @@ import re
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
-from workbench_kit.acting import ENV, TOOLS
 
 from workbench.errors import SpecError, suggest
 from workbench.spec import check_pattern
 from workbench.workflow import NodeConfig
+from workbench_kit.acting import ENV, TOOLS
 
 #: The target that ends the machine. It is no state.
 END = "end"

@@ -10,6 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workbench.errors import Defect, NodeError, SpecError, errors_at
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec
+from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
 from workbench_kit import answers
 from workbench_kit.acting import (
     Tool,
@@ -24,12 +29,6 @@ from workbench_kit.acting import (
 )
 from workbench_kit.answers import UNREADABLE, Reading
 from workbench_kit.prompting import plain_adapter as plain, split_images
-
-from workbench.errors import Defect, NodeError, SpecError, errors_at
-from workbench.lm import Response
-from workbench.runtime import Context
-from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec
-from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
 from workbench_state_machine.defects import find_state_defects
 from workbench_state_machine.settings import CUT, EMPTY, END, GO_ON, StateConfig, StatesConfig, Transition, When
 

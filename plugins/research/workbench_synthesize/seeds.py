@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench_kit.logs import Log, RunLogs, load_logs, step_text
-from workbench_kit.searching import frontier_weight
-
 from workbench.errors import SpecError, StoreError
 from workbench.run import prepare_stored, train_scores
 from workbench.store import Store
 from workbench.task import Example, Task, normalised_inputs, read_rows
+from workbench_kit.logs import Log, RunLogs, load_logs, step_text
+from workbench_kit.searching import frontier_weight
 from workbench_synthesize.settings import Pipeline
 
 #: Weight of a failed row that was never solved, beside 1 for one that is solved half of the time.

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from workbench_kit.acting import FieldCondition
 
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.spec import Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
 from workbench.task import Metric, section_loaders
 from workbench.workflow import Workflow
+from workbench_kit.acting import FieldCondition
 
 #: Keys of a workflow file that mean the same here.
 SHARED = ("name", "description", "lm", "roles", "nodes", "types", "policy", "budget", "concurrency", "timeout", "seed")

@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.acting import FieldCondition
-from workbench_kit.answers import load_loose
-
 from workbench.base.concurrency import run_in_loop
 from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
@@ -28,6 +25,8 @@ from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run
 from workbench.study import Evaluator
 from workbench.task import Example, Metric
 from workbench.workflow import Trace, Workflow
+from workbench_kit.acting import FieldCondition
+from workbench_kit.answers import load_loose
 from workbench_synthesize.distinct import Duplicates
 from workbench_synthesize.seeds import Seed, Seeds, load_seeds
 from workbench_synthesize.settings import Pipeline, check_fields, load_pipeline

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import Field, field_validator
-from workbench_kit.acting import child_node, instructed_tree, with_new_inputs
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_kit.acting import child_node, instructed_tree, with_new_inputs
+from workbench_kit.prompting import plain_adapter as plain
 
 #: The input that holds the answers of other members.
 OTHERS = "answers_of_others"

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import Tool, describe_tool
-from workbench_kit.prompting import Batches, Proposer, describe, room_for, show_results
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.text import short
 from workbench.errors import SpecError
 from workbench.workflow import learnable_addresses, node_at, setting_at
+from workbench_kit.acting import Tool, describe_tool
+from workbench_kit.prompting import Batches, Proposer, describe, room_for, show_results
 
 _TASK = """\
 A language model uses a tool, and does not use it well. You may write two things, both or one of them:

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from workbench_kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
-from workbench_kit.searching import Node, Search, explore, grow, select, uct
-
 from workbench.base.type_guards import copied
 from workbench.errors import NodeError
 from workbench.runtime import Context
@@ -35,6 +32,8 @@ from workbench.spec import (
     load_user_code,
 )
 from workbench.workflow import NodeKind
+from workbench_kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
+from workbench_kit.searching import Node, Search, explore, grow, select, uct
 from workbench_tree_search import learned_value as learned, prompts
 from workbench_tree_search.settings import TreeSearchConfig
 

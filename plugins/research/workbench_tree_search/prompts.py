@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.errors import NodeError
+from workbench.workflow import Field
 from workbench_kit import answers
 from workbench_kit.acting import Position
 from workbench_kit.prompting import plain_adapter as plain
-
-from workbench.errors import NodeError
-from workbench.workflow import Field
 from workbench_tree_search.settings import TreeSearchConfig
 
 VERDICTS = {"success": 1.0, "on track": 0.5, "off track": 0.0}

@@ -61,7 +61,7 @@ class Ray(Executor):
         try:
             import ray
         except ImportError:
-            raise PluginError(f"executor: ray needs the package ray: {pip_install('ray')}") from None
+            raise PluginError(f"executor: ray needs the package ray: {pip_install('scale[ray]')}") from None
         self._setup = setup
         if not ray.is_initialized():
             await asyncio.to_thread(self._connect)

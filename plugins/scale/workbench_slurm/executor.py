@@ -46,7 +46,7 @@ class Slurm(Executor):
         try:
             import submitit
         except ImportError:
-            raise PluginError(f"executor: slurm needs the package submitit: {pip_install('slurm')}") from None
+            raise PluginError(f"executor: slurm needs the package submitit: {pip_install('scale[slurm]')}") from None
         folder = (setup.base / self.folder).resolve()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # the key of the sockets is in what is submitted

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.workflow import learnable_addresses
+from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
 
 
 class Bootstrap(Optimizer):

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
-from workbench_kit.acting import FieldCondition, child_node
-from workbench_kit.answers import convert
 
 from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import NODE_KEYS
 from workbench.workflow import Field as OfSignature, NodeConfig, NodeKind, Schedule, Surroundings
+from workbench_kit.acting import FieldCondition, child_node
+from workbench_kit.answers import convert
 
 #: The most runs of a body: each has a replica of its own (`workbench.runtime.Draw`).
 MOST = 1000

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import child_node
 
 from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
+from workbench_kit.acting import child_node
 
 
 class BranchConfig(NodeConfig):

@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field as Written, model_validator
-from workbench_kit.acting import child_node
-from workbench_kit.answers import convert
 
 from workbench.base.concurrency import gather_answered
 from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench.spec import NODE, one_or_each
 from workbench.workflow import Field, NodeConfig, NodeKind
+from workbench_kit.acting import child_node
+from workbench_kit.answers import convert
 
 _JUDGE = "Answers to the same task follow. Reply with the number of the best answer and nothing else."
 

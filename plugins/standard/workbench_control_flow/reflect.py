@@ -13,15 +13,15 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import Field, model_validator
-from workbench_kit.acting import child_node, instructed_tree, with_new_inputs
-from workbench_kit.answers import read_score
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.base.concurrency import gather_answered
 from workbench.errors import FailureKind, LMError, NodeError, SpecError
 from workbench.runtime import Context
 from workbench.spec import NODE, TOOL_ADDRESSES, Found, Written
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_kit.acting import child_node, instructed_tree, with_new_inputs
+from workbench_kit.answers import read_score
+from workbench_kit.prompting import plain_adapter as plain
 
 _CRITIC = (
     "Review the answer to a task. Name each fault and what would mend it. If the answer is right, reply with the "

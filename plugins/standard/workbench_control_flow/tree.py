@@ -13,9 +13,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-from workbench_kit.acting import child_node
-from workbench_kit.answers import read_number
-from workbench_kit.searching import Node, Search, explore, grow, select, uct
 
 from workbench.base.concurrency import gather_all, gather_answered
 from workbench.base.hashing import digest
@@ -24,6 +21,9 @@ from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeKind, Surroundings
 from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
+from workbench_kit.acting import child_node
+from workbench_kit.answers import read_number
+from workbench_kit.searching import Node, Search, explore, grow, select, uct
 
 State = Mapping[str, Any]
 Order = Literal["best_first", "bfs", "dfs", "beam", "mcts", "astar"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from workbench_kit.searching import places
-
 from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS
 from workbench.workflow import NodeKind, Signature, Tree, Workflow
+from workbench_kit.searching import places
 
 
 def find_answering_nodes(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pydantic import Field
-from workbench_kit.searching import Edit, Menu, tree_at
 
 from workbench.errors import SpecError
 from workbench.workflow import Patch, Workflow, disable_nodes, with_inputs, written_fields
@@ -19,6 +18,7 @@ from workbench_edits.common import (
     need_sole_writer,
     top_name,
 )
+from workbench_kit.searching import Edit, Menu, tree_at
 
 #: Steps that help many tasks: the field that they write, and what they are told.
 _STEPS = {

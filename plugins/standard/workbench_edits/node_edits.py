@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
-from workbench_kit.searching import Edit, Menu, tree_at
 
 from workbench.errors import SpecError
 from workbench.spec import NODE_KEYS
 from workbench.workflow import Patch, Workflow, node_class
 from workbench_edits.common import find_answering_nodes, has_kind, need_kind
+from workbench_kit.searching import Edit, Menu, tree_at
 
 
 class Replace(Edit):

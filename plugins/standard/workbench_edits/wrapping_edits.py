@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.searching import Edit, Menu, places, tree_at
 
 from workbench.errors import SpecError
 from workbench.workflow import Patch, Tree, Workflow
 from workbench_edits.common import find_answering_nodes, has_kind, split_settings
+from workbench_kit.searching import Edit, Menu, places, tree_at
 
 #: So that several answers differ: at temperature 0 they would all be the same.
 _TEMPERATURE = 0.7

@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench_kit.prompting import Proposer, describe, message_at, show_results, wrap_in_tags
-
 from workbench import Study, Workflow
 from workbench.study import RandomTrial, score_of
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at, text_role
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import Particle, diff_texts
+from workbench_kit.prompting import Proposer, describe, message_at, show_results, wrap_in_tags
 
 #: Characters of results in a prompt.
 CHARS = 6000

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import Field
-from workbench_kit.prompting import Proposer
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
@@ -29,6 +28,7 @@ from workbench.workflow import learnable_addresses, text_at
 from workbench_evolve.operators import Breeder, list_operators
 from workbench_evolve.population import Archive, Individual, Island, compute_fitness
 from workbench_evolve.swarm import Particle
+from workbench_kit.prompting import Proposer
 
 #: Islands, and individuals on each: ours, small because a budget pays for a few hundred children.
 ISLANDS, POPULATION = 2, 4

@@ -11,11 +11,10 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from workbench_kit.prompting import wrap_in_tags
-
 from workbench.base.text import short
 from workbench.workflow import text_at
 from workbench_evolve.population import Individual
+from workbench_kit.prompting import wrap_in_tags
 
 #: Failed moves that a particle remembers. On few rows some fail by chance, and may be tried again later.
 REMEMBERED = 6

@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from workbench_kit.prompting import Proposer, draw_instruction
-
 from workbench import Study, Workflow
 from workbench.errors import SpecError
 from workbench.workflow import learnable_addresses, node_at, setting_at, text_role
+from workbench_kit.prompting import Proposer, draw_instruction
 
 #: Settings whose change no model was seen to gain by: without its allowed values an answer is rarely one of them.
 _LEFT = ("show_values",)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.study import Race, p_worse, paired_race
 from workbench_families.kinds import VOTES, Kind, find_settings, write_instructions
+from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 
 #: One-sided p below which a candidate of the screening is worse than the start, and left, or surely better. Larger than
 #: that of a race for the best (0.1), since what stays is searched together with all else.

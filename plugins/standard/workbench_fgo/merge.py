@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from workbench_kit.prompting import Proposer, describe, wrap_in_tags
-
 from workbench import Patch, Workflow
 from workbench.base.hashing import canonical
 from workbench.workflow import learnable_addresses, node_at, text_role
+from workbench_kit.prompting import Proposer, describe, wrap_in_tags
 
 Scored = tuple[float, Workflow]
 

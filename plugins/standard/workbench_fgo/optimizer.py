@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, field_validator
-from workbench_kit.prompting import Proposer
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
@@ -21,6 +20,7 @@ from workbench.study import make_optimizer
 from workbench.task import Example
 from workbench_fgo.divide import split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows
+from workbench_kit.prompting import Proposer
 
 #: Workflows that one merge takes, and rows on which it is compared with them. Ours: the paper gives neither.
 FAN_IN, GUARD_ROWS = 2, 16

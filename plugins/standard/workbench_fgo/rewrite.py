@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 
 from pydantic import Field
-from workbench_kit.prompting import Proposer, order_texts, show_results
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.workflow import learnable_addresses
+from workbench_kit.prompting import Proposer, order_texts, show_results
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.
 CHARS = 100_000

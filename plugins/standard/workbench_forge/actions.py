@@ -9,9 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench_kit.answers import find_code, find_keyed
-
 from workbench.study import Evaluation, Study
+from workbench_kit.answers import find_code, find_keyed
 
 Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test
 

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field
-from workbench_kit.prompting import Batches, Proposer
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
@@ -39,6 +38,7 @@ from workbench_forge.actions import (
     read_action,
     without_handlers,
 )
+from workbench_kit.prompting import Batches, Proposer
 
 T = TypeVar("T")
 

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from workbench_kit.answers import is_same
-from workbench_kit.prompting import show_results
-
 from workbench import Evaluation
 from workbench.base.text import short
 from workbench.task import Example
 from workbench_forge.actions import HARMLESS, Function
+from workbench_kit.answers import is_same
+from workbench_kit.prompting import show_results
 
 #: Rows that show what a program does wrong.
 MISTAKES = 3

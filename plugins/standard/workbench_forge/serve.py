@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from workbench_kit.acting import schema_defaults
-
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.runtime import Sandbox, SandboxResult, open_sandbox
 from workbench.spec import refusal
 from workbench.task import Function
+from workbench_kit.acting import schema_defaults
 
 
 def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
@@ -44,7 +43,8 @@ async def serve(functions: Sequence[Function], name: str) -> None:
         )
     except ImportError:
         raise SpecError(
-            "serving functions needs the MCP SDK, version 2", hint=f"{pip_install('mcp')}, and pip install 'mcp>=2'"
+            "serving functions needs the MCP SDK, version 2",
+            hint=f"{pip_install('standard[mcp]')}, and pip install 'mcp>=2'",
         ) from None
     if not functions:
         raise SpecError("this file has no functions", hint="Name one with `functions:` of an agent, or a `code` node.")

@@ -32,6 +32,6 @@ def mcp_command(root: Path, db: str, skill: bool) -> None:
     try:
         from workbench_mcp.server import make_server
     except ImportError:
-        return fail(f"the MCP server needs the package mcp, version 2 or newer: {pip_install('mcp')}", 2)
+        return fail(f"the MCP server needs the package mcp, version 2 or newer: {pip_install('standard[mcp]')}", 2)
     make_server(root, Path(db)).run("stdio")
     return None

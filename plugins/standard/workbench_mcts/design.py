@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench_kit.searching import Edit, apply_edit, describe_edit
-
 from workbench.base.hashing import canonical
 from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import Workflow, graph_hash
+from workbench_kit.searching import Edit, apply_edit, describe_edit
 
 #: An integer range with more values than this is not enumerated.
 LISTED = 32

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench_kit.searching import describe_edit, places
-
 from workbench.workflow import Workflow
+from workbench_kit.searching import describe_edit, places
 from workbench_mcts.design import Candidate
 
 if TYPE_CHECKING:

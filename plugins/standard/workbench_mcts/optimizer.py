@@ -8,9 +8,8 @@ surrogate that ranks children so that only promising ones are evaluated. Departu
 
 from __future__ import annotations
 
-from workbench_kit.searching import Menu, edit_classes
-
 from workbench import Study, Workflow
+from workbench_kit.searching import Menu, edit_classes
 from workbench_mcts.search import Search
 from workbench_mcts.settings import Settings
 

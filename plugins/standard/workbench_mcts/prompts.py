@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench_kit.prompting import outline
-from workbench_kit.searching import Menu, catalogue
-
 from workbench.base.text import short
 from workbench.workflow import Workflow
+from workbench_kit.prompting import outline
+from workbench_kit.searching import Menu, catalogue
 
 _ANSWER = (
     'Propose one change. Answer with one line of JSON: {"edit": NAME, "node": ADDRESS, ...} for an edit, or '

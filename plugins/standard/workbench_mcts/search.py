@@ -8,6 +8,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from workbench import Evaluation, Patch, Study
+from workbench.errors import SpecError
+from workbench.study import Blame, node_of
+from workbench.task import Space
 from workbench_kit.answers import read_objects
 from workbench_kit.prompting import Proposer, runs_left, show_results
 from workbench_kit.searching import (
@@ -25,11 +29,6 @@ from workbench_kit.searching import (
     softmix,
     uct,
 )
-
-from workbench import Evaluation, Patch, Study
-from workbench.errors import SpecError
-from workbench.study import Blame, node_of
-from workbench.task import Space
 from workbench_mcts import prompts
 from workbench_mcts.design import Candidate, Design, Genome, make_covering_array
 from workbench_mcts.features import Features, extract_features

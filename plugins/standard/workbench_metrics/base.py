@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench_kit.answers import read_truth
-
 from workbench.base.text import spells_nothing
 from workbench.errors import NodeError
 from workbench.lm import split_thoughts
 from workbench.task import Example, Score
+from workbench_kit.answers import read_truth
 
 
 class FieldMetric:

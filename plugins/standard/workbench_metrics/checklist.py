@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from workbench_kit.answers import load_loose, read_grade
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
@@ -22,6 +21,7 @@ from workbench.lm import split_thoughts
 from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score
 from workbench.workflow import Trace, tool_uses
+from workbench_kit.answers import load_loose, read_grade
 from workbench_metrics.base import get_field, unreadable
 from workbench_metrics.structured import is_accepted
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
-from workbench_kit.answers import UNREAD, choose_scale, find_scales, read_grade
-
 from workbench.errors import NodeError
 from workbench.task import Example, Score
 from workbench.workflow import describe_course
+from workbench_kit.answers import UNREAD, choose_scale, find_scales, read_grade
 from workbench_metrics.base import get_field
 
 _RUBRIC = "The answer must be correct."

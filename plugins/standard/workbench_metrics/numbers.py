@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from workbench_kit.answers import read_number
-
 from workbench.task import Score
+from workbench_kit.answers import read_number
 from workbench_metrics.base import FieldMetric, shorten, unreadable
 
 

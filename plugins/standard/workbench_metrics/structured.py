@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench_kit.answers import load_loose, read_call, read_expressions, read_text, read_values
-
 from workbench.base.text import without_unseen
 from workbench.lm import split_thoughts
 from workbench.task import Score
+from workbench_kit.answers import load_loose, read_call, read_expressions, read_text, read_values
 from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 
 

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from workbench_kit.answers import PARTICLE, SPACELESS, is_same
-
 from workbench.base.text import without_unseen
 from workbench.task import Example, Score
+from workbench_kit.answers import PARTICLE, SPACELESS, is_same
 from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 from workbench_metrics.floor import vote_of_nearest
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from workbench_kit.lms.prefill import split_prefill
 
+from workbench_kit.lms.prefill import split_prefill
 from workbench_nano.network import Array, Cache, Network
 from workbench_nano.threads import OneThread
 from workbench_nano.tokenizer import NanoTokenizer

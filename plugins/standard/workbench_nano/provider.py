@@ -7,12 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.lms.batching import Batcher, derive_seed
-
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, SpecError, suggest
 from workbench.lm import Request, Response
 from workbench.spec import declares
+from workbench_kit.lms.batching import Batcher, derive_seed
 
 CONCURRENCY = 16
 WEIGHTS = Path(__file__).parent / "weights"

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench_kit.lms.prices import ModelPrice
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
@@ -28,6 +27,7 @@ from workbench.lm import (
     redact_answer,
 )
 from workbench.spec import declares
+from workbench_kit.lms.prices import ModelPrice
 from workbench_openai import wire
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token

@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workbench_kit.lms.prices import find_rates
 from yarl import URL
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
 from workbench.lm import Rates, Request, Response, redact_answer
 from workbench.spec import declares
+from workbench_kit.lms.prices import find_rates
 from workbench_openai import wire
 from workbench_openai.passing import Relayed
 from workbench_openai.vendor import VendorLM

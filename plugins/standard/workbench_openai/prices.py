@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from workbench_kit.lms.prices import find_rates
-
 from workbench.lm import Rates
+from workbench_kit.lms.prices import find_rates
 
 
 def usd_per_token(model: str) -> Rates | None:

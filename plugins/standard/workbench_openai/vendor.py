@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from workbench_kit.lms.prices import ModelPrice
 from yarl import URL
 
 from workbench.lm import Rates, Request, is_loopback
 from workbench.plugins import plugins
+from workbench_kit.lms.prices import ModelPrice
 from workbench_openai.server import Server, base_url
 
 

@@ -12,8 +12,6 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
-from workbench_kit.answers import load_loose
-
 from workbench.errors import LMError
 from workbench.lm import (
     MOST_TOKENS,
@@ -44,6 +42,7 @@ from workbench.lm import (
     storable,
     unknown_parts,
 )
+from workbench_kit.answers import load_loose
 
 #: US dollars of a call by our prices; and settings of the provider that are part of each request.
 Price = Callable[[Billed], float | None]

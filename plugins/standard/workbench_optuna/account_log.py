@@ -131,7 +131,7 @@ def check_address(storage: str) -> str:
     if parts.scheme != "postgresql":
         raise ValueError("name a PostgreSQL database (postgresql://USER@HOST/DATABASE), or the path of a journal file")
     if find_spec("psycopg") is None:
-        raise ValueError(f"a PostgreSQL database needs the package psycopg: {pip_install('postgres')}")
+        raise ValueError(f"a PostgreSQL database needs the package psycopg: {pip_install('standard[postgres]')}")
     return storage
 
 

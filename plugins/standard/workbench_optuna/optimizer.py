@@ -66,7 +66,7 @@ class Optuna(Optimizer):
     def _installed(cls, value: str) -> str:
         needed = _NEEDS.get(value)
         if needed is not None and importlib.util.find_spec(needed) is None:
-            raise ValueError(f"the sampler {value} needs the package {needed}: {pip_install('samplers')}")
+            raise ValueError(f"the sampler {value} needs the package {needed}: {pip_install('standard[samplers]')}")
         return value
 
     @field_validator("storage")

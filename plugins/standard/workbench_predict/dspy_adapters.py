@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from workbench_kit import answers
-
 from workbench.errors import NodeError
 from workbench.workflow import Signature
+from workbench_kit import answers
 
 
 @lru_cache(maxsize=512)

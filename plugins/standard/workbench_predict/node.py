@@ -11,6 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
+
+from workbench.base.distribution import package_folder, pip_install
+from workbench.errors import Defect, LMError, NodeError, SpecError
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import MODEL, PYTHON, lm_spec
+from workbench.workflow import (
+    Field as SignatureField,
+    NodeConfig,
+    Signature,
+    SignatureNode,
+    Surroundings,
+    parse_signature,
+)
 from workbench_kit import answers
 from workbench_kit.prompting import (
     NAMED_TYPES,
@@ -24,19 +38,6 @@ from workbench_kit.prompting import (
     prompt_defects as prompts,
     resolve_image,
     user_content,
-)
-
-from workbench.errors import Defect, LMError, NodeError, SpecError
-from workbench.lm import Response
-from workbench.runtime import Context
-from workbench.spec import MODEL, PYTHON, lm_spec
-from workbench.workflow import (
-    Field as SignatureField,
-    NodeConfig,
-    Signature,
-    SignatureNode,
-    Surroundings,
-    parse_signature,
 )
 
 #: Words that the adapters put around the value of each field, at least.
@@ -94,6 +95,9 @@ class Predict(SignatureNode):
         self.images = image_inputs(self.signature)
         if self.images and config.adapter != "plain":
             raise SpecError("images are sent with the plain adapter", hint="Remove adapter.", path=("adapter",))
+        if config.adapter != "plain" and package_folder("workbench_dspy_seam") is None:
+            hint = f"Remove adapter, or {pip_install('standard[dspy]')}."
+            raise SpecError(f"the adapter '{config.adapter}' is DSPy's", hint=hint, path=("adapter",))
         if config.lm is not None:
             lm_spec(config.lm)
 

@@ -49,4 +49,6 @@ def import_extra(module: str, extra: str, location: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(extra)}") from None
+        raise SpecError(
+            f"reading {location} needs an extra", hint=f"Run: {pip_install(f'standard[{extra}]')}"
+        ) from None

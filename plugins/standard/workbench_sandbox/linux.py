@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import workbench_kit.acting.confine
-
 from workbench.errors import SandboxError
 from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import self_test

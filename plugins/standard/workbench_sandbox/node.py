@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from workbench_kit.acting import find_source_defects
 
 from workbench.errors import Defect, NodeError, SpecError
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
+from workbench_kit.acting import find_source_defects
 
 
 class CodeExample(BaseModel):

@@ -26,7 +26,7 @@ FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zi
 LARGEST = 64 << 20  # bytes: the file has 6.5 MB
 LONGEST = 600  # seconds for npm
 OLDEST_DENO = (2, 9)
-INSTALL_DENO = pip_install("wasm")
+INSTALL_DENO = pip_install("standard[wasm]")
 INSTALL = "workbench plugin sandbox install"
 BY_HAND = f"Run `npm pack {PACKAGE}` on a machine that can, and {INSTALL} --file pyodide-{VERSION}.tgz here."
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from workbench_kit.searching import WordIndex
 
 from workbench.base.hashing import canonical
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.spec import PATH, Found, Written
 from workbench.task import read_rows
+from workbench_kit.searching import WordIndex
 
 #: Suffixes of files that are one document each.
 TEXTS = (".txt", ".md")

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench_kit.searching import split_words
-
 from workbench.task import Example, Score
+from workbench_kit.searching import split_words
 from workbench_search.queries import cosine
 
 ENOUGH = 10  # items of a full list

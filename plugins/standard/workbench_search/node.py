@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field
-from workbench_kit.searching import best_first, cosines, merge_rankings, split_words
 
 from workbench.errors import NodeError, SpecError, errors_at
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, NODE, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_kit.searching import best_first, cosines, merge_rankings, split_words
 from workbench_search.corpus import (
     CORPUS,
     FIELD,

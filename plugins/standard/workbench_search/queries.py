@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench_kit.searching import split_words
-
 from workbench.task import Example, Score
+from workbench_kit.searching import split_words
 
 MOST = 20  # later queries do not count
 SAME = 0.98  # more alike than this, all of them are one query

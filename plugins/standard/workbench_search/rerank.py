@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.acting import child_node
-from workbench_kit.answers import read_number
-
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
 from workbench.workflow import NodeKind
+from workbench_kit.acting import child_node
+from workbench_kit.answers import read_number
 
 LIST, ORDER = "documents", "order"
 ONE, SCORE = "document", "score"

@@ -16,13 +16,13 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.base.hashing import digest
 from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench.spec import MODEL, LMSpec, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_kit.prompting import plain_adapter as plain
 from workbench_search.node import as_query
 
 _PLAY = """\

@@ -12,11 +12,10 @@ import random
 import re
 from typing import Any
 
-from workbench_kit.prompting import RULES, draw_instruction, split_sentences, wrap_in_tags
-
 from workbench.errors import SpecError
 from workbench.lm import Request, Response, estimate_tokens
 from workbench.spec import declares
+from workbench_kit.prompting import RULES, draw_instruction, split_sentences, wrap_in_tags
 
 _WANTED = re.compile(r"Write a better part (\d+),")
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench_kit.prompting import Proposer, prompt_in_use, show_results
-
 from workbench import Example, Workflow
 from workbench.study import Result
 from workbench.workflow import NodeKind, learnable_addresses, make_node, node_at, text_at
+from workbench_kit.prompting import Proposer, prompt_in_use, show_results
 from workbench_textgrad import prompts
 from workbench_textgrad.prompts import Gradient
 

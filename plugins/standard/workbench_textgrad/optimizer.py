@@ -13,14 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 from pydantic import Field, field_validator
-from workbench_kit.answers import read_objects
-from workbench_kit.prompting import Batches, Proposer, finalists, message_at, one_of_each_message, room_for
-from workbench_kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.study import score_of
 from workbench.workflow import learnable_addresses, text_at
+from workbench_kit.answers import read_objects
+from workbench_kit.prompting import Batches, Proposer, finalists, message_at, one_of_each_message, room_for
+from workbench_kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import CHARS, Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench_kit.prompting import describe, fold, outline, wrap_in_tags
-
 from workbench.workflow import NodeKind, Workflow
+from workbench_kit.prompting import describe, fold, outline, wrap_in_tags
 
 _PART = re.compile(r"(?ims)^[^\w\n]*+(step|inputs):(.*?)(?=^[^\w\n]*+(?:step|inputs):|\Z)")
 #: What is asked for, in the form of the answer; and that there is none: at the beginning, or behind a mark at the end.

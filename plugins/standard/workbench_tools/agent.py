@@ -13,6 +13,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+from workbench.errors import Defect, NodeError, SpecError
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
+from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
 from workbench_kit import answers
 from workbench_kit.acting import (
     Reach,
@@ -34,12 +39,6 @@ from workbench_kit.acting import (
 from workbench_kit.lms.native_calls import to_message
 from workbench_kit.lms.prefill import join_prefill, split_prefill
 from workbench_kit.prompting import check_said, load_types, plain_adapter as plain
-
-from workbench.errors import Defect, NodeError, SpecError
-from workbench.lm import Response
-from workbench.runtime import Context
-from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
-from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
 from workbench_tools.agent_config import AgentConfig, check_names_differ, check_settings, check_tool_names
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects, find_undescribed_nodes

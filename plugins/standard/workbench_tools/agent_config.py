@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
-from workbench_kit.acting import ENV, TOOLS, Forged
-from workbench_kit.prompting import NAMED_TYPES, NamedTypes
 
 from workbench.errors import SpecError, suggest
 from workbench.workflow import NodeConfig
+from workbench_kit.acting import ENV, TOOLS, Forged
+from workbench_kit.prompting import NAMED_TYPES, NamedTypes
 from workbench_tools.live_calls import LiveCalls
 from workbench_tools.user import UserConfig
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
-from workbench_kit.answers import load_loose
 
 from workbench.errors import Defect, NodeError, SpecError
 from workbench.runtime import Context
 from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings, parse_signature
+from workbench_kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
+from workbench_kit.answers import load_loose
 
 #: Levels of arguments in which references are looked for.
 DEEPEST = 30

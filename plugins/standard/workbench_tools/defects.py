@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.acting import NodeTool, Tool, find_source_defects, find_tool_defects, tools_at
-from workbench_kit.prompting import prompt_defects as prompts
-
 from workbench.errors import Defect, DefectKind
 from workbench.workflow import NodeKind, Signature, Surroundings
+from workbench_kit.acting import NodeTool, Tool, find_source_defects, find_tool_defects, tools_at
+from workbench_kit.prompting import prompt_defects as prompts
 
 
 def find_agent_defects(

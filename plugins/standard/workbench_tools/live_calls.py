@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from workbench_kit.acting import Tool, read_arguments
 
 from workbench.errors import NodeError
 from workbench.runtime import Context
+from workbench_kit.acting import Tool, read_arguments
 
 #: Seconds before the second attempt, doubled for each further one, and the longest pause.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0

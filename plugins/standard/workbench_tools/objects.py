@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from workbench_kit.acting import Tool, is_session, session_of
-from workbench_kit.prompting import plain_adapter as plain
-
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
 from workbench.workflow import Signature
+from workbench_kit.acting import Tool, is_session, session_of
+from workbench_kit.prompting import plain_adapter as plain
 from workbench_tools.agent_config import AgentConfig
 
 #: Added to the description of the tool that runs code.

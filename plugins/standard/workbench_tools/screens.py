@@ -6,11 +6,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.acting import Unavailable, child_node, claim_call
-
 from workbench.errors import FailureKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.workflow import NodeKind, Signature
+from workbench_kit.acting import Unavailable, child_node, claim_call
 
 #: Inputs of a screen that are of the call; the others are inputs of the agent.
 _OF_CALL = ("result", "tool")

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
-from workbench_kit.acting import ENV, call_tool, find_tool_defects, load_tool
 
 from workbench.errors import Defect
 from workbench.runtime import Context
 from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
+from workbench_kit.acting import ENV, call_tool, find_tool_defects, load_tool
 from workbench_tools.live_calls import LiveCalls
 
 

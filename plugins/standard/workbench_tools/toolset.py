@@ -14,11 +14,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from workbench.errors import SpecError, suggest
 from workbench_kit.acting import Tool, describe_tool
 from workbench_kit.answers import known_name
 from workbench_kit.searching import TfIdf, count_words_and_stems
-
-from workbench.errors import SpecError, suggest
 
 REGISTER = "register"
 #: Added to a system prompt that shows some tools by name only.

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from workbench_kit.answers import answer_text
-from workbench_kit.prompting import plain_adapter as plain
 
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
+from workbench_kit.answers import answer_text
+from workbench_kit.prompting import plain_adapter as plain
 
 #: Appended to the agent's rules.
 RULES = """

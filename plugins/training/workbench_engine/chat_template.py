@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import workbench_kit.acting.confine
-
 from workbench.base.child_process import python_command
 from workbench.base.type_guards import is_dict
 from workbench.errors import SpecError, WorkbenchError

@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.cache_utils import DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
 from workbench_engine.running_batch import GrowingCache, Row, RunningBatch
 
 #: Devices on which shapes are fixed. On a CPU a launch costs nothing that a graph could save.

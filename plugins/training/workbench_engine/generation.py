@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging as hf_logging
+
+from workbench.errors import LMError
+from workbench.lm import Response
 from workbench_engine.chat_template import render_chat
 from workbench_engine.checkpoint import check_checkpoint
 from workbench_engine.fixed_batch import Batch, settle
 from workbench_engine.running_batch import GrowingCache, RunningBatch, cache_argument
 from workbench_kit.lms.native_calls import to_template
 from workbench_kit.lms.prefill import split_prefill
-
-from workbench.errors import LMError
-from workbench.lm import Response
 
 #: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
 _LOADING = threading.Lock()

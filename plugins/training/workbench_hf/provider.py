@@ -11,16 +11,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from workbench_engine.chat_template import check_template_settings
-from workbench_engine.checkpoint import check_checkpoint
-from workbench_kit.lms.batching import Batcher, derive_seed
-from workbench_kit.lms.native_calls import check_format, check_tools, read_native_calls
-
 from workbench.base.distribution import pip_install
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.lm import Request, Response
 from workbench.spec import declares
+from workbench_engine.chat_template import check_template_settings
+from workbench_engine.checkpoint import check_checkpoint
+from workbench_kit.lms.batching import Batcher, derive_seed
+from workbench_kit.lms.native_calls import check_format, check_tools, read_native_calls
 
 CONCURRENCY = 16
 _WHOLE = 1 << 30  # files up to this size are hashed whole
@@ -40,7 +39,7 @@ def hf(model: str, settings: Any) -> HFLM:
             found = "0.0"
         if tuple(int(part) for part in found.split("+")[0].split(".")[:2]) < least:
             wanted = ".".join(map(str, least))
-            raise PluginError(f"hf: models need {package}>={wanted}: {pip_install('local')}")
+            raise PluginError(f"hf: models need {package}>={wanted}: {pip_install('training[local]')}")
     return HFLM(model, settings)
 
 

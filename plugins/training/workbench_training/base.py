@@ -271,7 +271,6 @@ class TrainingOptimizer(Optimizer):
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the schedule, and close both."""
         from workbench_engine.generation import free_device_memory
-
         from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE, FileEngine
 
@@ -398,4 +397,4 @@ def check_extra(lora: bool = False) -> None:
             found = "0.0"
         if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < least:
             wanted = ".".join(map(str, least))
-            raise PluginError(f"training needs {package}>={wanted}: {pip_install('grpo')}")
+            raise PluginError(f"training needs {package}>={wanted}: {pip_install('training[grpo]')}")

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from workbench_kit.answers import as_text, choose_scale, is_same, read_grade
 
 from workbench.errors import FailureKind, SpecError, suggest
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord
+from workbench_kit.answers import as_text, choose_scale, is_same, read_grade
 from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import COSTS
 

@@ -13,9 +13,8 @@ from workbench.cli import ask_text, echo_json, say
 from workbench.cli.options import DB, JSON, limit_option
 
 if TYPE_CHECKING:
-    from workbench_kit.labels import Item, RunAnswers
-
     from workbench.proof import Label
+    from workbench_kit.labels import Item, RunAnswers
 
 #: Suffixes by which a missing TARGET is known to be a file.
 _FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
@@ -50,10 +49,9 @@ def label_command(
     """
     import getpass
 
-    from workbench_kit.labels import file_items, order_items, run_answers
-
     from workbench.errors import SpecError
     from workbench.proof import read_labels
+    from workbench_kit.labels import file_items, order_items, run_answers
 
     found: RunAnswers | None = None
     if Path(target).is_file():
@@ -87,9 +85,8 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
     """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
-    from workbench_kit.labels import append_label
-
     from workbench.proof import Label
+    from workbench_kit.labels import append_label
 
     for number, item in enumerate(left):
         _show(item, number + 1, len(left))

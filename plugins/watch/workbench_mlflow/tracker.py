@@ -23,7 +23,7 @@ _BATCH = 100
 class MLflow(ScoreTracker):
     """Logs a run to MLflow, as one run of it however often it is resumed."""
 
-    needs = ("mlflow", "mlflow")
+    needs = ("mlflow", "watch[mlflow]")
 
     def begin(self, resumed: bool) -> bool:
         from mlflow.entities import Param

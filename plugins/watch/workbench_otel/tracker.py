@@ -29,7 +29,7 @@ _MOST_CALLS, _MOST_LINKS = 10_000, 100
 class OTel(Tracker):
     """Sends a run to an OpenTelemetry collector."""
 
-    needs = ("opentelemetry.exporter.otlp.proto.http", "otel")
+    needs = ("opentelemetry.exporter.otlp.proto.http", "watch[otel]")
 
     def __init__(self, run: RunInfo):
         super().__init__(run)

@@ -96,4 +96,4 @@ def _require_extra() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise SpecError(f"serving needs {error.name}: {pip_install('serve')}") from None
+        raise SpecError(f"serving needs {error.name}: {pip_install('watch[serve]')}") from None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench_kit.logs import read_trajectory
-
 from workbench.base.type_guards import is_dict
+from workbench_kit.logs import read_trajectory
 from workbench_traces.chat import CONVERSATION, USER, first_text, read_scores
 from workbench_traces.turn import Collector, Message, Turn, read_time
 

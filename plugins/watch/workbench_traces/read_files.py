@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.logs import is_trajectory
-
 from workbench.base.data_files import MOST_FILE, open_data, read_data, read_lines
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
+from workbench_kit.logs import is_trajectory
 from workbench_traces.atif import AtifTurns
 from workbench_traces.chat import ChatTurns
 from workbench_traces.langfuse import LangfuseTurns

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.logs import CONVENTIONS, LogSpan, read_spans
-
 from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import is_thought
+from workbench_kit.logs import CONVENTIONS, LogSpan, read_spans
 from workbench_traces.turn import (
     Collector,
     Message,

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.answers import guess_type
-
 from workbench.base.files import open_whole, write_whole
 from workbench.errors import SpecError
 from workbench.run import prepare
 from workbench.task import dump_yaml
+from workbench_kit.answers import guess_type
 
 Row = dict[str, Any]
 

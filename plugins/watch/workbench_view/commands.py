@@ -142,9 +142,8 @@ def view_command(
 
 def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFiles:
     """Return the files to label. Raises SpecError for a missing file or field now, since the page would be useless."""
-    from workbench_kit.labels import file_items
-
     from workbench.errors import SpecError
+    from workbench_kit.labels import file_items
     from workbench_view.server.site import LabelFiles
 
     if rows is not None and not rows.is_file():
@@ -165,4 +164,4 @@ def _require_server() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise SpecError(f"the page needs {error.name}: {pip_install('view')}") from None
+        raise SpecError(f"the page needs {error.name}: {pip_install('watch[view]')}") from None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class WandB(ScoreTracker):
     """Logs a run to Weights & Biases under its own name, so that a resumed one goes on there."""
 
-    needs = ("wandb", "wandb")
+    needs = ("wandb", "watch[wandb]")
 
     def begin(self, resumed: bool) -> bool:
         import wandb

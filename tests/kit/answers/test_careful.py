@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
-from workbench_kit.answers import Scale, as_text, convert, parse, read_grade
 
 from workbench.errors import NodeError
 from workbench.lm import kind_of_error, read_usage, refused_setting
 from workbench.workflow import Field, parse_signature
+from workbench_kit.answers import Scale, as_text, convert, parse, read_grade
 
 
 @pytest.mark.parametrize(

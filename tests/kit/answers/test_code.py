@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from workbench_kit.answers import find_code, find_keyed
 
 

@@ -6,11 +6,11 @@ from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import example, given, strategies as st
-from workbench_kit.answers import convert, parse
 
 from workbench.errors import NodeError
 from workbench.lm import Response, split_thoughts
 from workbench.workflow import Field, parse_signature
+from workbench_kit.answers import convert, parse
 
 CASE, AB, ABCD = "t -> label: Literal['billing', 'technical']", "q -> x, label: Literal['a', 'b']", "ABCD"
 LETTERS = "q -> answer: Literal['A', 'B', 'C', 'D']"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from workbench_kit.answers import UNREAD, Scale, choose_scale, read_grade
 
 READ = [

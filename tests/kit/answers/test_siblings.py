@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workbench_kit.answers import parse, read_grade, read_text
 
 from workbench.errors import NodeError
 from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
+from workbench_kit.answers import parse, read_grade, read_text
 
 CASE, LETTERS = "t -> label: Literal['billing', 'technical']", "q -> answer: Literal['A', 'B', 'C', 'D']"
 SENTIMENT, STARS = "t -> label: Literal['positive', 'negative']", "t -> label: Literal['1', '2', '3', '4', '5']"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.helpers.planted import plant
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
-from workbench_adas.optimizer import ATTEMPTS, SHOWN, read_agent
-from workbench_adas.seeds import SEEDS
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
+from workbench_adas.optimizer import ATTEMPTS, SHOWN, read_agent
+from workbench_adas.seeds import SEEDS
 
 TWO_STEPS = """\
 def agent(task, inputs):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script
-from workbench_adas import optimizer as adas_optimizer
 
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
+from workbench_adas import optimizer as adas_optimizer
 
 LABELS = ("a", "b", "c", "d")
 AGENT = "name: {0}\nthought: t\n```python\ndef agent(task, inputs):\n    return (yield {1})\n```"

@@ -10,10 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.helpers.planted_logs import planted, say_rule
 from tests.helpers.scripted import Script
-from workbench_attribute import attribute as course
-from workbench_attribute.attribute import attribute
-from workbench_attribute.settings import Judging
-from workbench_kit.logs import Log, load_stored_logs, model_of_run
 
 from workbench.cli import cli, main
 from workbench.errors import LMError, SpecError
@@ -22,6 +18,10 @@ from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.spec import lm_spec
 from workbench.store import Store
+from workbench_attribute import attribute as course
+from workbench_attribute.attribute import attribute
+from workbench_attribute.settings import Judging
+from workbench_kit.logs import Log, load_stored_logs, model_of_run
 
 LM = lm_spec({"model": "openai/scripted", "attempts": 1})
 

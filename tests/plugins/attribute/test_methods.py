@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted, say_rule
+
+from workbench.errors import LMError
 from workbench_attribute.judges import FINDERS, Answer
 from workbench_attribute.prompts import Messages
 from workbench_kit.logs import Log, LogStep
-
-from workbench.errors import LMError
 
 EACH = pytest.mark.parametrize("method", FINDERS)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.attribution.planted import STRONG, Models
-from workbench_attribute.replays import ReplayOptions, replay_failures
 
 from workbench.attribution import ReplayReport
 from workbench.errors import Interrupted, LMError, SpecError, StoreError
@@ -22,6 +21,7 @@ from workbench.spec import lm_spec
 from workbench.store import Store
 from workbench.study import Optimizer, Study
 from workbench.workflow import Patch, Workflow
+from workbench_attribute.replays import ReplayOptions, replay_failures
 
 STRONG_LM = lm_spec({"model": STRONG, "attempts": 1})
 NODES = 5

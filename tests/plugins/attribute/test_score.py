@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted
+
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.score import TOLERANCES, expect_random, is_step, official_step, score
 from workbench_kit.logs import Log, LogStep

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
+from workbench.cli import cli
 from workbench_bench.commands import _row
 from workbench_bench.run_world import Result, run_world
 from workbench_bench.worlds import WORLDS
-
-from workbench.cli import cli
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "contrib" / "bench" / "promises"))
 

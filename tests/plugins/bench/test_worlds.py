@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.plugins.sandbox.test_sandbox import _kernel_features
+
+from workbench.cli import cli
+from workbench.lm import Request
+from workbench.workflow import Workflow, node_tree
 from workbench_bench import functions, routing, topology
 from workbench_bench.run_world import (
     compute_accuracy,
@@ -22,10 +26,6 @@ from workbench_bench.run_world import (
     run_world,
 )
 from workbench_bench.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, answer_as_proposer, read_rules, write_rules
-
-from workbench.cli import cli
-from workbench.lm import Request
-from workbench.workflow import Workflow, node_tree
 
 needs_sandbox = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.helpers.node_runs import run
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_kit.acting import FieldCondition
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
 from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
+from workbench_kit.acting import FieldCondition
 
 NOTE = {"predict": "fact, notes -> notes", "instructions": "Add it."}
 

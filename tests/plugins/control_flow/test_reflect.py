@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.helpers.planted import lower_bound
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
-from workbench_control_flow.reflect import read_score
 
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.lm import Request
 from workbench.workflow import ExampleRun, learnable_addresses, make_node
+from workbench_control_flow.reflect import read_score
 
 CHECKS = """
 import hashlib

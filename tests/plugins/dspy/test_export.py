@@ -16,13 +16,13 @@ from tests.helpers.exported import Answers, as_sent, ask_program, loaded, nano
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Speaker
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_dspy.export import export
 
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.run import prepare
 from workbench.spec import Spec
 from workbench.workflow import Workflow
+from workbench_dspy.export import export
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name not in ("data", "synthesis"))
@@ -450,9 +450,8 @@ def test_friction_4_what_cannot_be_exported_is_named_and_nothing_is_written(
 
 
 def test_dspy_optimizes_an_exported_program_and_its_state_comes_back(tmp_path: Path) -> None:
-    from dspy.teleprompt import LabeledFewShot
-
     import dspy
+    from dspy.teleprompt import LabeledFewShot
 
     workflow = make_workflow({"sort": {"predict": "text -> label"}}, tmp_path)
     export(workflow, tmp_path / "out", spec=spec_of())

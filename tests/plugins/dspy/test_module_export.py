@@ -8,19 +8,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 from tests.helpers.exported import Answers, ask_program, loaded
 from tests.helpers.scripted import Script, make_workflow, run_rows
 from tests.plugins.dspy.test_export import spec_of
 from tests.plugins.dspy.test_node import Planted, say, write_sorting
-from workbench_dspy.export import export
 
-import dspy
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.run import Options, export_candidate, optimize
 from workbench.spec import CodeRefused
 from workbench.store import Store
+from workbench_dspy.export import export
 
 MODULE = """
 import dspy

@@ -13,7 +13,6 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
-from workbench_testing import Killed
 
 from workbench.cli import cli
 from workbench.errors import BudgetSpent, SpecError
@@ -25,6 +24,7 @@ from workbench.spec import BudgetSpec, lm_spec, without_user_code
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, learnable_addresses, node_at
+from workbench_testing import Killed
 
 MODULE = '''
 import asyncio

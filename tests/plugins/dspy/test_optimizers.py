@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.helpers.dspy_35 import obey_35
-from workbench_dspy.exported.predictor import signature
-from workbench_dspy.proposals import ProposalAdapter
-from workbench_testing.simulated import HELPFUL, SimulatedLM, run_simulated
 
 from workbench.errors import NodeError
 from workbench.plugins import plugins
+from workbench_dspy.exported.predictor import signature
+from workbench_dspy.proposals import ProposalAdapter
+from workbench_testing.simulated import HELPFUL, SimulatedLM, run_simulated
 
 SENTENCE = f"Read the text {HELPFUL}: single words mislead."
 

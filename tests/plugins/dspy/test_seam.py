@@ -9,19 +9,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
+from dspy import lm15
 from tests.helpers.dspy_35 import Prompt, obey_35
 from tests.helpers.exported import Answers, as_sent, ask_program, loaded
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 from tests.plugins.dspy.test_export import spec_of
+
+from workbench.errors import NodeError
+from workbench.lm import THOUGHT_TOKENS, Request
 from workbench_dspy.export import export
 from workbench_dspy.exported.predictor import PlainAdapter, signature
 from workbench_dspy_seam import programs
-
-import dspy
-from dspy import lm15
-from workbench.errors import NodeError
-from workbench.lm import THOUGHT_TOKENS, Request
 
 ROOT = Path(__file__).parents[3]
 ROW = {"text": "pay & <b>now</b>"}

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from workbench_environments import sql_process
 from workbench_environments.confined_sql import Database, make_image
 from workbench_environments.sql_process import FUNCTIONS, with_own_functions

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.environments import PAGES, SCRIPT, WORLDS, Journal, episode, made, play
-from workbench_kit.acting import Position, Step, open_environment
 
 from workbench.errors import NodeError, PluginError, SpecError
+from workbench_kit.acting import Position, Step, open_environment
 
 
 @pytest.mark.parametrize("name", ["grid", "web", "sql", "gymnasium"])

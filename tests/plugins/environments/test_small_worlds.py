@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.environments import made, play
-from workbench_kit.acting import open_environment
 
 from workbench.errors import SpecError
+from workbench_kit.acting import open_environment
 
 
 def test_the_door_needs_the_key_and_the_score_is_the_share_of_what_is_done(base: Path) -> None:

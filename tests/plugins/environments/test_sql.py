@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.environments import SCRIPT, made
+
 from workbench_kit.acting import open_environment
 
 

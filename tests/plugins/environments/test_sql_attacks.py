@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
+
 from workbench_environments.confined_sql import Database
 from workbench_environments.sql_process import RESULT
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.planted import lower_bound, plant
-from workbench_bench.run_world import run_world
-from workbench_bench.worlds import WORLDS
-from workbench_evolve.optimizer import Credit, _texts_in_vain
-from workbench_evolve.population import PRIOR_ROWS, Archive, Individual, Island, compute_fitness, find_niche
 
 from workbench import Workflow
 from workbench.cli import cli
 from workbench.run import lineage
 from workbench.study import Evaluation
+from workbench_bench.run_world import run_world
+from workbench_bench.worlds import WORLDS
+from workbench_evolve.optimizer import Credit, _texts_in_vain
+from workbench_evolve.population import PRIOR_ROWS, Archive, Individual, Island, compute_fitness, find_niche
 
 BASE = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
 

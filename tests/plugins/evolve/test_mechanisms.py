@@ -8,14 +8,13 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from workbench_evolve.operators import Breeder
-from workbench_evolve.population import Individual
-from workbench_kit.prompting import Proposer
-
 from workbench import Evaluation, Example, Workflow
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Space
+from workbench_evolve.operators import Breeder
+from workbench_evolve.population import Individual
+from workbench_kit.prompting import Proposer
 
 WORDS = ("amber", "birch", "cedar", "delta")
 TEXT = "nodes.a.instructions"

@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 from tests.helpers.planted import lower_bound, plant
+
+from workbench import Workflow
+from workbench.lm import Response
+from workbench.spec import DomainSpec
+from workbench.study import Evaluation, Result
+from workbench.task import Example, Space
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_evolve import optimizer as evolve
@@ -19,12 +25,6 @@ from workbench_evolve.population import Individual
 from workbench_evolve.swarm import REMEMBERED, Particle, diff_texts
 from workbench_kit.prompting import Proposer
 from workbench_testing import optimizers as checks
-
-from workbench import Workflow
-from workbench.lm import Response
-from workbench.spec import DomainSpec
-from workbench.study import Evaluation, Result
-from workbench.task import Example, Space
 
 BASE = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
 TEXT = "nodes.a.instructions"

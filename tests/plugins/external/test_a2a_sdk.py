@@ -16,6 +16,7 @@ import pytest
 from tests.helpers.gallery_tried import tried
 from tests.helpers.processes import free_port
 from tests.plugins.external.test_a2a import asked, load
+
 from workbench_worlds.interpreter import find_interpreter, venv_place
 
 pytestmark = [pytest.mark.worlds, pytest.mark.timeout(900)]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.forking import run_module
-from workbench_external.apply import Edit, Finding, describe_changes, find_text, write_edits
-from workbench_external.commands import _write_files
-from workbench_external.config import Slot
 
 from workbench.cli import cli
 from workbench.errors import StoreError
+from workbench_external.apply import Edit, Finding, describe_changes, find_text, write_edits
+from workbench_external.commands import _write_files
+from workbench_external.config import Slot
 
 
 def slot(match: str, text: str, place: str = "system", **more: Any) -> Slot:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.external_agents import CLIENT
+
+from workbench.workflow import parse_signature
 from workbench_external.config import ExternalConfig
 from workbench_external.node import External
 from workbench_external.write_back import Entry, find_entries, try_entries, write_entries
-
-from workbench.workflow import parse_signature
 
 TEXTS = {
     "room": "You sort the post of an office.",

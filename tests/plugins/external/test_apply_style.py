@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.prompt_idioms import HOSTILE, SEVERAL
 from tests.helpers.prompt_sources import KIND, OLD, ROOM, Way, changed, finding_of, python_value
+
 from workbench_external.apply import describe_changes, find_text, write_edits
 from workbench_external.config import Slot
 from workbench_external.slots.files import content_of

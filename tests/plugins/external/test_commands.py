@@ -25,13 +25,13 @@ from click.testing import CliRunner
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
 from tests.helpers.forking import start_module
 from tests.helpers.upstream import as_event, upstream
-from workbench_external.observed import list_slots, observe_file
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.study import make_optimizer
+from workbench_external.observed import list_slots, observe_file
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 ROOT = Path(__file__).parents[3]
 

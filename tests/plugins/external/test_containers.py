@@ -18,8 +18,6 @@ import yaml
 from tests.helpers.docker_stand_in import install
 from tests.helpers.external_agents import CLIENT, SORTER, write_agent
 from tests.plugins.external.test_rows import RecordingLM
-from workbench_external.container import Containers, _begin_of, _machine
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 import workbench
 from workbench.cli.trust.powers import file_powers
@@ -27,6 +25,8 @@ from workbench.errors import SpecError
 from workbench.inference import PredictionError
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
+from workbench_external.container import Containers, _begin_of, _machine
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 IMAGE = "agents/sorter:1"
 

@@ -12,6 +12,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tests.helpers.external_agents import CLIENT, write_agent
+
+from workbench.cli import cli
+from workbench.lm import Response
+from workbench.run import Options, optimize
+from workbench.study import make_optimizer
+from workbench.workflow import CallRecord, Span
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.gateway import Ask
@@ -24,12 +30,6 @@ from workbench_external.slots.roles import role_of
 from workbench_external.slots.template import Template
 from workbench_external.sources.folder import Sources
 from workbench_testing.simulated import SimulatedLM, SimulatedPool
-
-from workbench.cli import cli
-from workbench.lm import Response
-from workbench.run import Options, optimize
-from workbench.study import make_optimizer
-from workbench.workflow import CallRecord, Span
 
 OWN, MORE = "You sort the post of an office.", "Always answer with one letter."
 

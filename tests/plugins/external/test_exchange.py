@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from tests.helpers.external_agents import write_agent
-from workbench_external import exchange
-from workbench_external.config import ExternalConfig, Slot
-from workbench_external.observed import observe_file
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 from workbench.errors import NodeError
 from workbench.run import prepare
 from workbench.workflow import parse_signature
+from workbench_external import exchange
+from workbench_external.config import ExternalConfig, Slot
+from workbench_external.observed import observe_file
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 LETTER = "text -> label: Literal['a', 'b']"
 

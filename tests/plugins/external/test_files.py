@@ -11,13 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from workbench.store import Store
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.exchange import write_inputs
 from workbench_external.process import last_words, read_ends
 from workbench_external.slots.files import content_of, replace_files
 from workbench_external.workspace import Workspaces
-
-from workbench.store import Store
 
 SKILL = "---\nname: sort\ndescription: Sorts post.\n---\n\n# Old\n"
 

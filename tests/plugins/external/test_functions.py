@@ -18,8 +18,6 @@ from tests.helpers.scripted import Script
 from tests.plugins.external.test_runs import recorded_keys
 from tests.plugins.forge.test_forge import write
 from tests.plugins.sandbox.test_sandbox import _kernel_features
-from workbench_external.gateway import Ask, Refused
-from workbench_external.served import ServedSession
 
 import workbench
 from workbench.evaluation import read_side
@@ -30,6 +28,8 @@ from workbench.run import Options, candidate_workflow, optimize, prune_run
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import IN_MEMORY, Candidates, Store, add_run
+from workbench_external.gateway import Ask, Refused
+from workbench_external.served import ServedSession
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 

@@ -11,6 +11,7 @@ from subprocess import CalledProcessError
 import jinja2
 import pytest
 from tests.helpers.prompt_idioms import HOSTILE, IDIOMS, LETTER, PLAIN, SEVERAL, Idiom, sent_by
+
 from workbench_external.apply import Edit, find_text, write_edits
 from workbench_external.config import Slot
 

@@ -15,13 +15,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.helpers.external_agents import CLIENT
-from workbench_external.init.columns import choose_columns
-from workbench_external.init.hints import Hints, choose_environment, read_hints
-from workbench_external.init.ways import options_in_help
 
 from workbench.cli import cli
 from workbench.cli.trust import require_trust
 from workbench.run import prepare
+from workbench_external.init.columns import choose_columns
+from workbench_external.init.hints import Hints, choose_environment, read_hints
+from workbench_external.init.ways import options_in_help
 
 SYSTEM = "You sort the post of an office by its desk."
 #: The client of the tests' agents without its line that reads the row.

@@ -14,9 +14,6 @@ from tests.helpers.external_agents import SORTER, write_agent
 from tests.plugins.external.test_rows import RecordingLM
 from tests.plugins.external.test_runs import improve
 from tests.plugins.external.test_services import EchoLM, started, write
-from workbench_external.hub import Hub
-from workbench_kit.acting import LEAST_CHANGES, Beside
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 import workbench
 from workbench.errors import SpecError
@@ -26,6 +23,9 @@ from workbench.proof import Report
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
+from workbench_external.hub import Hub
+from workbench_kit.acting import LEAST_CHANGES, Beside
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 #: Notes that it was here, and says whether it was before, or in which of several places.
 NOTER = """\

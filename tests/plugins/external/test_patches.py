@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from workbench.lm import Response
+from workbench.workflow import CallRecord, Span
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Ask
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patched, Patches
-
-from workbench.lm import Response
-from workbench.workflow import CallRecord, Span
 
 SYSTEM = {"in": "system", "match": "You are a guide. Today is {{1}}.", "text": "Guide kindly. ({{1}})"}
 TOOL = {

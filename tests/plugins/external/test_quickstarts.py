@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 import yaml
 from docs.writers.agents import agents, counted
-from workbench_external.gateway import Ask, Gateway, Refused
 
 from workbench.lm import Native
+from workbench_external.gateway import Ask, Gateway, Refused
 
 AGENTS = Path(__file__).parents[3] / "contrib/agents"
 QUICKSTARTS = sorted(path for path in (AGENTS / "quickstarts").glob("*/agent.*"))

@@ -12,17 +12,17 @@ from aiohttp import web
 from tests.helpers.external_agents import CLIENT, write_agent
 from tests.helpers.passing import model
 from tests.helpers.upstream import Upstream, chat_answer, upstream
+
+from workbench.errors import LMError, SpecError
+from workbench.evaluation import EvalOptions, evaluate
+from workbench.run import prepare
+from workbench.spec import lm_spec
 from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Refused
 from workbench_external.observed import describe_calls, observe_file
 from workbench_external.session import MOST_FAILURES
 from workbench_testing.simulated import LABELS
-
-from workbench.errors import LMError, SpecError
-from workbench.evaluation import EvalOptions, evaluate
-from workbench.run import prepare
-from workbench.spec import lm_spec
 
 REFUSAL = (400, {"error": {"message": "top_logprobs is not for this model", "type": "invalid_request_error"}})
 TWO = f"""{CLIENT.replace('"model": "gpt-4o-mini"', '"model": settings.pop("name")')}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import make_workflow
-from workbench_kit.prompting import rewrite_request
 
 from workbench.workflow import TextRole, Workflow, learnable_addresses, text_role
+from workbench_kit.prompting import rewrite_request
 
 SLOTS: dict[str, dict[str, Any]] = {
     "tool_look_up": {"in": "tool", "name": "look_up", "match": "Looks up a policy."},

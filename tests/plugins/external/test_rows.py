@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.external_agents import CLIENT, SORTER
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 import workbench
 from workbench.errors import LMError, SpecError
 from workbench.inference import PredictionError
 from workbench.lm import Request, Response
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 ECHO = "import sys; print(sys.stdin.read())"
 

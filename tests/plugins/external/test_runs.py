@@ -14,11 +14,11 @@ import pytest
 import yaml
 from tests.helpers.external_agents import CLIENT, SORTER, SYSTEM, write_agent
 from tests.helpers.forking import start_file
-from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool
 
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
+from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool
 
 ROOT = Path(__file__).parents[3]
 

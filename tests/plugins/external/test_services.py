@@ -17,7 +17,6 @@ import yaml
 from tests.helpers.external_agents import SYSTEM, write_agent
 from tests.helpers.processes import free_port
 from tests.plugins.external.test_rows import RecordingLM
-from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 import workbench
 from workbench.errors import SpecError
@@ -25,6 +24,7 @@ from workbench.inference import PredictionError
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.study import make_optimizer
+from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 #: A server as users have them. It reads its models' address once, when it begins.
 SERVER = f"""\

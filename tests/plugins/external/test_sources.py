@@ -33,6 +33,7 @@ from tests.helpers.prompt_sources import (
     python_value,
     wanted,
 )
+
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import Slot
 

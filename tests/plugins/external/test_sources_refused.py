@@ -23,6 +23,7 @@ from tests.helpers.prompt_sources import (
     notebook,
     python_value,
 )
+
 from workbench_external.apply import check_written, write_edits
 from workbench_external.sources import CannotWrite, read_texts
 from workbench_external.sources.folder import Sources

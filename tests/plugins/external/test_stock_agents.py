@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_testing.simulated import HELPFUL, SimulatedPool
 
 import workbench
 from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import make_optimizer
+from workbench_testing.simulated import HELPFUL, SimulatedPool
 
 ROOT = Path(__file__).parents[3]
 AGENTS = ROOT / "contrib/agents"

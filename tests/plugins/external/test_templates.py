@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from workbench_external.slots.discover import find_slots
-from workbench_external.slots.template import Template, fill, find_template, mark_inputs
-from workbench_kit.prompting import prompt_in_use
 
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
+from workbench_external.slots.discover import find_slots
+from workbench_external.slots.template import Template, fill, find_template, mark_inputs
+from workbench_kit.prompting import prompt_in_use
 
 
 @pytest.mark.parametrize(

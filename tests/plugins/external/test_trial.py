@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tests.helpers.external_agents import CLIENT
-from workbench_external.gateway import Ask
-from workbench_external.trial import stand_in_answer
 
 from workbench.cli import cli
 from workbench.workflow import parse_signature
+from workbench_external.gateway import Ask
+from workbench_external.trial import stand_in_answer
 
 SYSTEM, USER = "You sort the post of an office.", "Name the kind of this: {text} now please"
 FORM = ' Answer in this form: {"label": "a"}.'

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tests.helpers.planted import PlantedLM, candidates, demos_of, lower_bound, plant, topic, true_skill
 from tests.helpers.scripted import make_workflow
-from workbench_bench.worlds import WORLDS, asks_to_reason, has_dspys_form
-from workbench_families.kinds import find_settings
-from workbench_kit.prompting import Proposer
-from workbench_testing import Killed
 
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, resume
+from workbench_bench.worlds import WORLDS, asks_to_reason, has_dspys_form
+from workbench_families.kinds import find_settings
+from workbench_kit.prompting import Proposer
+from workbench_testing import Killed
 
 #: The same choices under `search:`, for those that read it.
 SPACE = {**WORLDS["kinds"].search, "nodes.sort.samples": [1, 3]}

@@ -7,6 +7,9 @@ import json
 from typing import Any
 
 import pytest
+
+from workbench.errors import LMError
+from workbench.lm import Response
 from workbench_feedback.answers import (
     Asker,
     Unreadable,
@@ -23,9 +26,6 @@ from workbench_feedback.inducing import read_metric, rename_twins
 from workbench_feedback.judging import Trait, read_ratings
 from workbench_feedback.metrics_file import InducedMetric
 from workbench_kit.logs import Log, LogStep
-
-from workbench.errors import LMError
-from workbench.lm import Response
 
 LOG = Log("log", (LogStep("A", "I looked up   the “stock”\nof shoes"), LogStep("B", "Sold out.", error="timeout")))
 COMMENT = Comment("c.jsonl:3", "It never checked.", 0)

@@ -11,12 +11,12 @@ import yaml
 from click.testing import CliRunner, Result
 from tests.helpers.planted_comments import plant, rules, write_world
 from tests.helpers.scripted import Script
-from workbench_feedback import induce as course
-from workbench_feedback.metrics_file import read_metrics
 
 from workbench.cli import cli, main
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench_feedback import induce as course
+from workbench_feedback.metrics_file import read_metrics
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script
-from workbench_feedback.comments import Comments, read_comments
-from workbench_kit.logs import LogStep, stored_logs
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request
 from workbench.store import Store
+from workbench_feedback.comments import Comments, read_comments
+from workbench_kit.logs import LogStep, stored_logs
 
 WORKFLOW = {
     "name": "own",

@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 from tests.helpers.planted_comments import World, plant, rules, say_rules
 from tests.helpers.scripted import Script
+
+from workbench.errors import LMError, SpecError
+from workbench.lm import Request, Response
+from workbench.proof import interval
+from workbench.spec import BudgetSpec, lm_spec
+from workbench.store import Store
 from workbench_feedback import induce as course
 from workbench_feedback.clustering import Groups, cut_tree
 from workbench_feedback.comments import Comment, Comments
@@ -19,12 +25,6 @@ from workbench_feedback.grounding import Aspect
 from workbench_feedback.induce import InducedSet, choose, hold_out, induce, most_calls
 from workbench_feedback.settings import Induction
 from workbench_kit.logs import Log, LogStep
-
-from workbench.errors import LMError, SpecError
-from workbench.lm import Request, Response
-from workbench.proof import interval
-from workbench.spec import BudgetSpec, lm_spec
-from workbench.store import Store
 
 LM = lm_spec({"model": "openai/scripted", "attempts": 1})
 

@@ -11,10 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.scripted import Script
-from workbench_feedback.judging import Judged, Trait
-from workbench_feedback.metric import Induced, score_traits, trace_log
-from workbench_feedback.metrics_file import InducedMetric, read_metrics, write_metrics
-from workbench_testing import check_metric
 
 from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
@@ -23,6 +19,10 @@ from workbench.run import Options, optimize, prepare
 from workbench.store import Store
 from workbench.task import workflow_tree
 from workbench.workflow import Span, Trace
+from workbench_feedback.judging import Judged, Trait
+from workbench_feedback.metric import Induced, score_traits, trace_log
+from workbench_feedback.metrics_file import InducedMetric, read_metrics, write_metrics
+from workbench_testing import check_metric
 
 METRICS = {
     "metrics": [

@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.planted import PlantedLM, lower_bound, plant
+
+from workbench import Optimizer, Study, Workflow
+from workbench.store import Store
+from workbench.study import make_optimizer
+from workbench.task import Example
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS, read_rules
 from workbench_fgo import optimizer as fgo_optimizer
@@ -16,11 +21,6 @@ from workbench_fgo.divide import split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows, unite_rows
 from workbench_fgo.optimizer import Fgo, Module
 from workbench_kit.prompting import Proposer
-
-from workbench import Optimizer, Study, Workflow
-from workbench.store import Store
-from workbench.study import make_optimizer
-from workbench.task import Example
 
 ROWS = [Example(str(i), {"text": f"row {i}", "type": "ab"[i % 3 == 0]}) for i in range(25)]
 

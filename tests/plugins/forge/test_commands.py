@@ -14,10 +14,10 @@ from tests.helpers.function_library import DOUBLE, PEEK, TOTAL, write, write_lib
 from tests.helpers.scripted import run_node
 from tests.plugins.forge.test_forge import AGENT, CODE, GOOD, RIGHT, proposing, run
 from tests.plugins.sandbox.test_sandbox import needs_kernel
-from workbench_forge.serve import call_function, tool_names
 
 from workbench.cli import cli
 from workbench.errors import SpecError
+from workbench_forge.serve import call_function, tool_names
 
 pytestmark = needs_kernel
 

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from tests.helpers.scripted import Script
 from tests.plugins.sandbox.test_sandbox import _kernel_features
-from workbench_forge import optimizer as forge_optimizer, prompts
-from workbench_forge.actions import Refused, apply_action, read_action, without_handlers
 
 from workbench.errors import SandboxError, SpecError
 from workbench.lm import Request
@@ -22,6 +20,8 @@ from workbench.runtime import Runtime
 from workbench.study import Evaluation, Result
 from workbench.task import Example
 from workbench.workflow import Span, Trace, Workflow
+from workbench_forge import optimizer as forge_optimizer, prompts
+from workbench_forge.actions import Refused, apply_action, read_action, without_handlers
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 

@@ -16,15 +16,15 @@ from tests.helpers.planted import candidates, evaluations, lower_bound
 from tests.helpers.scripted import Script
 from tests.plugins.forge.test_forge import AGENT, GOOD, function, proposing, run, text_of, write
 from tests.plugins.sandbox.test_sandbox import needs_kernel
-from workbench_bench.run_world import run_world
-from workbench_bench.worlds import WORLDS
-from workbench_forge.prompts import Failure, functions_task, refused
-from workbench_testing import Killed
 
 from workbench import Workflow
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.study import Evaluation
+from workbench_bench.run_world import run_world
+from workbench_bench.worlds import WORLDS
+from workbench_forge.prompts import Failure, functions_task, refused
+from workbench_testing import Killed
 
 pytestmark = needs_kernel
 END = '{"action": "terminate"}'

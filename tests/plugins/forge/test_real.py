@@ -24,12 +24,12 @@ import pytest
 from tests.helpers.hostile import SNOOP, Hostile, hostile, written
 from tests.helpers.scripted import Script
 from tests.plugins.sandbox.test_sandbox import _kernel_features
-from workbench_forge import optimizer as forge_optimizer
-from workbench_sandbox.linux import LinuxSandbox
 
 from workbench.lm import Request
 from workbench.proof import Report
 from workbench.run import Options, optimize
+from workbench_forge import optimizer as forge_optimizer
+from workbench_sandbox.linux import LinuxSandbox
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from workbench_hf import provider
 
 from workbench.errors import LMError, PluginError, SpecError
 from workbench.lm import LM, Request, Response
+from workbench_hf import provider
 
 torch = pytest.importorskip("torch")
 with warnings.catch_warnings():

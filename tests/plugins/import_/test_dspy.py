@@ -56,10 +56,10 @@ def test_friction_29_a_saved_dspy_program_becomes_a_workflow(program: Any, rows:
 
 
 def test_an_imported_program_sends_the_prompts_that_dspy_sends(program: Any, rows: Path, tmp_path: Path) -> None:
+    import dspy
     from tests.helpers.exported import Answers, as_sent
     from tests.helpers.scripted import Script, run_rows
 
-    import dspy
     from workbench.lm import Request
     from workbench.run import prepare
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.plugins.import_.imports import imported, refused, rows_of
-from workbench_import.imported import Wishes, import_path
 
 from workbench.errors import SpecError
+from workbench_import.imported import Wishes, import_path
 
 SAMPLES: list[dict[str, Any]] = [
     {"id": i, "input": f"How many? {i}", "target": str(i), "metadata": {"level": "low"}} for i in range(5)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 from tests.plugins.import_.imports import imported, refused, rows_of
+
+from workbench.task import Example
 from workbench_import.assertions import Assertions, meets
 from workbench_import.imported import Imported
 from workbench_import.promptfoo_tests import expand_tests
-
-from workbench.task import Example
 
 PROMPTFOO: dict[str, Any] = {
     "prompts": ["Translate to {{language}}: {{input}}"],

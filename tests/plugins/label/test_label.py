@@ -12,6 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.run.test_judge_and_minutes import Saying, write
 from tests.run.test_judged_run import again, run, say
+
+from workbench.cli import cli
+from workbench.errors import SpecError
+from workbench.evaluation import EvalOptions, evaluate
+from workbench.proof import Label, read_labels
+from workbench.store import ReadOnlyStore
 from workbench_kit.labels import (
     RunAnswers,
     append_label,
@@ -23,12 +29,6 @@ from workbench_kit.labels import (
     order_items,
     run_answers,
 )
-
-from workbench.cli import cli
-from workbench.errors import SpecError
-from workbench.evaluation import EvalOptions, evaluate
-from workbench.proof import Label, read_labels
-from workbench.store import ReadOnlyStore
 
 
 def label(*args: Any, keys: str = "") -> Result:

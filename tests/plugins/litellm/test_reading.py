@@ -16,11 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from workbench_kit.lms.native_calls import to_message
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response, make_lm
 from workbench.spec import lm_spec
+from workbench_kit.lms.native_calls import to_message
 
 ASK = Request(({"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello there"}))
 TOOL = {

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from tests.helpers.dspy_35 import without_litellm
 from tests.helpers.lm_faults import ChatServer
-from workbench_litellm import provider
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import Request, make_lm
 from workbench.spec import lm_spec
+from workbench_litellm import provider
 
 ROOT = Path(__file__).parents[3]
 #: Neither can be imported, in a process and in those that it starts.

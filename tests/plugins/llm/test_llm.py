@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.lm_faults import ChatServer
-from workbench_llm.provider import LLMModel, llm_model
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request
+from workbench_llm.provider import LLMModel, llm_model
 
 llm = pytest.importorskip("llm")
 #: The model that is slow answers when it is set.

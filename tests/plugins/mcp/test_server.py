@@ -25,10 +25,10 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 from tests.helpers.forking import start_module
-from workbench_mcp.server import Tools
 
 from workbench.cli import cli
 from workbench.store import Store
+from workbench_mcp.server import Tools
 
 ROOT = Path(__file__).parents[3]
 TICKETS = ROOT / "workflows" / "data" / "tickets.jsonl"

@@ -9,12 +9,12 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 from tests.helpers.scripted import make_workflow
-from workbench_kit.searching import Edit, edit_classes
-from workbench_mcts.design import Design, Genome, make_covering_array
-from workbench_mcts.features import extract_features
 
 from workbench.spec import DomainSpec
 from workbench.task import Space
+from workbench_kit.searching import Edit, edit_classes
+from workbench_mcts.design import Design, Genome, make_covering_array
+from workbench_mcts.features import extract_features
 
 
 def edit(name: str, **arguments: Any) -> Edit:

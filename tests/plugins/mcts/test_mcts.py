@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from tests.helpers.planted import evaluations
 from tests.helpers.scripted import Script
-from workbench_bench import topology
-from workbench_bench.run_world import run_world
-from workbench_bench.worlds import WORLDS
-from workbench_kit.answers import read_objects
-from workbench_mcts import search
 
 from workbench.lm import Request
 from workbench.proof import Report
 from workbench.run import Options, optimize
 from workbench.store import Store
+from workbench_bench import topology
+from workbench_bench.run_world import run_world
+from workbench_bench.worlds import WORLDS
+from workbench_kit.answers import read_objects
+from workbench_mcts import search
 
 
 def test_objects_are_found_in_any_words() -> None:

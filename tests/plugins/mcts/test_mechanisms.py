@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from workbench_kit.searching import Node
 from workbench_mcts import search
 from workbench_mcts.optimizer import MCTS

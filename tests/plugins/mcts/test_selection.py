@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings, strategies as st
+
 from workbench_kit.searching import softmix
 from workbench_mcts.search import ALPHA, MIX, Convergence
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from scipy.stats import spearmanr
+
 from workbench_bench import topology
 from workbench_mcts.features import Features
 from workbench_mcts.surrogate import GaussianProcess, Label

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.helpers.memory_worlds import RECALL, World, plain_rows, run_world
 from tests.helpers.planted import candidates
-from workbench_memory import optimizer as memory
-from workbench_memory.causal_claims import MAYBE, NOTHING, Doubts, read_claim, sign_test_p
 
 from workbench.lm import Request
+from workbench_memory import optimizer as memory
+from workbench_memory.causal_claims import MAYBE, NOTHING, Doubts, read_claim, sign_test_p
 
 
 def test_a_statement_that_is_contradicted_is_weakened_and_then_dropped_though_the_proposer_insists(

@@ -18,13 +18,13 @@ from tests.helpers.memory_worlds import (
     truth,
 )
 from tests.helpers.planted import topic
-from workbench_memory import optimizer as memory
-from workbench_memory.entry_log import Bank, Site
-from workbench_memory.prompts import read_insights, read_preference
 
 from workbench.lm import Request
 from workbench.study import Result
 from workbench.task import Example
+from workbench_memory import optimizer as memory
+from workbench_memory.entry_log import Bank, Site
+from workbench_memory.prompts import read_insights, read_preference
 
 
 def system(request: Request) -> str:

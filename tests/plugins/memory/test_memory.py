@@ -28,10 +28,10 @@ from tests.helpers.memory_worlds import (
     truth,
 )
 from tests.helpers.planted import candidates, lower_bound
-from workbench_testing import Killed
 
 from workbench.lm import Request, Response
 from workbench.run import Options, resume
+from workbench_testing import Killed
 
 
 @pytest.mark.slow

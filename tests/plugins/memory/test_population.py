@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.memory_worlds import LABEL, RECALL
 from tests.helpers.planted import lower_bound
 from tests.helpers.scripted import make_workflow
+
 from workbench_memory import optimizer as memory
 from workbench_memory.entry_log import Bank, find_sites
 from workbench_memory.optimizer import Memory, Plan, Store, _Search

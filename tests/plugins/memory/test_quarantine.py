@@ -20,11 +20,11 @@ from tests.helpers.memory_worlds import (
     true_accuracy,
     truth,
 )
+
+from workbench.lm import Request
 from workbench_memory import optimizer as memory
 from workbench_memory.entry_log import Bank
 from workbench_memory.leave_one_out import Answer, Group, find_suspect, fisher_less, group_entries
-
-from workbench.lm import Request
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.scripted import make_workflow, run_node
-from workbench_memory.learned_retrieval import extract_features, fit_weights, score_pair
-from workbench_memory.word_search import split_words
 
 import workbench.task.write as write
 from workbench.errors import SpecError
 from workbench.workflow import node_tree
+from workbench_memory.learned_retrieval import extract_features, fit_weights, score_pair
+from workbench_memory.word_search import split_words
 
 ROWS = ["the red bird sings", "the blue fish swims", "a red fish sleeps", "stones do not move"]
 

@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from workbench_metrics.checklist import Checklist
 
 from workbench.errors import NodeError
 from workbench.runtime import SandboxResult
 from workbench.task import Example
 from workbench.workflow import Span, Trace
+from workbench_metrics.checklist import Checklist
 
 SLOW = r"(a|a)+$"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.planted import plant
-from workbench_metrics.function import load_function
-from workbench_metrics.text import Contains, ExactMatch, NormalizedMatch
 
 from workbench.lm import Request
 from workbench.run import estimate, prepare
+from workbench_metrics.function import load_function
+from workbench_metrics.text import Contains, ExactMatch, NormalizedMatch
 
 WORDS = {"a": "red warm fire", "b": "blue cold water", "c": "green soft grass"}
 

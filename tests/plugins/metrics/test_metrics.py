@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
-from workbench_metrics.numbers import Numeric
 
 import workbench.task.metric as metric_module
 from workbench.errors import NodeError
 from workbench.plugins import plugins
 from workbench.task import Example, Score
+from workbench_metrics.numbers import Numeric
 
 
 def score(call: str, given, wanted, **options) -> Score:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from workbench_metrics.function import FunctionMetric, load_function
-from workbench_metrics.judge import Judge
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
 from workbench.task import Example, Score
+from workbench_metrics.function import FunctionMetric, load_function
+from workbench_metrics.judge import Judge
 
 ROW = Example("1", {"q": "1+1", "a": 2})
 

@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from workbench_metrics.judge import Judge
-from workbench_metrics.numbers import Numeric
-from workbench_metrics.structured import JsonMatch, ToolCallMatch
-from workbench_metrics.text import F1, Contains, ExactMatch, NormalizedMatch
 
 from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.task import Example
+from workbench_metrics.judge import Judge
+from workbench_metrics.numbers import Numeric
+from workbench_metrics.structured import JsonMatch, ToolCallMatch
+from workbench_metrics.text import F1, Contains, ExactMatch, NormalizedMatch
 
 CALL = [{"name": "f", "arguments": {"x": 1}}]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from workbench.task import Example
 from workbench_metrics.numbers import Numeric
 from workbench_metrics.structured import JsonMatch, ToolCallMatch
 from workbench_metrics.text import Contains, ExactMatch, NormalizedMatch
-
-from workbench.task import Example
 
 CALL = [{"name": "f", "arguments": {"x": 1}}]
 

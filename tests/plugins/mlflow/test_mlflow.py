@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("mlflow")
 
 from mlflow.tracking import MlflowClient
-from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings are not ours
 

@@ -245,6 +245,7 @@ def test_answers_are_drawn_with_one_thread_of_blas_which_then_has_its_threads_ag
     nano: Nano, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from threadpoolctl import ThreadpoolController
+
     from workbench_nano.model import ONE_THREAD
 
     blas = ThreadpoolController().select(user_api="blas")

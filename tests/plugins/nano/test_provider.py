@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from workbench_nano import provider
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request, Response
+from workbench_nano import provider
 
 
 @dataclass

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from workbench_nano.model import WEIGHTS
 from workbench_nano.tokenizer import NanoTokenizer
 

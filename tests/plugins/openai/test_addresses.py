@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.helpers.lm_faults import ChatServer
 from tests.plugins.openai.test_openai import HELLO, KEY, _complete, fail, settings
-from workbench_openai import client
 
 from workbench.errors import LMError, SpecError
+from workbench_openai import client
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from workbench_kit.lms.native_calls import to_message
-from workbench_openai import wire
 
 from workbench.errors import LMError
 from workbench.lm import Form, Request, Response, parse_price
+from workbench_kit.lms.native_calls import to_message
+from workbench_openai import wire
 
 LONG = {"prompt_tokens": 5000, "completion_tokens": 5}
 BROKEN = ["a new word", "abort", "error", "insufficient_system_resource", "MALFORMED_FUNCTION_CALL"]

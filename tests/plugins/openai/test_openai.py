@@ -14,11 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.helpers.lm_faults import ChatServer
-from workbench_kit.lms import prices as table_prices
-from workbench_openai import client, prices, wire
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request, Response, is_reasoning
+from workbench_kit.lms import prices as table_prices
+from workbench_openai import client, prices, wire
 
 KEY = "sk-canary+0123456789/abc"
 HELLO = Request(({"role": "user", "content": "hello there"},))

@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.plugins.openai.test_dialects import CALL, HELLO, SIGNED, body, error
-from workbench_openai import client, wire
 
 from workbench.errors import LMError
 from workbench.lm import Form, Request, refused_setting
 from workbench.spec import LMSpec
+from workbench_openai import client, wire
 
 USE_OTHER = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from workbench_openai import client
 
 from workbench.errors import LMError
 from workbench.lm import MOST_FORMS, Request, allowed_tokens
+from workbench_openai import client
 
 ASK = Request(({"role": "user", "content": "hello"},))
 CONTEXT = "maximum context length is 4096 tokens"

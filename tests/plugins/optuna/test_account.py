@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_optuna.account import Account
-from workbench_optuna.account_log import FileLog, check_address
 
 from workbench.errors import StoreError
+from workbench_optuna.account import Account
+from workbench_optuna.account_log import FileLog, check_address
 
 PARTS = {"nodes": "1", "data": "2"}
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 from workbench.run import Options, optimize
 from workbench.store import Store
 from workbench.study import make_optimizer
+from workbench_testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 pytest.importorskip("optuna_dashboard")
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "trackers.md"

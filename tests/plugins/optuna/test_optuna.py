@@ -250,6 +250,7 @@ def test_cmaes_searches_numbers(tmp_path: Path) -> None:
 def test_the_quick_sign_test_is_the_pruners_own() -> None:
     """Differences of 0/1 scores, against the test that Optuna's pruner asks SciPy for."""
     from scipy.stats import wilcoxon
+
     from workbench_optuna.pruning import sign_test
 
     for n, below, above in [(8, 8, 0), (8, 5, 1), (8, 1, 6), (8, 0, 3), (11, 4, 4), (11, 7, 2), (13, 6, 0), (13, 2, 9)]:

@@ -13,12 +13,12 @@ from tests.helpers.searchers import doomed, hurry, search_together
 from tests.plugins.optuna.test_optuna import SPACE, skill
 from tests.plugins.optuna.test_shared_faults import only_run
 from tests.plugins.optuna.test_shared_study import check_together
-from workbench_optuna import searchers
-from workbench_optuna.account_log import open_storage
-from workbench_optuna.searchers import CANDIDATE, REPEATS, ROWS
 
 from workbench.errors import SpecError, StoreError
 from workbench.run import resume
+from workbench_optuna import searchers
+from workbench_optuna.account_log import open_storage
+from workbench_optuna.searchers import CANDIDATE, REPEATS, ROWS
 
 pytest.importorskip("psycopg")
 pytestmark = [

@@ -12,14 +12,14 @@ from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.searchers import doomed, hurry, search_together
 from tests.plugins.optuna.test_optuna import SPACE, skill
 from tests.plugins.optuna.test_shared_study import trials_of
-from workbench_optuna import searchers
-from workbench_optuna.account import Account
-from workbench_optuna.account_log import FileLog
-from workbench_optuna.searchers import CANDIDATE, OWNER, REPEATS, ROWS
 
 from workbench.errors import StoreError
 from workbench.run import Options, resume
 from workbench.store import Store
+from workbench_optuna import searchers
+from workbench_optuna.account import Account
+from workbench_optuna.account_log import FileLog
+from workbench_optuna.searchers import CANDIDATE, OWNER, REPEATS, ROWS
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,12 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from tests.helpers.planted import candidates, evaluations, lower_bound, plant, true_skill
 from tests.helpers.searchers import Found, hurry, search_together
 from tests.plugins.optuna.test_optuna import SPACE, skill
-from workbench_optuna.searchers import CANDIDATE, OWNER
 
 from workbench.errors import SpecError, StoreError
 from workbench.lm import Request
 from workbench.run import resume
 from workbench.study import make_optimizer
+from workbench_optuna.searchers import CANDIDATE, OWNER
 
 
 @pytest.fixture(autouse=True)

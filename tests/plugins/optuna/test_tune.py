@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pydantic import Field
 from tests.helpers.planted import lower_bound, plant
-from workbench_optuna.tune import Tune
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.lm import Request
 from workbench.plugins import plugins
 from workbench.run import Options, optimize
 from workbench.store import Store
+from workbench_optuna.tune import Tune
 
 
 class Climb(Optimizer):

@@ -19,10 +19,6 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 
 from tests.helpers.otlp_receiver import Received, otlp_receiver
 from tests.helpers.scripted import Script
-from workbench_kit.logs import find_convention
-from workbench_otel.content import CAPTURE, Capture
-from workbench_otel.redaction import Redaction
-from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 from workbench.api import evaluate
 from workbench.errors import SpecError
@@ -30,6 +26,10 @@ from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
+from workbench_kit.logs import find_convention
+from workbench_otel.content import CAPTURE, Capture
+from workbench_otel.redaction import Redaction
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 CANARY = "sk-canary-0123456789abcdef"
 ROWS = (6, 6, 6)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_kit.prompting import LARGEST, image_url
 
 import workbench
 from workbench.cli import cli
@@ -24,6 +23,7 @@ from workbench.lm import Request, estimate_tokens
 from workbench.run import prepare
 from workbench.store import Journal, Store
 from workbench.workflow import parse_signature
+from workbench_kit.prompting import LARGEST, image_url
 
 
 def png(shade: int, size: int = 40) -> bytes:

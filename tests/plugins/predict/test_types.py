@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_kit.answers import object_shape
 
 import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.workflow import parse_signature, with_inputs
+from workbench_kit.answers import object_shape
 
 MODELS = """
 from pydantic import BaseModel, Field, field_validator

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from workbench_prompt_mcts import optimizer as prompt_mcts
 from workbench_prompt_mcts.optimizer import PromptMCTS, State, _Search
 

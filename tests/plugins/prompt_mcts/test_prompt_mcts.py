@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.helpers.planted import LABELS, lower_bound
 from tests.helpers.scripted import Script
-from workbench_bench.run_world import run_world
-from workbench_bench.worlds import WORLDS
-from workbench_prompt_mcts import optimizer as prompt_mcts
 
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.store import Store
+from workbench_bench.run_world import run_world
+from workbench_bench.worlds import WORLDS
+from workbench_prompt_mcts import optimizer as prompt_mcts
 
 # The search. Reward = share of the planted words that the instruction holds; the feedback names what is missing.
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 from tests.executors.test_runs import Killer, decided, journal, run, task
-from workbench_testing import executor_checks
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.runtime import Executor, SandboxChoice, WorkerLost, WorkerSetup
 from workbench.spec import PolicySpec, lm_spec
+from workbench_testing import executor_checks
 
 ray: Any = pytest.importorskip("ray")
 from simulated_server import SimulatedServer  # noqa: E402
+
 from workbench_ray.executor import Ray  # noqa: E402
 
 pytestmark = pytest.mark.slow

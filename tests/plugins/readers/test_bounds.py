@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_traces.read_files import read_turns
 
 from workbench.errors import SpecError
 from workbench.proof import read_labels
 from workbench.task import RowDraw, read_rows
+from workbench_traces.read_files import read_turns
 
 MB = b"a" * (1 << 20)
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy
 import pytest
 from tests.helpers.readers import listed
-from workbench_readers import arrow_rows, parquet_and_hub
-from workbench_readers.values import as_json
 
 from workbench.errors import SpecError
+from workbench_readers import arrow_rows, parquet_and_hub
+from workbench_readers.values import as_json
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

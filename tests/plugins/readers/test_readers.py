@@ -9,10 +9,10 @@ import time
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.helpers.readers import listed
-from workbench_readers import gta, json_files, parquet_and_hub, spreadsheets, tables
 
 from workbench.errors import SpecError
 from workbench.plugins import plugins
+from workbench_readers import gta, json_files, parquet_and_hub, spreadsheets, tables
 
 read_gta = listed(gta.read_gta)
 read_json = listed(json_files.read_json)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.readers import listed
-from workbench_readers import spreadsheets
 
 from workbench.errors import SpecError
+from workbench_readers import spreadsheets
 
 read_xlsx = listed(spreadsheets.read_xlsx)
 

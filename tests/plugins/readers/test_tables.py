@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.readers import listed
-from workbench_readers import json_files, tables
 
 from workbench.errors import SpecError
+from workbench_readers import json_files, tables
 
 read_json = listed(json_files.read_json)
 read_jsonl = listed(json_files.read_jsonl)

@@ -13,8 +13,6 @@ from tests.helpers.gallery_speech import call
 from tests.helpers.mailbox import ATTACKS, CAREFUL, GREEDY, ORDER, serve, write_mailbox
 from tests.helpers.process_executor import Processes
 from tests.helpers.scripted import Script, make_workflow
-from workbench_redteam.redteam import RedTeamOptions, red_team
-from workbench_redteam.report import RedTeamReport
 
 from workbench.cli import cli
 from workbench.errors import FailureKind, LMError, SpecError
@@ -25,6 +23,8 @@ from workbench.runtime.attacked_context import _inject
 from workbench.spec import AttackSpec
 from workbench.store import ReadOnlyStore
 from workbench.task import Example, attacked_row, poisoned
+from workbench_redteam.redteam import RedTeamOptions, red_team
+from workbench_redteam.report import RedTeamReport
 
 ROWS = (2, 12, 2)
 

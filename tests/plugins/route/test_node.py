@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_route.features import FeatureSpace
-from workbench_route.predictor import Linear, Predictor
-from workbench_route.reward import SPACE
-from workbench_route.router import CallCost, Router
 
 from workbench import load
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.task import dump_yaml, written_node
+from workbench_route.features import FeatureSpace
+from workbench_route.predictor import Linear, Predictor
+from workbench_route.reward import SPACE
+from workbench_route.router import CallCost, Router
 
 SMALL = {"predict": "text -> label", "instructions": "Small.", "lm": "openai/small", "decoding": {"temperature": 1.0}}
 LARGE = {"predict": "text -> label", "instructions": "Large.", "lm": "openai/large"}

@@ -9,11 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_route import optimizer as route
-from workbench_route.gather import Collector, find_sites, probe_patch, wrap_nodes
-from workbench_route.optimizer import LearnRoute
-from workbench_testing import optimizer_checks
-from workbench_testing.simulated import Killed
 
 from workbench.errors import SpecError
 from workbench.lm import LMPool, Request, Response
@@ -21,6 +16,11 @@ from workbench.run import Options, optimize, prepare, resume
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
+from workbench_route import optimizer as route
+from workbench_route.gather import Collector, find_sites, probe_patch, wrap_nodes
+from workbench_route.optimizer import LearnRoute
+from workbench_testing import optimizer_checks
+from workbench_testing.simulated import Killed
 
 pytest.importorskip("sklearn")
 SIGNATURE = "text -> label: Literal['a', 'b', 'c', 'd']"

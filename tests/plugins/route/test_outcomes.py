@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 from tests.helpers.route_worlds import LARGE, SMALL, planted_rows, row_of
+
 from workbench_route.learn import Problem, fit_cost, make_labels
 from workbench_route.outcomes import (
     Candidate,

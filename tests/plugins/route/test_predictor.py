@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+
+from workbench.errors import PluginError
 from workbench_route.features import Features, FeatureSpace
 from workbench_route.fitting import (
     FEW_ROWS,
@@ -25,8 +27,6 @@ from workbench_route.fitting import (
     recalibrate,
 )
 from workbench_route.predictor import Linear, Predictor, Sigmoid, Tree, Trees, expit
-
-from workbench.errors import PluginError
 
 SPACE = FeatureSpace(dims=64)
 

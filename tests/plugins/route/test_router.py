@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from tests.helpers.planted import lower_bound
 from tests.helpers.route_worlds import LARGE, SMALL, planted_rows
+
+from workbench.errors import SpecError
 from workbench_bench.routing import KINDS, MODELS, PRICES, SKILLS, make_table as skills_of, score_route
 from workbench_route import baselines, fitting, report
 from workbench_route.curve import Point, Table, area_under, choose_point, cost_at, cross_table, make_table
@@ -20,8 +22,6 @@ from workbench_route.fitting import fit_predictor
 from workbench_route.learn import Problem, fit_constants, learn_router
 from workbench_route.outcomes import Candidate, Row, Sample
 from workbench_route.router import Router, choose
-
-from workbench.errors import SpecError
 
 pytest.importorskip("sklearn")
 BOTH = [SMALL, LARGE]

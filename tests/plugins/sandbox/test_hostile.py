@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import workbench_kit.acting.confine as confine
 from tests.plugins.sandbox.test_sandbox import LEVELS, call, inside, needs_kernel
+
+import workbench_kit.acting.confine as confine
 from workbench_sandbox.linux import LinuxSandbox, _readable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")

@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 from tests.helpers.sandboxed import ENDS, ORDINARY, check_ordinary
-from workbench_sandbox.attacks import ATTACKS, self_test
-from workbench_sandbox.calls import read_answer
-from workbench_sandbox.linux import LinuxSandbox, open_linux
 
 import workbench.runtime.sandbox as core
 from workbench.errors import SandboxError
@@ -25,6 +22,9 @@ from workbench.ledger import Ledger
 from workbench.runtime import Runtime, SandboxChoice, SandboxResult
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
+from workbench_sandbox.attacks import ATTACKS, self_test
+from workbench_sandbox.calls import read_answer
+from workbench_sandbox.linux import LinuxSandbox, open_linux
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")
 

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.plugins.sandbox.test_sandbox import Fake
-from workbench_sandbox import pyodide, wasm
-from workbench_sandbox.wasm import Guest, WasmSandbox
-from workbench_sandbox.watch import read_resident, wait_until_exceeds
 
 import workbench.runtime.sandbox as core
 from workbench.cli import cli
 from workbench.errors import SandboxError
 from workbench.run import Options
 from workbench.runtime import SandboxChoice, SandboxResult
+from workbench_sandbox import pyodide, wasm
+from workbench_sandbox.wasm import Guest, WasmSandbox
+from workbench_sandbox.watch import read_resident, wait_until_exceeds
 
 needs_posix = pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="needs Linux or macOS")
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from tests.helpers.sandboxed import ENDS, ORDINARY, check_ordinary
-from workbench_sandbox import pyodide, wasm
-from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
-from workbench_sandbox.wasm import WasmSandbox, prepare_sandbox
 
 from workbench.errors import SandboxError
 from workbench.runtime import SandboxChoice, SandboxResult, open_sandbox
+from workbench_sandbox import pyodide, wasm
+from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
+from workbench_sandbox.wasm import WasmSandbox, prepare_sandbox
 
 
 def _missing() -> str:

@@ -6,6 +6,9 @@ import random
 from typing import Any
 
 import pytest
+
+from workbench.task import Example
+from workbench.workflow import Span, Trace
 from workbench_search.findings import (
     FindingsF1,
     ListFormat,
@@ -15,9 +18,6 @@ from workbench_search.findings import (
     score_list,
 )
 from workbench_search.queries import QueryDiversity, measure_diversity
-
-from workbench.task import Example
-from workbench.workflow import Span, Trace
 
 LONG = [
     "which painters lived in oslo during the nineteenth century",

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import make_workflow, run_node
+
+from workbench.errors import SpecError
 from workbench_kit.searching import WordIndex, best_first
 from workbench_search.corpus import Fields, open_corpus, split_pages
 from workbench_search.node import cut_snippet
-
-from workbench.errors import SpecError
 
 DOCUMENTS = [
     {"id": "oslo", "title": "Oslo", "text": "Oslo is the capital of Norway. It lies on a fjord."},

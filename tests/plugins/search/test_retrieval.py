@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.helpers.embedding import Meanings
 from tests.helpers.scripted import make_workflow, run_node, run_rows
-from workbench_kit.searching import merge_rankings
 
 from workbench.errors import SpecError
 from workbench.spec import Written, powers_of
 from workbench.workflow import ExampleRun, learnable_addresses
+from workbench_kit.searching import merge_rankings
 
 MEANINGS = {"cat": "cat feline", "car": "car vehicle", "red": "red crimson"}
 PETS = ["A feline sleeps.", "The red vehicle is fast.", "My cat eats.", "Stones lie."]

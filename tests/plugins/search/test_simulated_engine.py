@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
-from workbench_search.simulated_engine import NOISY, USEFUL, cut_documents
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
+from workbench_search.simulated_engine import NOISY, USEFUL, cut_documents
 
 ENGINE = {"simulated_search": 2, "lm": "openai/engine", "knows": ["question", "answer"]}
 AGENT = {"agent": "question -> reply", "nodes": {"search": ENGINE}, "max_steps": 4}

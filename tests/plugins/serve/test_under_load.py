@@ -24,6 +24,7 @@ pytest.importorskip("uvicorn")
 sys.path.insert(0, str(Path(__file__).parents[3] / "contrib" / "bench" / "promises"))
 
 import service_levels as bench
+
 from workbench_serve.app import App
 from workbench_serve.settings import Settings
 from workbench_serve.under_load import FEW, SECONDS, Configurations

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.executors.test_runs import Killer, decided, journal, run
-from workbench_testing import executor_checks
 
 from workbench.errors import SpecError
 from workbench.runtime import Executor
+from workbench_testing import executor_checks
 
 pytest.importorskip("submitit")
 from simulated_server import SimulatedServer
+
 from workbench_slurm.executor import Slurm
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script
-from workbench_synthesize.synthesize import Found, synthesize, write_rows
 
 from workbench.errors import SpecError
 from workbench.lm import Request
+from workbench_synthesize.synthesize import Found, synthesize, write_rows
 
 FILES = Path(__file__).parents[3] / "workflows" / "synthesis"
 sys.path.insert(0, str(FILES))

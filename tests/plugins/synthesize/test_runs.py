@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.scripted import Script
-from workbench_kit.searching import frontier_weight
-from workbench_synthesize.seeds import LEAST_WEIGHT
-from workbench_synthesize.synthesize import Found, synthesize
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
@@ -24,6 +21,9 @@ from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
+from workbench_kit.searching import frontier_weight
+from workbench_synthesize.seeds import LEAST_WEIGHT
+from workbench_synthesize.synthesize import Found, synthesize
 
 
 class Looks(Optimizer):

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.helpers.scripted import Script
-from workbench_synthesize.distinct import Duplicates
-from workbench_synthesize.seeds import Seed, Seeds
-from workbench_synthesize.synthesize import Found, synthesize, write_rows
 
 from workbench.cli import cli
 from workbench.errors import LMError, SpecError
 from workbench.lm import Request
+from workbench_synthesize.distinct import Duplicates
+from workbench_synthesize.seeds import Seed, Seeds
+from workbench_synthesize.synthesize import Found, synthesize, write_rows
 
 DOCUMENTS = [{"document": f"In town {name} lives {name}a."} for name in ("bo", "cy", "di")]
 FILE: dict[str, Any] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.scripted import run_node
 from tests.helpers.teams import ROLES, notes, says, spoke, team
+
 from workbench_teams.dylan import compute_importance
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.helpers.scripted import run_node
 from tests.helpers.teams import ROLES, role_of, says, team
+
 from workbench_teams.selforg import (
     NEIGHBOURS,
     average_vectors,

@@ -13,10 +13,9 @@ from workbench.errors import SpecError
 
 
 def test_optimizers_find_what_members_were_told(tmp_path: Path) -> None:
-    from workbench_kit.prompting import prompt_in_use
-
     from workbench.study import Result
     from workbench.task import Example
+    from workbench_kit.prompting import prompt_in_use
 
     outcome, _ = run_node(team("dylan", rounds=1), {"question": "q"}, tmp_path, says(dict.fromkeys(ROLES, "x")))
     result = Result(Example("0", {}), 1.0, None, None, None, outcome.prediction, outcome.trace)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_kit.prompting import read_prompt, rewrite_request, wrap_in_tags
-from workbench_template_lm.proposer import RULES, Templates
 
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.workflow import Workflow
+from workbench_kit.prompting import read_prompt, rewrite_request, wrap_in_tags
+from workbench_template_lm.proposer import RULES, Templates
 
 BASE = Workflow(
     {"name": "w", "nodes": {"a": {"kind": "predict", "signature": "mail, date -> team: Literal['x', 'y']"}}}

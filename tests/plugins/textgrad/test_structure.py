@@ -12,9 +12,9 @@ import pytest
 from pydantic import ValidationError
 from tests.helpers.planted import LABELS
 from tests.helpers.textgrad_runs import GRADIENT, ONE, REWRITE, asked, run, text_of
-from workbench_textgrad.optimizer import TextGrad
 
 from workbench.lm import Request
+from workbench_textgrad.optimizer import TextGrad
 
 
 def messages(folder: Path) -> list[str]:

@@ -11,13 +11,13 @@ import pytest
 from tests.helpers.planted import LABELS, lower_bound
 from tests.helpers.scripted import Script, make_workflow
 from tests.helpers.textgrad_runs import GRADIENT, ONE, REWRITE, asked, run, text_of
+
+from workbench.lm import Request
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_textgrad.backward import layers_of
 from workbench_textgrad.optimizer import STREAK
 from workbench_textgrad.prompts import Gradient, enabled_by, read_gradient, read_tools
-
-from workbench.lm import Request
 
 # Three nodes: `find` reads the thing, the tool spells it large, `name` labels it. One of the prompts is at fault.
 

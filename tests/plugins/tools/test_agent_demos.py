@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 from tests.helpers.planted import PlantedLM
 from tests.helpers.scripted import make_workflow, run_node
-from workbench_memory.entry_log import Bank, Site
-from workbench_memory.optimizer import Memory, Plan, _Search
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize
 from workbench.workflow import EXCHANGE
+from workbench_memory.entry_log import Bank, Site
+from workbench_memory.optimizer import Memory, Plan, _Search
 
 TOOL = """
 def look(key: str) -> str:

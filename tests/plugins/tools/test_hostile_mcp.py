@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from workbench_kit.acting import load_tool, load_tools
 
 from workbench.errors import NodeError, SpecError
+from workbench_kit.acting import load_tool, load_tools
 
 pytest.importorskip("mcp")
 

@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool
-from workbench_kit.acting import LEAST_CHANGES
 
 from workbench.ledger import Ledger
 from workbench.runtime import Program, Runtime
@@ -14,6 +13,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
+from workbench_kit.acting import LEAST_CHANGES
 
 COUNTER = """
 import sqlite3

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
-from workbench_tools import live_calls
 
 from workbench.errors import SpecError
+from workbench_tools import live_calls
 
 SERVICE = '''
 import json

@@ -16,6 +16,15 @@ from typing import Any
 import pytest
 from tests.helpers.mcp_server import read_log, write_server
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool, run
+
+from workbench.errors import NodeError, SpecError
+from workbench.ledger import Ledger
+from workbench.lm import Request, Response, count_images
+from workbench.runtime import Program, Runtime
+from workbench.spec import BudgetSpec, lm_spec, without_user_code
+from workbench.store import Store
+from workbench.task import Example
+from workbench.workflow import Workflow, node_tree
 from workbench_kit.acting import (
     LONGEST_RESULT,
     Server,
@@ -29,15 +38,6 @@ from workbench_kit.acting import (
     read_arguments,
 )
 from workbench_kit.prompting import split_images
-
-from workbench.errors import NodeError, SpecError
-from workbench.ledger import Ledger
-from workbench.lm import Request, Response, count_images
-from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, lm_spec, without_user_code
-from workbench.store import Store
-from workbench.task import Example
-from workbench.workflow import Workflow, node_tree
 
 pytest.importorskip("mcp")
 

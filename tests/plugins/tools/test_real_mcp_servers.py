@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from workbench_kit.acting import describe_tool, load_tools
 
 pytest.importorskip("mcp")

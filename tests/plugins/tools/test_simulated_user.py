@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_node
-from workbench_training.rollouts.token_rows import build_rows
 
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import SpecError
@@ -19,6 +18,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun
+from workbench_training.rollouts.token_rows import build_rows
 
 NODE = {
     "agent": "wish -> city",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import run_node
-from workbench_tools.consistency import Attempt, choose_attempt
 
 from workbench.errors import SpecError
 from workbench.lm import Request
+from workbench_tools.consistency import Attempt, choose_attempt
 
 TOOLS = """
 def half(n: int) -> int:
@@ -118,6 +118,7 @@ def test_local_models_continue_the_assistants_last_message() -> None:
     from types import SimpleNamespace
 
     from tests.helpers.tiny_lm import make_tokenizer
+
     from workbench_engine.generation import Generator
     from workbench_nano.model import Nano, render
 

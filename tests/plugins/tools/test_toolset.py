@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.helpers.scripted import make_workflow, run_node
-from workbench_kit.acting import Tool, describe_tool
-from workbench_tools.agent import Agent
-from workbench_tools.toolset import Shown, ToolIndex, count_prompt_characters, find_crossover
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
+from workbench_kit.acting import Tool, describe_tool
+from workbench_tools.agent import Agent
+from workbench_tools.toolset import Shown, ToolIndex, count_prompt_characters, find_crossover
 
 
 def write_tools(folder: Path, count: int) -> list[str]:

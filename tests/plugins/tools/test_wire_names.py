@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.helpers.mcp_server import SERVER
 from tests.helpers.node_runs import run
-from workbench_kit.acting import LONGEST_RESULT, cut_result
-from workbench_kit.answers import known_name, wire_names
 
 from workbench.lm import Request, Response
+from workbench_kit.acting import LONGEST_RESULT, cut_result
+from workbench_kit.answers import known_name, wire_names
 
 NODE = {"agent": "question -> answer", "tools": ["mcp:python server.py"], "native": True}
 VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")

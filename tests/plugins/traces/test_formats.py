@@ -25,13 +25,13 @@ from tests.plugins.traces.samples import (
     run,
     write,
 )
+
+from workbench.cli import cli
+from workbench.errors import SpecError
 from workbench_traces.read_files import FORMATS, read_turns
 from workbench_traces.redact import Redactor
 from workbench_traces.rows import Labels, make_rows
 from workbench_traces.turn import read_messages, read_time
-
-from workbench.cli import cli
-from workbench.errors import SpecError
 
 
 def test_attributes_of_todays_genai_conventions(tmp_path: Path) -> None:

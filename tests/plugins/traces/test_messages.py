@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from workbench_traces.turn import asked_text, said_text
 
 AI: dict[str, Any] = {"content": "In 1.", "type": "ai"}

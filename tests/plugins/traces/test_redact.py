@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from tests.plugins.traces.samples import chat, imported, langfuse, otel_span, otlp, write
+
 from workbench_traces.redact import KINDS, Redactor
 
 FOUND = [

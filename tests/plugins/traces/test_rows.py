@@ -12,11 +12,11 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 from tests.plugins.traces.samples import chat, genai_messages, imported, otel_span, otlp, read, run, write
-from workbench_traces.read_files import read_turns
-from workbench_traces.rows import cut_by_time, group_rows
 
 from workbench.errors import SpecError
 from workbench.run import prepare
+from workbench_traces.read_files import read_turns
+from workbench_traces.rows import cut_by_time, group_rows
 
 
 def row(conversation: str = "", user: str = "", time: str | None = None, *said: str) -> dict[str, Any]:

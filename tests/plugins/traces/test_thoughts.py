@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.plugins.traces.samples import Json, chat, imported, langfuse, langsmith, otel_span, otlp, phoenix, run, write
+
 from workbench_traces.read_files import read_turns
 
 TEXT = "<think>\nIs it 7? No.\n</think>\n\n5"

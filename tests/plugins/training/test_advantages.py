@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from workbench_training.advantages import (
     compute_advantages,
     compute_step_returns,

@@ -12,17 +12,17 @@ import pytest
 import yaml
 from tests.helpers.grpo_runs import SMALL, needs_torch, run, write
 from tests.helpers.scripted import make_workflow
+
+from workbench.errors import SpecError
+from workbench.lm import Request, Response, make_lm
+from workbench.run import prepare
+from workbench.spec import LMSpec, lm_spec
 from workbench_training.chat_behavior import ChatBehavior
 from workbench_training.export import vllm
 from workbench_training.grpo import GRPO
 from workbench_training.rewards import RewardTerm, limit_terms
 from workbench_training.rollouts.node_settings import find_call_limit
 from workbench_training.settings import round_rank
-
-from workbench.errors import SpecError
-from workbench.lm import Request, Response, make_lm
-from workbench.run import prepare
-from workbench.spec import LMSpec, lm_spec
 
 #: A template that says what it was rendered with.
 TEMPLATE = (

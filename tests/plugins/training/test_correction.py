@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, base, learner, moved, some_rows  # noqa: E402, F401
 from tests.plugins.training.test_losses import LOSSES, tensors, trl_trainer  # noqa: E402, F401
+
 from workbench_training import correction as module, step_loss  # noqa: E402
 from workbench_training.correction import (  # noqa: E402
     Drift,

@@ -21,6 +21,9 @@ from tests.helpers.grpo_runs import (  # noqa: E402
 )
 from tests.helpers.grpo_worlds import bandit, sevens, without_clock  # noqa: E402
 from tests.helpers.tiny_lm import save, save_taught  # noqa: E402
+
+from workbench.errors import PluginError  # noqa: E402
+from workbench.run import find_obstacles, prepare  # noqa: E402
 from workbench_training.critic import token_critic  # noqa: E402
 from workbench_training.critic.learner import CriticLearner  # noqa: E402
 from workbench_training.critic.returns import split_trajectories  # noqa: E402
@@ -33,9 +36,6 @@ from workbench_training.presets import PRESETS, make_objective  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.scale.distributed import learner_for  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-
-from workbench.errors import PluginError  # noqa: E402
-from workbench.run import find_obstacles, prepare  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 #: A small critic that learns fast, for models of some thousand weights.

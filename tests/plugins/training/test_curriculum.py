@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+
 from workbench_training.curriculum import draw_rows, row_weight, update_record
 from workbench_training.grpo import GRPO
 from workbench_training.settings import TrainingSchedule

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from tests.helpers.grpo_runs import SMALL, calls_in, needs_torch, run
+
+from workbench.errors import SpecError
 from workbench_training.dpo import DPO
 from workbench_training.grpo import GRPO
 from workbench_training.objective import Critic
@@ -17,8 +19,6 @@ from workbench_training.papers.self_play.optimizer import SelfPlay
 from workbench_training.sft import SFT
 from workbench_training.state.checkpoints import claim_weights
 from workbench_training.state.disk_space import GIB, Written, describe_space
-
-from workbench.errors import SpecError
 
 PPO = GRPO.model_validate({"algorithm": "ppo"}).resolved_critic
 
@@ -95,6 +95,7 @@ def test_a_critic_is_in_each_checkpoint(
     """What a ValueLearner writes, to the weight: with a model of its own, and with heads on the policy's."""
     needs_torch()
     from tests.helpers.tiny_lm import save
+
     from workbench_training.critic.value_model import ValueModel
     from workbench_training.model.memory_count import count_critic_checkpoint
     from workbench_training.model.policy import Policy

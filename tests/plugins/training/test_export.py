@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.grpo_runs import write
-from workbench_training.export import vllm
 
 from workbench.errors import SpecError
 from workbench.run import prepare
+from workbench_training.export import vllm
 
 CALLS = [{"name": "route", "arguments": {"team": "billing"}}]
 SAID = '<think>x</think><tool_call>{"name": "route", "arguments": {"team": "billing"}}</tool_call>'

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from tests.helpers.grpo_runs import learned_rows, needs_torch, run
 from tests.helpers.scripted import Script, make_workflow, run_rows
-from workbench_training.papers.faft import Feedback, feedback_examples, mark_instructions
-from workbench_training.rewards import Rollout
-from workbench_training.rollouts.sft_data import ChatTokenizer
-from workbench_training.sft import SFT
 
 from workbench.errors import SpecError
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example
+from workbench_training.papers.faft import Feedback, feedback_examples, mark_instructions
+from workbench_training.rewards import Rollout
+from workbench_training.rollouts.sft_data import ChatTokenizer
+from workbench_training.sft import SFT
 
 RIGHT, WRONG = "7", "3"
 
@@ -68,6 +68,7 @@ def test_the_marker_decides_what_is_said(told_apart: bool, tmp_path: Path) -> No
     needs_torch()
     import torch
     from tests.helpers.tiny_lm import save
+
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
     from workbench_training.settings import Learning

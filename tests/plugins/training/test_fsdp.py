@@ -24,6 +24,8 @@ from tests.helpers.grpo_runs import calls_in, run, write  # noqa: E402
 from tests.helpers.processes import end, start_two  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  # noqa: E402
+
+from workbench.errors import PluginError  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model import logprobs  # noqa: E402
@@ -33,8 +35,6 @@ from workbench_training.scale import distributed as processes  # noqa: E402
 from workbench_training.scale.orders import ProcessDied  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
 from workbench_training.sft import SFT  # noqa: E402
-
-from workbench.errors import PluginError  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[3]

@@ -15,6 +15,7 @@ import torch
 from tests.helpers import independent_losses as own
 from tests.helpers.independent_losses import ALGORITHMS, Sample
 from tests.helpers.tiny_lm import save
+
 from workbench_training.batch import find_advantages
 from workbench_training.model.policy import Policy
 from workbench_training.objective import Objective

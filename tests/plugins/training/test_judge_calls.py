@@ -13,12 +13,12 @@ import pytest
 from tests.helpers.grpo_runs import SMALL, needs_torch, run
 from tests.helpers.lm_faults import ChatServer
 from tests.plugins.training.test_rewards import rollout
-from workbench_training.judge_calls import JudgeCalls
-from workbench_training.papers.lacie import read_verdict
-from workbench_training.rewards import GUARDS, RewardTerm, score
 
 from workbench.errors import LMError
 from workbench.lm import Response
+from workbench_training.judge_calls import JudgeCalls
+from workbench_training.papers.lacie import read_verdict
+from workbench_training.rewards import GUARDS, RewardTerm, score
 
 PART = RewardTerm(kind="judge", rubric="Be kind.")
 

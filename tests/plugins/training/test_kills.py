@@ -195,6 +195,7 @@ def test_files_of_weights_do_not_depend_on_whether_the_hub_is_offline(
     needs_torch()
     from tests.helpers.tiny_lm import save
     from transformers import tokenization_utils_base
+
     from workbench_training.model.policy import Policy
 
     base, found = save(tmp_path / "base", 0), []

@@ -16,6 +16,12 @@ pytest.importorskip("transformers")
 from tests.helpers.forking import start_python  # noqa: E402
 from tests.helpers.grpo_worlds import bandit, sevens, without_clock  # noqa: E402
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
+
+from workbench.errors import LMError, StoreError  # noqa: E402
+from workbench.lm import Request  # noqa: E402
+from workbench.study import Result  # noqa: E402
+from workbench.task import Example  # noqa: E402
+from workbench.workflow import Trace  # noqa: E402
 from workbench_engine.generation import Generator  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model.policy import Policy, last_checkpoint, write_checkpoint  # noqa: E402
@@ -24,12 +30,6 @@ from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.serving import policy_lm as serve  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-
-from workbench.errors import LMError, StoreError  # noqa: E402
-from workbench.lm import Request  # noqa: E402
-from workbench.study import Result  # noqa: E402
-from workbench.task import Example  # noqa: E402
-from workbench.workflow import Trace  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

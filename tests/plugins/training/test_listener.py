@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from tests.helpers.grpo_runs import WORKFLOWS, learned_rows, needs_torch, run
-from workbench_training.dpo import DPO
-from workbench_training.papers.lacie import Heard, Listener, hide_answer, listen, pair_heard, pair_preferred
-from workbench_training.rewards import Rollout
-from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 from workbench.errors import SpecError
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
+from workbench_training.dpo import DPO
+from workbench_training.papers.lacie import Heard, Listener, hide_answer, listen, pair_heard, pair_preferred
+from workbench_training.rewards import Rollout
+from workbench_training.rollouts.token_rows import RolloutRows, Row
 
 SURE, UNSURE = "I am sure that it is Rome.", "Maybe it is Rome?"
 
@@ -142,6 +142,7 @@ def test_wording_comes_to_tell_right_from_wrong(listens: bool, tmp_path: Path) -
     needs_torch()
     import torch
     from tests.helpers.tiny_lm import make_tokenizer, save
+
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
     from workbench_training.rollouts.token_rows import collate

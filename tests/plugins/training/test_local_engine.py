@@ -13,11 +13,11 @@ pytest.importorskip("transformers")
 
 from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
 from tests.helpers.tiny_lm import make_tokenizer  # noqa: E402
-from workbench_engine.generation import Generator, Row  # noqa: E402
-from workbench_training.serving.policy_lm import Conversations, LocalEngine  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
 from workbench.lm import Request, Response  # noqa: E402
+from workbench_engine.generation import Generator, Row  # noqa: E402
+from workbench_training.serving.policy_lm import Conversations, LocalEngine  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

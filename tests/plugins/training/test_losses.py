@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+
 from workbench_training.objective import Objective
 from workbench_training.presets import PRESETS, make_objective
 from workbench_training.rollouts.token_rows import Row
@@ -150,6 +151,7 @@ def test_gradient_of_the_weights_equals_trls(trl_trainer: Any, shared: bool) -> 
     share a prompt, ours computes it once."""
     from tests.helpers.tiny_lm import make_model
     from trl import GRPOTrainer
+
     from workbench_training.model.logprobs import log_probabilities
     from workbench_training.rollouts.token_rows import collate
 

@@ -15,15 +15,15 @@ pytest.importorskip("transformers")
 from tests.helpers.grpo_runs import SMALL, run, write  # noqa: E402
 from tests.helpers.tiny_lm import make_model  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+from workbench.errors import SpecError  # noqa: E402
+from workbench.run import find_obstacles, prepare  # noqa: E402
 from workbench_training import base  # noqa: E402
 from workbench_training.model import logprobs, memory_count, preflight  # noqa: E402
 from workbench_training.model.memory_count import GIB, PolicyShape, count_critic, count_memory  # noqa: E402
 from workbench_training.model.preflight import RESERVE, SLEEPING, Plan, check_memory  # noqa: E402
 from workbench_training.objective import Critic  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
-
-from workbench.errors import SpecError  # noqa: E402
-from workbench.run import find_obstacles, prepare  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

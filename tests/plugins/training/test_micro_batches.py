@@ -16,13 +16,13 @@ from tests.helpers.forking import start_python  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training import test_learner  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
+
+from workbench.errors import PluginError  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model import logprobs, micro_batches, split_pass  # noqa: E402
 from workbench_training.model.micro_batches import MicroTokens, split_rows  # noqa: E402
 from workbench_training.rollouts.token_rows import collate  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-
-from workbench.errors import PluginError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

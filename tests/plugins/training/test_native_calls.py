@@ -14,12 +14,12 @@ pytest.importorskip("transformers")
 
 from tests.helpers.grpo_runs import run  # noqa: E402
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
+
+from workbench.lm import Request, Response  # noqa: E402
 from workbench_engine.generation import Generator  # noqa: E402
 from workbench_kit.lms.native_calls import to_message  # noqa: E402
 from workbench_training.rollouts.token_rows import build_rows  # noqa: E402
 from workbench_training.serving import policy_lm  # noqa: E402
-
-from workbench.lm import Request, Response  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -57,6 +57,7 @@ def test_steps_that_a_node_cannot_take_are_refused(tmp_path: Path) -> None:
 def test_most_steps_reach_every_node_that_takes_steps(node: Any, address: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests.helpers.scripted import make_workflow
+
     from workbench_training.rollouts.node_settings import set_max_steps
 
     workflow = make_workflow({"n": node}, tmp_path)

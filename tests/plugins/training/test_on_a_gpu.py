@@ -16,6 +16,8 @@ from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
 from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
 from transformers import PreTrainedModel  # noqa: E402
+
+from workbench.lm import Request  # noqa: E402
 from workbench_engine.generation import Generator  # noqa: E402
 from workbench_training import learner as learner_module  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
@@ -26,8 +28,6 @@ from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.serving.policy_lm import LocalEngine  # noqa: E402
 from workbench_training.serving.weight_transfer import export_cuda_tensor  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-
-from workbench.lm import Request  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

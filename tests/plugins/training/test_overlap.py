@@ -21,13 +21,13 @@ from tests.helpers.forking import start_module, start_python  # noqa: E402
 from tests.helpers.grpo_runs import assert_equal_candidates, candidates, kill_after, run  # noqa: E402
 from tests.helpers.grpo_worlds import CopyingEngine, TextSource, bandit, sevens  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
+
+from workbench.task import Example  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.settings import TrainingSchedule  # noqa: E402
-
-from workbench.task import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

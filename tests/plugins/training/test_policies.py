@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "contrib" / "bench" / "training"))
 
 from tests.helpers.forking import start_python  # noqa: E402
 from tests.helpers.grpo_runs import assert_equal_weights, kill_after, needs_torch, run  # noqa: E402
+
 from workbench_training.grpo import GRPO  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -15,6 +15,9 @@ pytest.importorskip("transformers")
 
 from tests.helpers.grpo_runs import learned_rows, run  # noqa: E402
 from tests.helpers.tiny_lm import make_tokenizer, save  # noqa: E402
+
+from workbench.study import Result  # noqa: E402
+from workbench.task import Example  # noqa: E402
 from workbench_training.dpo import DPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.loss import Pairs  # noqa: E402
@@ -24,9 +27,6 @@ from workbench_training.papers.preflexor import Thinking, find_thoughts, mask_pa
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
-
-from workbench.study import Result  # noqa: E402
-from workbench.task import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TOKENIZER = make_tokenizer()

@@ -13,6 +13,7 @@ pytest.importorskip("transformers")
 
 from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
 from tests.plugins.training.test_learner import base, learner, moved, some_rows  # noqa: E402, F401
+
 from workbench_training.advantages import compute_advantages  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.helpers.grpo_runs import needs_torch, run
 from tests.helpers.scripted import make_workflow
-from workbench_training.ramps import check_ramps, final_values, ramp_value, ramped_values
 
 from workbench.errors import SpecError
+from workbench_training.ramps import check_ramps, final_values, ramp_value, ramped_values
 
 
 def test_the_curve_is_that_of_zerosearch() -> None:
@@ -116,6 +116,7 @@ def test_the_noise_is_what_the_schedule_says_and_the_same_in_a_resumed_run(
 ) -> None:
     needs_torch()
     from tests.helpers.tiny_lm import save_taught
+
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     base, nodes = save_taught(tmp_path / "base", ["ab", "cde"]), write_engine(tmp_path)
@@ -151,12 +152,11 @@ def test_the_noise_is_what_the_schedule_says_and_the_same_in_a_resumed_run(
 def test_what_the_engine_writes_is_not_learned_and_does_not_count_as_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench_training.rewards import Rollout
-
     from workbench.lm import Response
     from workbench.study import Result
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
+    from workbench_training.rewards import Rollout
 
     own = CallRecord((), Response("short", "stop", 1, 3), "task", "policy:p@0", False, 0.0)
     engine = CallRecord((), Response("long", "length", 1, 50), "engine", "e", False, 0.0)

@@ -23,6 +23,8 @@ from tests.helpers.grpo_worlds import bandit, sevens  # noqa: E402
 from tests.helpers.processes import end, start_two  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
+
+from workbench.lm import Request  # noqa: E402
 from workbench_engine.generation import Generator, Row  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.presets import make_objective  # noqa: E402
@@ -30,8 +32,6 @@ from workbench_training.scale import distributed, orders  # noqa: E402
 from workbench_training.scale.drawing import SpreadEngine, cut_batch, unless_one_dies  # noqa: E402
 from workbench_training.serving.policy_lm import LocalEngine  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-
-from workbench.lm import Request  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(900)]
 torch.set_num_threads(1)

@@ -15,14 +15,14 @@ pytest.importorskip("transformers")
 from tests.helpers.tiny_lm import make_model, save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  # noqa: E402
 from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
+
+from workbench.errors import PluginError  # noqa: E402
 from workbench_training.model import layer_checkpointing, logprobs  # noqa: E402
 from workbench_training.model.layer_checkpointing import LayerCheckpointing  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.rollouts.token_rows import collate  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
 from workbench_training.step_loss import StepLoss  # noqa: E402
-
-from workbench.errors import PluginError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

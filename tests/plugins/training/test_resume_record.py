@@ -219,9 +219,8 @@ def test_rows_that_change_after_the_first_round_are_told_and_then_trained(
     tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The weights before the second round are gone, so that resume has to begin again."""
-    from workbench_training.sft import SFT
-
     from workbench.errors import StoreError
+    from workbench_training.sft import SFT
 
     with pytest.raises(Killed):
         learn(tmp_path, kill=4)
@@ -291,6 +290,7 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
 def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, submitted: Any) -> None:
     needs_torch()
     import torch
+
     from workbench_training.model.policy import write_checkpoint
     from workbench_training.state.resume_record import TrainingRecord
 
@@ -309,6 +309,7 @@ def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, submitt
 def test_a_record_of_another_form_is_dropped(tmp_path: Path, state: Any) -> None:
     needs_torch()
     import torch
+
     from workbench_training.model.policy import write_checkpoint
     from workbench_training.state.resume_record import TrainingRecord
 

@@ -11,6 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from workbench.errors import FailureKind, LMError, NodeError
+from workbench.lm import Response
+from workbench.study import Result
+from workbench.task import Example, Score
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_metrics.text import ExactMatch
 from workbench_training.rewards import (
     GUARDS,
@@ -27,12 +33,6 @@ from workbench_training.rewards import (
     tool_n1,
 )
 from workbench_training.rollouts.node_outputs import score_output
-
-from workbench.errors import FailureKind, LMError, NodeError
-from workbench.lm import Response
-from workbench.study import Result
-from workbench.task import Example, Score
-from workbench.workflow import CallRecord, Span, Trace
 
 ONE = {"name": "f", "arguments": {"a": 1, "b": [2]}}
 TWO = {"name": "g", "arguments": {}}

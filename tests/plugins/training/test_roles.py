@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from tests.helpers.grpo_runs import needs_torch, run
-from workbench_training.grpo import GRPO
 
 from workbench import SpecError
+from workbench_training.grpo import GRPO
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "contrib" / "bench" / "training"))
 
@@ -65,6 +65,7 @@ def test_a_stage_trains_the_policies_that_it_names(tmp_path: Path) -> None:
 
 def tiny_learner(folder: Path, seed: int, name: str, lora: bool) -> Any:
     from tests.helpers.tiny_lm import save
+
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
     from workbench_training.presets import make_objective
@@ -84,6 +85,7 @@ def tiny_learner(folder: Path, seed: int, name: str, lora: bool) -> Any:
 def test_an_exchange_gives_each_the_weights_and_the_memory_of_the_other(tmp_path: Path, lora: bool) -> None:
     needs_torch()
     import torch
+
     from workbench_training.papers.cory import exchange_roles
 
     def read(learner: Any) -> list[Any]:
@@ -111,12 +113,11 @@ def test_two_policies_exchange_their_roles(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
-    from workbench_training.rewards import RewardTerm, Rollout, score
-    from workbench_training.rollouts.node_outputs import score_output
-
     from workbench.study import Result
     from workbench.task import Example, Score
     from workbench.workflow import Span, Trace
+    from workbench_training.rewards import RewardTerm, Rollout, score
+    from workbench_training.rollouts.node_outputs import score_output
 
     class OneRow:
         """A study with one metric: is the label billing?"""
@@ -170,6 +171,8 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
     needs_torch()
     from tests.helpers.tiny_lm import save
     from train_worlds import World, span
+
+    from workbench.task import Example
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
     from workbench_training.papers.cory import RoleExchange
@@ -177,8 +180,6 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
     from workbench_training.serving.policy_lm import LocalEngine
     from workbench_training.settings import Learning, TrainingSchedule
     from workbench_training.trainer import Trainer
-
-    from workbench.task import Example
 
     class Pair(World):
         tasks, roles, weight = ["3"], ("pioneer", "observer"), 1.0

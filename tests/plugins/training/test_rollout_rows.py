@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.grpo_runs import needs_torch
+
+from workbench.lm import Response
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.batch import describe_figures, describe_step, replay_success
 from workbench_training.dpo import DPO
 from workbench_training.papers.faft import Feedback
@@ -18,11 +23,6 @@ from workbench_training.rewards import GUARDS, Guard, RewardTerm, Rollout, score
 from workbench_training.rollouts.study_rollouts import PolicyRollout, scores_differ
 from workbench_training.rollouts.token_rows import RolloutRows, Row
 from workbench_training.sft import SFT
-
-from workbench.lm import Response
-from workbench.study import Result
-from workbench.task import Example
-from workbench.workflow import CallRecord, Span, Trace
 
 EXAMPLE = Example("t", {"text": "q", "label": "yes"})
 METRIC = RewardTerm(kind="metric")
@@ -134,6 +134,7 @@ def test_rows_of_two_rollouts_are_refused() -> None:
 def test_a_loss_over_pairs_sums_over_the_rows_of_a_run() -> None:
     needs_torch()
     import torch
+
     from workbench_training.loss import Pairs, preference_loss
     from workbench_training.papers.orpo import log_odds, odds_ratio_loss
 
@@ -158,6 +159,7 @@ def test_a_run_that_stands_for_itself_has_one_share_of_a_mean_over_sequences() -
     """Five rows of one rollout weigh as much as one row of another."""
     needs_torch()
     import torch
+
     from workbench_training.objective import Objective
     from workbench_training.step_loss import StepLoss, Terms
 

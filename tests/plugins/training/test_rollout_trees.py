@@ -11,10 +11,6 @@ import pytest
 from pydantic import ValidationError
 from tests.helpers.grpo_runs import candidates, needs_torch, run
 from tests.helpers.scripted import Say, Script, make_workflow
-from workbench_training.dpo import DPO
-from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
-from workbench_training.rollouts.token_rows import RolloutRows, Row, hash_prompt
-from workbench_training.sft import SFT
 
 from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
@@ -24,6 +20,10 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.study import Evaluator
 from workbench.task import Example
+from workbench_training.dpo import DPO
+from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
+from workbench_training.rollouts.token_rows import RolloutRows, Row, hash_prompt
+from workbench_training.sft import SFT
 
 
 def tree_of(branches: int, depth: int, margin: float = 0.3) -> RolloutTree:

@@ -14,14 +14,14 @@ import pytest
 from pydantic import ValidationError
 from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import assert_equal_candidates, kill_after, needs_torch, run
-from workbench_training.papers.self_play import proposals
-from workbench_training.papers.self_play.optimizer import SelfPlay
-from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task, reward_proposals
-from workbench_training.papers.self_play.settings import Proposer
 
 from workbench import SpecError
 from workbench.task import Example
 from workbench.workflow import CallRecord, ExampleRun, Span, Trace
+from workbench_training.papers.self_play import proposals
+from workbench_training.papers.self_play.optimizer import SelfPlay
+from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task, reward_proposals
+from workbench_training.papers.self_play.settings import Proposer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -128,6 +128,8 @@ class ScriptedSolver:
 def train_proposer(folder: Path, seed: int, hard: str, **settings: Any) -> list[float]:
     """A tiny model writes tasks of one letter. Returns what its proposals earned in each step."""
     from tests.helpers.tiny_lm import save
+
+    from workbench.lm import Request
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
     from workbench_training.papers.self_play.proposal_source import ProposalSource
@@ -135,8 +137,6 @@ def train_proposer(folder: Path, seed: int, hard: str, **settings: Any) -> list[
     from workbench_training.serving.policy_lm import LocalEngine
     from workbench_training.settings import Learning, TrainingSchedule
     from workbench_training.trainer import Trainer
-
-    from workbench.lm import Request
 
     base = folder / f"base{seed}"
     save(base, seed) if not base.exists() else None

@@ -13,6 +13,9 @@ pytest.importorskip("peft")
 
 from tests.helpers.grpo_runs import write
 from tests.helpers.tiny_lm import save
+
+from workbench.run import find_obstacles, prepare
+from workbench.spec import LMSpec
 from workbench_training.grpo import GRPO
 from workbench_training.model.policy import Policy
 from workbench_training.model.preflight import make_plan
@@ -22,9 +25,6 @@ from workbench_training.serving.server_setup import make_engine, show_gpu
 from workbench_training.serving.vllm_engine import ServerEngine
 from workbench_training.serving.weight_transfer import list_options, resolve_transfer
 from workbench_training.settings import Learning, Lora, ServerSettings
-
-from workbench.run import find_obstacles, prepare
-from workbench.spec import LMSpec
 
 
 def test_the_transfer_and_what_a_server_is_started_with() -> None:

@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 from tests.helpers.grpo_runs import candidates, learned_rows, needs_torch, run
 from tests.helpers.scripted import Script, make_workflow, run_rows
+
+from workbench.errors import SpecError
+from workbench.lm import Response
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.metric import ToolN1
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import (
@@ -26,12 +32,6 @@ from workbench_training.rollouts.sft_data import (
 )
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.sft import SFT
-
-from workbench.errors import SpecError
-from workbench.lm import Response
-from workbench.study import Result
-from workbench.task import Example
-from workbench.workflow import CallRecord, Span, Trace
 
 ERRORS = re.compile(r"^error")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.helpers.door import write_door
 from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run, unused_study
+
 from workbench_training.advantages import compute_step_returns
 from workbench_training.rollouts.token_rows import Row
 
@@ -81,15 +82,14 @@ def test_returns_begin_at_the_step_that_earned() -> None:
 
 
 def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_nothing_by_steps() -> None:
-    from workbench_training.advantages import compute_advantages
-    from workbench_training.presets import make_objective
-    from workbench_training.rewards import GUARDS, Rollout
-    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-
     from workbench.lm import Response
     from workbench.study import Result
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
+    from workbench_training.advantages import compute_advantages
+    from workbench_training.presets import make_objective
+    from workbench_training.rewards import GUARDS, Rollout
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     def row(rollout: int, reward: float | None, earned: float) -> Row:
         return Row((1,), (2,), (1,), (-1.0,), reward, "t", rollout, anchor="s", step_reward=earned)
@@ -162,11 +162,11 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
 def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path) -> None:
     """What lost a vote was not done, and is nothing to learn from."""
     from tests.helpers.scripted import make_workflow
+
+    from workbench.spec import lm_spec
     from workbench_training.rewards import GUARDS
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
     from workbench_training.settings import Learning, TrainingSchedule
-
-    from workbench.spec import lm_spec
 
     (tmp_path / "tools.py").write_text("def half(n: int) -> int:\n    return n // 2\n")
     agent = {"agent": "q -> answer", "tools": ["python:tools.half"], "actions": 3}

@@ -17,6 +17,9 @@ pytest.importorskip("transformers")
 from pydantic import ValidationError  # noqa: E402
 from tests.helpers.grpo_runs import learned_rows, run  # noqa: E402
 from tests.helpers.grpo_worlds import TextSource, bandit  # noqa: E402
+
+from workbench.study import Result  # noqa: E402
+from workbench.task import Example  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.rollout_source import RolloutSource  # noqa: E402
@@ -24,9 +27,6 @@ from workbench_training.rollouts.stragglers import StragglerCut  # noqa: E402
 from workbench_training.rollouts.token_rows import Row  # noqa: E402
 from workbench_training.settings import TrainingSchedule  # noqa: E402
 from workbench_training.state.training_state import State  # noqa: E402
-
-from workbench.study import Result  # noqa: E402
-from workbench.task import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

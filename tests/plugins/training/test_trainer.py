@@ -15,13 +15,13 @@ pytest.importorskip("transformers")
 
 from tests.helpers.grpo_runs import run  # noqa: E402
 from tests.helpers.grpo_worlds import TextSource, bandit, sevens, without_clock  # noqa: E402
+
+from workbench.task import Example  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row  # noqa: E402
 from workbench_training.settings import TrainingSchedule  # noqa: E402
-
-from workbench.task import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -49,6 +49,7 @@ class Costly(TextSource):
 def test_steps_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent whose answers cannot be read goes on to its last turn: calls are its most steps."""
     from tests.helpers.tiny_lm import save
+
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     drawn: dict[int, set[tuple[int, tuple[str, ...]]]] = {}

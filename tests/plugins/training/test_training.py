@@ -14,12 +14,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 from tests.helpers.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, unused_study, write
-from workbench_training.grpo import GRPO
-from workbench_training.presets import PRESETS
 
 import workbench
 from workbench.errors import SpecError
 from workbench.run import find_obstacles, prepare
+from workbench_training.grpo import GRPO
+from workbench_training.presets import PRESETS
 
 # Settings
 
@@ -271,13 +271,12 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
     state."""
     from types import SimpleNamespace
 
-    from workbench_training.rewards import GUARDS, Rollout
-    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-
     from workbench.lm import Response
     from workbench.study import Result
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
+    from workbench_training.rewards import GUARDS, Rollout
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     task, roles = Example("t", {"text": "go"}), {"": SimpleNamespace(key="k", rewards=None)}
 

@@ -14,6 +14,7 @@ datasets = pytest.importorskip("datasets")
 
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
 from tests.plugins.training.test_losses import ours, tensors  # noqa: E402
+
 from workbench_training.advantages import compute_advantages, compute_token_advantages  # noqa: E402
 from workbench_training.dpo import DPO  # noqa: E402
 from workbench_training.loss import Pairs, policy_loss, preference_loss  # noqa: E402

@@ -15,14 +15,14 @@ pytest.importorskip("peft")
 from tests.helpers.lm_faults import ChatServer  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.helpers.vllm_stand_in import Server, serving  # noqa: E402
+
+from workbench.errors import LMError  # noqa: E402
+from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.serving.vllm_client import SyncError  # noqa: E402
 from workbench_training.serving.vllm_engine import Limits, ServerEngine, parse_completion  # noqa: E402, parse_completion
 from workbench_training.serving.weight_transfer import AdapterTransfer  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
-
-from workbench.errors import LMError  # noqa: E402
-from workbench.lm import Request  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -21,11 +21,11 @@ from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import write
 from tests.helpers.processes import end, start_two
 from tests.helpers.tiny_lm import save
+
+from workbench.run import Options, optimize
 from workbench_training.serving.server_log import describe_log, find_cause
 from workbench_training.serving.vllm_client import SyncError
 from workbench_training.serving.vllm_server import ManagedServer
-
-from workbench.run import Options, optimize
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -15,6 +15,9 @@ pytest.importorskip("peft")
 
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.helpers.vllm_stand_in import Server, serving  # noqa: E402
+
+from workbench.errors import LMError, PluginError  # noqa: E402
+from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.serving.policy_lm import FileEngine  # noqa: E402
@@ -26,9 +29,6 @@ from workbench_training.serving.weight_transfer import (  # noqa: E402
     ReloadTransfer,
 )
 from workbench_training.settings import Lora  # noqa: E402
-
-from workbench.errors import LMError, PluginError  # noqa: E402
-from workbench.lm import Request  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -15,13 +15,13 @@ import pytest
 from tests.helpers.planted import lower_bound, optimize_killed
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 from tests.helpers.webs import lured, make, overlap
-from workbench_tree_search import learned_value as learned
-from workbench_tree_search.prompts import most_frequent, read_action, read_verdict
-from workbench_tree_search.settings import JUDGEMENTS
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.workflow import make_node
+from workbench_tree_search import learned_value as learned
+from workbench_tree_search.prompts import most_frequent, read_action, read_verdict
+from workbench_tree_search.settings import JUDGEMENTS
 
 WALK: dict[str, Any] = {
     "tree_search": "web",

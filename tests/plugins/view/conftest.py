@@ -14,15 +14,15 @@ pytest.importorskip("starlette")
 pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
-from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
-from workbench_view.server.access import Access
-from workbench_view.server.app import make_app
-from workbench_view.server.site import Site
 
 from workbench.evaluation import EvalOptions, evaluate, evaluate_matrix, parse_axis
 from workbench.run import Options, optimize
 from workbench.store import Store, dumps
 from workbench.study import make_optimizer
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
+from workbench_view.server.access import Access
+from workbench_view.server.app import make_app
+from workbench_view.server.site import Site
 
 #: Texts that a terminal or a browser would obey, or that hide.
 HOSTILE = {

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from starlette.testclient import TestClient
-from workbench_view.server.access import POLICY, Access
-from workbench_view.server.app import CHANGES, PAGES, make_app
-from workbench_view.server.site import Site
 
 from workbench.cli import cli
 from workbench.errors import StoreError
+from workbench_view.server.access import POLICY, Access
+from workbench_view.server.app import CHANGES, PAGES, make_app
+from workbench_view.server.site import Site
 
 BASE = "http://localhost:8321"
 TOKEN = "a-token-of-some-length"

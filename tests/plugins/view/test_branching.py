@@ -13,11 +13,11 @@ pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
 from tests.plugins.view.conftest import BASE, improve
+
+from workbench.store import Orders, Store, read_options
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.site import Site
-
-from workbench.store import Orders, Store, read_options
 
 
 def test_a_candidate_s_page_adds_a_run_that_begins_there(tmp_path: Path) -> None:

@@ -15,14 +15,13 @@ from tests.helpers.scripted import Script
 
 pytest.importorskip("jinja2")
 
-from workbench_view.evaluated import EVAL_WRITERS, EvalFacts, read_evaluation
-from workbench_view.exports import WRITERS
-
 from workbench.cli import cli
 from workbench.errors import LMError, StoreError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request
 from workbench.store import Store
+from workbench_view.evaluated import EVAL_WRITERS, EvalFacts, read_evaluation
+from workbench_view.exports import WRITERS
 
 HOSTILE = "<script>alert(1)</script>"
 

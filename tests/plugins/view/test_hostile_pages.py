@@ -11,12 +11,12 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 from tests.plugins.view.test_pages import BASE, links, rows_of, text_of
-from workbench_view.server.access import Access
-from workbench_view.server.app import make_app
-from workbench_view.server.site import Site
 
 from workbench.errors import StoreError
 from workbench.store import ReadOnlyStore, Store, add_run
+from workbench_view.server.access import Access
+from workbench_view.server.app import make_app
+from workbench_view.server.site import Site
 
 from .conftest import HOSTILE, improve
 

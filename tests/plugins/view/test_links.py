@@ -13,12 +13,12 @@ pytest.importorskip("starlette")
 pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
-from workbench_view.server.access import Access
-from workbench_view.server.app import make_app
-from workbench_view.server.site import Site
 
 from workbench.run import branch_run, candidates
 from workbench.store import Store
+from workbench_view.server.access import Access
+from workbench_view.server.app import make_app
+from workbench_view.server.site import Site
 
 from .conftest import BASE, improve
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+
+from workbench.run import candidates
+from workbench.store import ReadOnlyStore, RunRecord, Store, add_run
 from workbench_testing.simulated import HELPFUL, SimulatedLM
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.row import draw_timeline, mark_deciding
 from workbench_view.server.site import Site
-
-from workbench.run import candidates
-from workbench.store import ReadOnlyStore, RunRecord, Store, add_run
 
 from .conftest import improve
 
@@ -311,9 +311,8 @@ def test_a_matrix_has_a_cell_for_each_evaluation(client: TestClient, runs: dict[
 
 
 def test_copies_of_rows_are_told(tmp_path: Path) -> None:
-    from workbench_testing.simulated import SimulatedPool, write_task
-
     from workbench.evaluation import EvalOptions, evaluate
+    from workbench_testing.simulated import SimulatedPool, write_task
 
     path = write_task(tmp_path, budget={"calls": 100}, rows=(4, 4, 6))
     lines = (tmp_path / "test.jsonl").read_text().splitlines()

@@ -23,14 +23,6 @@ from hypothesis import given, strategies as st
 
 pytest.importorskip("jinja2")
 
-from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
-from workbench_view import plots
-from workbench_view.exports import write_csv, write_json, write_markdown
-from workbench_view.facts import Facts, Point, read_facts
-from workbench_view.noise import noise_band
-from workbench_view.page import pareto_front, write_page
-from workbench_view.text_diff import describe_change, diff_lines, diff_words
-
 from workbench.attribution import RowFinding
 from workbench.cli import cli
 from workbench.errors import StoreError
@@ -38,6 +30,13 @@ from workbench.proof import LearningCurve
 from workbench.run import Options, optimize
 from workbench.store import Store, add_run, dumps
 from workbench.study import make_optimizer
+from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
+from workbench_view import plots
+from workbench_view.exports import write_csv, write_json, write_markdown
+from workbench_view.facts import Facts, Point, read_facts
+from workbench_view.noise import noise_band
+from workbench_view.page import pareto_front, write_page
+from workbench_view.text_diff import describe_change, diff_lines, diff_words
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 

@@ -15,13 +15,13 @@ pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
 from tests.plugins.view.conftest import BASE
+
+from workbench.run import Options, branch_run, optimize, status_of
+from workbench.store import Store
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.site import Site
 from workbench_view.server.starting import Starter
-
-from workbench.run import Options, branch_run, optimize, status_of
-from workbench.store import Store
 
 WORKFLOW = """
 name: letters

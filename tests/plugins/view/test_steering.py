@@ -17,6 +17,7 @@ pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
 from tests.steering.test_steering import level, steered
+
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.site import Site

@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("wandb")
 
 from wandb.proto import wandb_internal_pb2
-from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
+from workbench_testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # its own warnings are not ours
 

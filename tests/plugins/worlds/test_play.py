@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.helpers.node_runs import run
 from tests.helpers.planted_world import __file__ as WORLDS
-from workbench_worlds.metric import WorldScore
-from workbench_worlds.process import WorldKeeper, WorldPlace
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
 from workbench.spec import Power, Written, powers_of
 from workbench.task import Example
+from workbench_worlds.metric import WorldScore
+from workbench_worlds.process import WorldKeeper, WorldPlace
 
 LAMPS = ["red", "green", "green", "red"]
 NODE = {

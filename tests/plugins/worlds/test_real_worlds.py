@@ -18,9 +18,6 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool
-from workbench_redteam.redteam import red_team
-from workbench_worlds import tasks as readers
-from workbench_worlds.interpreter import WORLDS, find_interpreter, venv_place
 
 from workbench.ledger import Ledger
 from workbench.lm import Request
@@ -30,6 +27,9 @@ from workbench.store import Store
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
+from workbench_redteam.redteam import red_team
+from workbench_worlds import tasks as readers
+from workbench_worlds.interpreter import WORLDS, find_interpreter, venv_place
 
 pytestmark = [pytest.mark.worlds, pytest.mark.timeout(1800)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench_worlds import tasks
 
 from workbench.errors import SpecError
 from workbench.spec import Written, powers_of, without_user_code
+from workbench_worlds import tasks
 
 #: In the form of InterCode's data/nl2bash/nl2bash_fs_2.json.
 ROWS = [{"query": "Count files", "gold": "ls | wc -l"}, {"query": "Say hi", "gold": "echo hi"}]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from workbench_worlds import driver
 from workbench_worlds.worlds.workspace import World
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench_kit.answers import AnswerType, as_text, guess_type
-
 from workbench.errors import SpecError, suggest
+from workbench_kit.answers import AnswerType, as_text, guess_type
 
 Row = Mapping[str, Any]
 

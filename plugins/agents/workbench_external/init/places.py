@@ -7,14 +7,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench_kit.answers import as_text, convert
-
 from workbench.errors import NodeError
 from workbench.workflow import Field
 from workbench_external.exchange import inputs_as_json, json_of
 from workbench_external.init.columns import LABELS
 from workbench_external.init.witness import Outcome
 from workbench_external.slots.template import HOLE, SHORTEST_INPUT, mark_inputs
+from workbench_kit.answers import as_text, convert
 
 Form = Callable[[Any], str]
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.answers import as_text
-
 from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench_external.config import ExternalConfig
@@ -32,6 +30,7 @@ from workbench_external.init.ways import (
     rarer_ways,
 )
 from workbench_external.init.witness import Outcome, Watched, start
+from workbench_kit.answers import as_text
 
 #: Rows that show the slots, as many as `workbench agent slots` runs; programs that run at once.
 _ROWS, _AT_ONCE = 4, 2

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench_kit.answers import as_text
-
 from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.workflow import CallRecord, Span
@@ -19,6 +17,7 @@ from workbench_external.hub import Hub
 from workbench_external.node import External
 from workbench_external.slots.discover import schema_of
 from workbench_external.trial import Recorder, make_example
+from workbench_kit.answers import as_text
 
 #: Tools by which a framework has its answer given.
 _GIVES = re.compile(r"final|answer|result|submit|output|respond|finish|done", re.IGNORECASE)

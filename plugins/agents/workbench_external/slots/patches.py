@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from workbench_kit.answers import as_text
-
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.gateway import Ask
 from workbench_external.slots.discover import SYSTEM, at, parameters_of, schema_of, texts_of
 from workbench_external.slots.template import HOLE, SHORTEST_INPUT, Template, fill, mark_inputs
+from workbench_kit.answers import as_text
 
 Message = Mapping[str, Any]
 #: Characters of a text that matched no slot.

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import dspy
+
+from workbench.errors import NodeError
+from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, read_signature
 from workbench_kit import answers
 from workbench_kit.acting import BoundFunction
 from workbench_kit.answers import correction, read_text
 from workbench_kit.prompting import plain_adapter as plain
-
-import dspy
-from workbench.errors import NodeError
-from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, read_signature
 
 #: Key of a demo: the messages between its inputs and its answer.
 EXCHANGE = "_exchange"

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench_dspy_seam.programs import ADAPTERS, LMError
-from workbench_kit.answers import convert, read_score
-from workbench_kit.prompting import plain_adapter as plain
-
 import dspy
+
 from workbench.errors import NodeError
 from workbench.workflow import Field
 from workbench_dspy.exported.predictor import PlainAdapter, Runs, ask, draw, fields_read, most_frequent
+from workbench_dspy_seam.programs import ADAPTERS, LMError
+from workbench_kit.answers import convert, read_score
+from workbench_kit.prompting import plain_adapter as plain
 
 #: A module that gave no outputs. Where others can take its place, the program goes on without it.
 FAILURES = (NodeError, LMError)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal, get_args, get_origin
 
-from workbench_dspy_seam import programs as seam
-from workbench_kit import answers
-from workbench_kit.prompting import Nearest, plain_adapter as plain
-
 import dspy
+
 from workbench.errors import NodeError
 from workbench.lm import split_thoughts
 from workbench.workflow import Field, Signature
+from workbench_dspy_seam import programs as seam
+from workbench_kit import answers
+from workbench_kit.prompting import Nearest, plain_adapter as plain
 
 #: Number of the draw that a module is run for; with a temperature, other numbers are other answers.
 _DRAW: ContextVar[int] = ContextVar("draw", default=0)

@@ -177,7 +177,7 @@ async def _open(server: Server, said: IO[bytes], stack: AsyncExitStack) -> Any:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import get_default_environment, stdio_client
     except ImportError:
-        raise NodeError("tool", f"MCP tools need: {pip_install('mcp')}") from None
+        raise NodeError("tool", f"MCP tools need: {pip_install('kit[mcp]')}") from None
 
     class Client(ClientSession):
         """Does not ask for the list of tools in each session, only to check results by it."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from workbench_engine.generation import Generator
 
 from workbench.errors import PluginError
+from workbench_engine.generation import Generator
 from workbench_training.model.logprobs import compute_states
 from workbench_training.model.policy import Policy
 from workbench_training.model.trained_weights import TrainedWeights, Weights

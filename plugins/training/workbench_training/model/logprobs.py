@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from workbench_engine.running_batch import cache_argument
 
+from workbench_engine.running_batch import cache_argument
 from workbench_training.model.prompt_cache import after_prompts, is_plain, of_rows, prompt_cache
 from workbench_training.rollouts.token_rows import Batch
 

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as hf_logging
-from workbench_engine.generation import Generator, Refill, Row
 
 from workbench.errors import PluginError
+from workbench_engine.generation import Generator, Refill, Row
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import compute_states, log_probabilities
 from workbench_training.model.trained_weights import TrainedWeights, Weights

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig
-from workbench_engine.checkpoint import check_checkpoint
 
 from workbench.errors import SpecError
+from workbench_engine.checkpoint import check_checkpoint
 from workbench_training.model.memory_count import GIB, MemoryCount, PolicyShape, count_critic, count_memory
 from workbench_training.objective import Critic
 from workbench_training.rollouts.study_rollouts import TrainedPolicy

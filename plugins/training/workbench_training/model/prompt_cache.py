@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
+
 from workbench_engine.running_batch import as_computed
 
 

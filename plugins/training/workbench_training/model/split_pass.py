@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
-from workbench_engine.running_batch import as_computed, cache_argument
 
+from workbench_engine.running_batch import as_computed, cache_argument
 from workbench_training.model.logprobs import score_states
 from workbench_training.model.micro_batches import split_rows
 from workbench_training.model.policy import Policy

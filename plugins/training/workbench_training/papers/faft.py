@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import Field, model_validator
-from workbench_kit.prompting import default_instructions
 
 from workbench.errors import SpecError
 from workbench.spec import Pattern
 from workbench.study import Study
 from workbench.workflow import Workflow
+from workbench_kit.prompting import default_instructions
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
-from workbench_kit.answers import as_text, convert
 
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
 from workbench.workflow import Field as OutputField
+from workbench_kit.answers import as_text, convert
 from workbench_training.batch import describe_step
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe

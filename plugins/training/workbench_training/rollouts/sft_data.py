@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from workbench_engine.chat_template import render_chat
-from workbench_kit.lms.prefill import join_prefill, split_prefill
-
 from workbench.lm import content_text
 from workbench.spec import Pattern
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
+from workbench_engine.chat_template import render_chat
+from workbench_kit.lms.prefill import join_prefill, split_prefill
 from workbench_training.rollouts.token_rows import Row
 
 Chat = list[dict[str, Any]]

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from workbench_engine.generation import Generator, Refill, Row, generate_within_memory, group_by_length
-from workbench_kit.lms.batching import BatchThread
-from workbench_kit.lms.native_calls import check_format, check_tools
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
+from workbench_engine.generation import Generator, Refill, Row, generate_within_memory, group_by_length
+from workbench_kit.lms.batching import BatchThread
+from workbench_kit.lms.native_calls import check_format, check_tools
 from workbench_training.scale import orders
 from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine, generate_static
 

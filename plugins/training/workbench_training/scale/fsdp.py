@@ -22,8 +22,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from workbench_engine.generation import Generator
 
+from workbench_engine.generation import Generator
 from workbench_training.model.logprobs import log_probabilities
 from workbench_training.model.policy import Policy, Weights, digest_of, write_model
 from workbench_training.rollouts.token_rows import Batch

@@ -15,6 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from workbench.errors import LMError
+from workbench.lm import Request, Response
+from workbench.spec import declares
 from workbench_engine.chat_template import render_chat
 from workbench_kit.lms.batching import Job, RefillingBatcher, derive_seed
 from workbench_kit.lms.native_calls import (
@@ -25,10 +28,6 @@ from workbench_kit.lms.native_calls import (
     to_message,
     to_template,
 )
-
-from workbench.errors import LMError
-from workbench.lm import Request, Response
-from workbench.spec import declares
 from workbench_training.rollouts.stragglers import CUT
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def check_command(settings: ServerSettings) -> None:
     """Raises PluginError where the server's program is not here."""
     program = shlex.split(settings.command)[0]
     if shutil.which(program) is None:
-        raise PluginError(f"there is no program '{program}' to start a server: {pip_install('vllm')}")
+        raise PluginError(f"there is no program '{program}' to start a server: {pip_install('training[vllm]')}")
 
 
 class ManagedServer:

@@ -61,7 +61,7 @@ class WeightTransfer(ABC):
         if reported.release < Version(self.since).release and not built_from_source:
             raise SyncError(
                 f"the server at {client.url} is vLLM {reported}, and {type(self).__name__} needs {self.since} or "
-                f"newer: {pip_install('vllm')} where it runs, or write `transfer: reload`"
+                f"newer: {pip_install('training[vllm]')} where it runs, or write `transfer: reload`"
             )
 
     async def connect(self, client: VLLMClient, timeout: float) -> None:

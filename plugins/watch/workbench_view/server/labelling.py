@@ -9,6 +9,10 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+
+from workbench.errors import SpecError, StoreError
+from workbench.proof import Label, read_labels
+from workbench.store import Store
 from workbench_kit.labels import (
     Answer,
     Item,
@@ -21,10 +25,6 @@ from workbench_kit.labels import (
     order_items,
     run_answers,
 )
-
-from workbench.errors import SpecError, StoreError
-from workbench.proof import Label, read_labels
-from workbench.store import Store
 from workbench_view.server.site import NotFound, Refused, Site, find_run, url
 
 #: Characters of a labeller's name, and of a better answer or comment.

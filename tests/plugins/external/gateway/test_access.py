@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.helpers.gateway_sessions import CHAT_BODY, HELLO, ScriptedSession, opened, send, serve
-from workbench_external.gateway import Gateway
 
 from workbench.errors import SpecError
+from workbench_external.gateway import Gateway
 
 CHAT = "/v1/chat/completions"
 

@@ -10,10 +10,10 @@ from typing import Any
 import anthropic
 import pytest
 from tests.helpers.gateway_sessions import CALLS, HELLO, ScriptedSession, opened
-from workbench_external.gateway import Refused
 
 from workbench.errors import BudgetSpent, LMError
 from workbench.lm import Response
+from workbench_external.gateway import Refused
 
 USER: Any = [{"role": "user", "content": "hi"}]
 ADD: Any = {"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {}}}

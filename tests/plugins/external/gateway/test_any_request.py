@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.helpers.gateway_sessions import CALLS, ScriptedSession
-from workbench_external.gateway import Refused, endpoints as e, refusal_of
-from workbench_external.gateway.access import Admitted
-from workbench_external.gateway.fields import MOST_STOPS
 
 from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, ServerDead
 from workbench.lm import Request, estimate_tokens
+from workbench_external.gateway import Refused, endpoints as e, refusal_of
+from workbench_external.gateway.access import Admitted
+from workbench_external.gateway.fields import MOST_STOPS
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}

@@ -14,13 +14,13 @@ import aiohttp
 import pytest
 from tests.helpers.passing import model, served
 from tests.helpers.upstream import as_event, response_answer, upstream
+
+from workbench.errors import LMError
+from workbench.lm import Native, Request
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Ask
 from workbench_external.slots.patches import Patches
 from workbench_openai.wire import parse_native
-
-from workbench.errors import LMError
-from workbench.lm import Native, Request
 
 U = {"role": "user", "content": "hi there you"}
 IMG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

@@ -21,8 +21,9 @@ from aiohttp import web
 from multidict import CIMultiDict
 from tests.helpers.passing import APIS, TOOL, USER, model, served, with_gateway
 from tests.helpers.upstream import USUAL, Upstream, chat_answer, upstream
-from workbench_external.gateway import streaming
 from yarl import URL
+
+from workbench_external.gateway import streaming
 
 HEADERS = {"retry-after-ms": "5", "x-request-id": "req_9", "x-ratelimit-remaining-tokens": "0", "x-own": "kept"}
 FILTERED = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}

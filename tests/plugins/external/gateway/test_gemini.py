@@ -12,9 +12,6 @@ import pytest
 from tests.helpers.gemini_asks import LOOK, SIGNED, THOUGHT, USER, ask, gemini
 from tests.helpers.gemini_server import KEY, GeminiServer, answer, gemini_server
 from tests.helpers.passing import served
-from workbench_external.gateway import Ask, Gateway, streaming
-from workbench_external.gateway.access import variables_for
-from workbench_external.trial import make_example
 
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Native, Response, join_events
@@ -23,6 +20,9 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
+from workbench_external.gateway import Ask, Gateway, streaming
+from workbench_external.gateway.access import variables_for
+from workbench_external.trial import make_example
 
 
 @pytest.fixture(autouse=True)

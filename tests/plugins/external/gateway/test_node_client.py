@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.gateway_sessions import CALLS, HELLO, ScriptedSession, opened
-from workbench_external.gateway import Ask, Refused
 
 from workbench.errors import BudgetSpent
 from workbench.lm import Response
+from workbench_external.gateway import Ask, Refused
 
 pytestmark = pytest.mark.slow
 

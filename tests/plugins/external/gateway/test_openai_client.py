@@ -12,10 +12,10 @@ import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 from pydantic import BaseModel
 from tests.helpers.gateway_sessions import CALLS, HELLO, ScriptedSession, opened
-from workbench_external.gateway import Refused
 
 from workbench.errors import BudgetSpent, Interrupted, LMError
 from workbench.lm import Response
+from workbench_external.gateway import Refused
 
 USER: Any = [{"role": "user", "content": "hi"}]
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

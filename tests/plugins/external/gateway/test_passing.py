@@ -251,9 +251,8 @@ def test_an_answer_that_openai_stores_is_gone_on_with_there() -> None:
 
 
 def test_fields_that_change_no_answer_are_no_part_of_what_identifies_a_request() -> None:
-    from workbench_external.gateway.table import INERT
-
     from workbench.lm import Native, Request
+    from workbench_external.gateway.table import INERT
 
     def key(**more: Any) -> str:
         native = Native("responses", {"model": "a", "input": "hi", **more}, inert=INERT["responses"])

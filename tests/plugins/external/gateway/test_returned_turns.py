@@ -9,10 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.helpers.gateway_sessions import ScriptedSession, send, serve
-from workbench_external.gateway import Ask, Gateway, returned as module
-from workbench_external.gateway.returned import ReturnedTurns
 
 from workbench.lm import Message, Response
+from workbench_external.gateway import Ask, Gateway, returned as module
+from workbench_external.gateway.returned import ReturnedTurns
 
 USER: Message = {"role": "user", "content": "sort INV-7"}
 

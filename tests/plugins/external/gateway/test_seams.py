@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from tests.helpers.passing import model, with_gateway
 from tests.helpers.upstream import Upstream, chat_answer, response_answer, upstream
-from workbench_external.gateway import Gateway
 
 from workbench.lm import Form, Native
+from workbench_external.gateway import Gateway
 
 USER = [{"role": "user", "content": "hi"}]
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}

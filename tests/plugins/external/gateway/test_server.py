@@ -12,9 +12,9 @@ import anthropic
 import openai
 import pytest
 from tests.helpers.gateway_sessions import CHAT_BODY, HELLO, ScriptedSession, opened, send, serve
-from workbench_external.gateway import Ask, Gateway, Refused, server, streaming
 
 from workbench.lm import Response
+from workbench_external.gateway import Ask, Gateway, Refused, server, streaming
 
 CHAT = "/v1/chat/completions"
 STREAMED = {**CHAT_BODY, "stream": True}

@@ -14,7 +14,6 @@ import pytest
 from aiohttp import web
 from tests.helpers.passing import APIS, model, served, with_gateway
 from tests.helpers.upstream import Upstream, as_event, upstream
-from workbench_external.gateway import Gateway, Refused
 
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Pieces
@@ -23,6 +22,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
+from workbench_external.gateway import Gateway, Refused
 
 USER = [{"role": "user", "content": "hi"}]
 BODY = {"model": "m", "messages": USER, "stream": True, "max_tokens": 9}
