@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.base.distributions import find_root
 
 #: Distance between the points at which the integral of `mean_p` is summed at first.
 STEP = 0.15
-
-
-def find_root(function: Callable[[float], float], low: float, high: float, within: float = 1e-8) -> float:
-    """Where a function with different signs at both ends is 0, give or take `within`."""
-    from scipy import optimize  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(cast(Any, optimize).brentq(function, low, high, xtol=within))
 
 
 def mean_p(values: Sequence[float], least: float) -> float:

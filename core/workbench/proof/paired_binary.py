@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-from workbench.proof.bounded_mean import find_root
+from workbench.base.distributions import binomial_chance, binomial_tail, find_root, normal_quantile
 
 #: Distance between the shares that are tried, in standard errors of a share. Between two of them the chance of a large
 #: statistic changes in the fourth digit.
@@ -42,7 +42,6 @@ def _wins_needed(statistic: float, n: int) -> Any:
 def _chances(n: int) -> list[tuple[int, Any]]:
     """For many shares, the chances of the numbers of differing pairs, the first of them, which is 1 or more, first."""
     import numpy as np
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
     found: list[tuple[int, Any]] = []
     # The standard error of a share is the same everywhere on the scale of its arc sine.
@@ -51,7 +50,7 @@ def _chances(n: int) -> list[tuple[int, Any]]:
         away = DEVIATIONS * math.sqrt(n * share * (1 - share)) + DEVIATIONS
         first, last = max(1, math.floor(n * share - away)), min(n, math.ceil(n * share + away))
         pairs = np.arange(first, last + 1)
-        found.append((first, cast(Any, stats).binom.pmf(pairs, n, share)))
+        found.append((first, binomial_chance(pairs, n, share)))
     return found
 
 
@@ -59,9 +58,8 @@ def _chances(n: int) -> list[tuple[int, Any]]:
 def _tail(statistic: float, n: int) -> float:
     """The largest chance, over the shares of differing pairs, of such a statistic or a larger one without a gain."""
     import numpy as np
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
-    tails = cast(Any, stats).binom.sf(_wins_needed(statistic, n) - 1, np.arange(1, n + 1), 0.5)
+    tails = binomial_tail(_wins_needed(statistic, n) - 1, np.arange(1, n + 1), 0.5)
     return float(max(chances @ tails[first - 1 : first - 1 + len(chances)] for first, chances in _chances(n)))
 
 
@@ -103,22 +101,19 @@ def score_interval(wins: int, losses: int, n: int, bound: float) -> tuple[float,
 
 def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Tango's interval of (wins - losses) / n for n pairs."""
-    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
-
-    return score_interval(wins, losses, n, float(ndtri((1 + level) / 2)))
+    return score_interval(wins, losses, n, normal_quantile((1 + level) / 2))
 
 
 def power(n: int, share: float, gain: float, alpha: float = 0.05) -> float:
     """The chance that n pairs show a gain, where `share` of them differ (more, where the gain itself is larger)."""
     import numpy as np
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
     bound = critical_value(n, alpha)
     if math.isinf(bound):
         return 0.0
-    mixed, pairs, binom = min(1.0, max(share, gain)), np.arange(1, n + 1), cast(Any, stats).binom
-    wins = binom.sf(_wins_needed(bound, n) - 1, pairs, (1 + gain / mixed) / 2)
-    return float(binom.pmf(pairs, n, mixed) @ wins)
+    mixed, pairs = min(1.0, max(share, gain)), np.arange(1, n + 1)
+    wins = binomial_tail(_wins_needed(bound, n) - 1, pairs, (1 + gain / mixed) / 2)
+    return float(binomial_chance(pairs, n, mixed) @ wins)
 
 
 def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | None:

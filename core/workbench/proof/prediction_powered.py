@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
-from workbench.proof.bounded_mean import find_root, mean_p
+from workbench.base.distributions import find_root, student_quantile, student_tail
+from workbench.proof.bounded_mean import mean_p
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ class PoweredMean:
         """Two-sided, of "the mean is 0"."""
         if self.error == 0:
             return float(self.estimate == 0)
-        from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
-
-        return 2 * float(cast(Any, stdtr)(self.labelled - 1, -abs(self.estimate) / self.error))
+        return 2 * student_tail(abs(self.estimate) / self.error, self.labelled - 1)
 
     @property
     def labels_alone(self) -> float:
@@ -53,9 +51,7 @@ class PoweredMean:
 
     def quantile(self, share: float) -> float:
         """Of Student's t."""
-        from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
-
-        return float(cast(Any, stdtrit)(self.labelled - 1, share))
+        return student_quantile(share, self.labelled - 1)
 
 
 def powered_mean(labels: Sequence[float], scores: Sequence[float], others: Sequence[float]) -> PoweredMean:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from workbench.base.distributions import binomial_quantile
 from workbench.proof.bounded_mean import mean_interval
 from workbench.proof.savings import COST_FIELDS, Ceiling
 from workbench.proof.statistics import LEVEL, Proof, interval
@@ -210,13 +211,11 @@ def _measure_percentile(limit: float, results: Sequence[Result], clusters: Seque
     """The percentile with its interval by order statistics, which holds for any distribution (Hahn and Meeker,
     Statistical Intervals, 1991, section 5.2): as many of n rows are below it as a
     binomial says."""
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
     seconds = [math.inf if is_slow(r, math.inf) else r.seconds for r in results]
     ranked = sorted(max(of) for of in _by_cluster(seconds, clusters))
-    n, binom = len(ranked), cast(Any, stats).binom
-    low = int(binom.ppf(alpha / 2, n, 1 - SLOW_SHARE))  # with that chance or less, fewer rows are below it
-    high = int(binom.ppf(1 - alpha / 2, n, 1 - SLOW_SHARE)) + 1
+    n = len(ranked)
+    low = binomial_quantile(alpha / 2, n, 1 - SLOW_SHARE)  # with that chance or less, fewer rows are below it
+    high = binomial_quantile(1 - alpha / 2, n, 1 - SLOW_SHARE) + 1
     ends = (ranked[low - 1] if low >= 1 else 0.0, ranked[high - 1] if high <= n else math.inf)
     return Level("p95_latency", limit, ranked[math.ceil((1 - SLOW_SHARE) * n) - 1], ends)
 

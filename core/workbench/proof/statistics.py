@@ -1,7 +1,7 @@
 """The statistics of the proof: is the winner better than the baseline on the sealed test rows?
 
-Both sides ran on the same rows, so everything here is paired. Nothing is drawn at random. numpy and scipy are imported
-when first needed.
+Both sides ran on the same rows, so everything here is paired. Nothing is drawn at random. numpy is imported when
+first needed.
 
 One file: one test, with its interval and its words.
 """
@@ -13,7 +13,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_sided_mean_p
+from workbench.base.distributions import find_root, normal_quantile
+from workbench.proof.bounded_mean import mean_interval, mean_p, two_sided_mean_p
 from workbench.proof.paired_binary import (
     critical_value,
     mcnemar_p,
@@ -243,8 +244,6 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float, hig
     n = len(differences)
     if binary:
         return smallest_binary_gain(n, max(sum(d != 0 for d in differences), 5) / n, alpha)
-    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
-
     mean = math.fsum(differences) / n
     deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / max(1, n - 1))
     if deviation < 1e-9:
@@ -255,7 +254,7 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float, hig
 
     if excess(highest) > 0:
         return None
-    gain = find_root(excess, 0.0, highest) + float(ndtri(0.8)) * deviation / math.sqrt(n)
+    gain = find_root(excess, 0.0, highest) + normal_quantile(0.8) * deviation / math.sqrt(n)
     return gain if gain <= highest else None
 
 
@@ -271,9 +270,7 @@ def interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float
         return mean_interval(scores, 0.0, 1.0, level)
     z, share = 1.959963984540054, math.fsum(scores) / n
     if level != 0.95:
-        from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
-
-        z = float(ndtri((1 + level) / 2))
+        z = normal_quantile((1 + level) / 2)
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, centre - half), min(1.0, centre + half)

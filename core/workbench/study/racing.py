@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, cast
+
+from workbench.base.distributions import signed_rank_p
 
 #: Called after each block with the scores so far, in the order of the examples; True stops the evaluation.
 Race = Callable[[Sequence[float]], bool]
@@ -37,8 +38,6 @@ def p_worse(scores: Sequence[float], reference: Sequence[float]) -> float:
     return _p_value(tuple(sorted(differences)))
 
 
-@lru_cache(maxsize=4096)  # the exact test takes 0.1 s, and differences of 0/1 scores recur
+@lru_cache(maxsize=4096)  # differences of 0/1 scores recur
 def _p_value(differences: tuple[float, ...]) -> float:
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(cast(Any, stats).wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue)
+    return signed_rank_p(differences)

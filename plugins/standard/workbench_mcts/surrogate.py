@@ -42,7 +42,6 @@ class GaussianProcess:
 
     def fit(self, labels: Sequence[Label]) -> None:
         import numpy
-        from scipy.linalg import cho_solve, cholesky
 
         self.rows = [label.features for label in labels]
         self.names = sorted({n for f in self.rows for n in f.numbers})
@@ -57,8 +56,8 @@ class GaussianProcess:
         for mixture in _MIXTURES:
             shape = _mixed(mixture, parts)
             for scale in _SCALES:
-                lower = cholesky(scale * shape + noise + 1e-9 * numpy.eye(len(labels)), lower=True)
-                weights = cho_solve((lower, True), scores - self.mean)
+                lower = numpy.linalg.cholesky(scale * shape + noise + 1e-9 * numpy.eye(len(labels)))
+                weights = numpy.linalg.solve(lower.T, numpy.linalg.solve(lower, scores - self.mean))
                 likelihood = -0.5 * (scores - self.mean) @ weights - numpy.log(numpy.diag(lower)).sum()
                 if likelihood > best:
                     best = likelihood
@@ -66,10 +65,9 @@ class GaussianProcess:
 
     def predict(self, asked: Sequence[Features]) -> tuple[numpy.ndarray, numpy.ndarray]:
         import numpy
-        from scipy.linalg import solve_triangular
 
         across = self.scale * _mixed(self.mixture, self._parts(asked))
-        found = solve_triangular(self.lower, across.T, lower=True)
+        found = numpy.linalg.solve(self.lower, across.T)
         variance = self.scale * sum(self.mixture) - (found**2).sum(axis=0)
         return self.mean + across @ self.weights, numpy.sqrt(numpy.maximum(variance, 1e-12))
 

@@ -1,0 +1,152 @@
+"""Distributions, and roots of functions, for the tests of the proof: numpy has none, and scipy weighs 95 MiB.
+
+`tests/base/test_distributions.py` compares all of them with scipy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import Any
+
+
+def find_root(function: Callable[[float], float], low: float, high: float, within: float = 1e-8) -> float:
+    """Find where a function with different signs at both ends is 0, give or take `within`.
+
+    Chandrupatla's method (1997, Advances in Engineering Software 28, 145-149): inverse quadratic interpolation where
+    the last three points allow it, else the middle of the bracket. Raises ValueError for ends with the same sign.
+    """
+    new, old = (low, function(low)), (high, function(high))  # the bracket, as (x, y)
+    if new[1] * old[1] > 0:
+        raise ValueError(f"the function has the same sign at {low} and at {high}")
+    part = 0.5
+    while True:
+        x = new[0] + part * (old[0] - new[0])
+        found = (x, function(x))
+        third, old = (new, old) if found[1] * new[1] > 0 else (old, new)
+        new = found
+        best = min(new, old, key=lambda point: abs(point[1]))
+        least = (within / 2 + 4e-16 * abs(best[0])) / abs(old[0] - new[0])
+        if least > 0.5 or best[1] == 0:
+            return best[0]
+        xi = (new[0] - old[0]) / (third[0] - old[0])
+        phi = (new[1] - old[1]) / (third[1] - old[1])
+        part = 0.5
+        if phi * phi < xi and (1 - phi) ** 2 < 1 - xi:
+            part = new[1] / (old[1] - new[1]) * third[1] / (old[1] - third[1])
+            rest = new[1] / (third[1] - new[1]) * old[1] / (third[1] - old[1])
+            part += (third[0] - new[0]) / (old[0] - new[0]) * rest
+        part = min(1 - least, max(least, part))
+
+
+def normal_quantile(share: float) -> float:
+    """Compute a quantile of the standard normal distribution."""
+    return NormalDist().inv_cdf(share)
+
+
+def beta_share(x: Any, a: Any, b: Any) -> Any:
+    """Compute the regularized incomplete beta function I_x(a, b), elementwise, for x in [0, 1].
+
+    The continued fraction of DLMF 8.17.22, by Lentz's method, on the side of the mean where it converges fast.
+    """
+    import numpy as np
+
+    x, a, b = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (x, a, b)))
+    mirrored = x > (a + 1) / (a + b + 2)
+    x, a, b = np.where(mirrored, 1 - x, x), np.where(mirrored, b, a), np.where(mirrored, a, b)
+    gamma = np.vectorize(math.lgamma, otypes=[float])
+    tiny = 1e-300
+    with np.errstate(divide="ignore"):
+        front = np.exp(gamma(a + b) - gamma(a) - gamma(b) + a * np.log(x) + b * np.log1p(-x)) / a
+    numerator, denominator = np.ones_like(x), 1 / _apart(1 - (a + b) * x / (a + 1), tiny)
+    value = denominator
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        before = value
+        for term in (even, odd):
+            denominator = 1 / _apart(1 + term * denominator, tiny)
+            numerator = _apart(1 + term / numerator, tiny)
+            value = value * numerator * denominator
+        if np.all(abs(value - before) <= 1e-16 * abs(value)):
+            break
+    return np.where(mirrored, 1 - front * value, front * value)
+
+
+def _apart(value: Any, tiny: float) -> Any:
+    """The values, with `tiny` in the place of 0."""
+    import numpy as np
+
+    return np.where(abs(value) < tiny, tiny, value)
+
+
+def binomial_chance(k: Any, n: Any, share: float) -> Any:
+    """Compute P(X = k), elementwise, of a binomial variable."""
+    import numpy as np
+
+    k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
+    if share in (0.0, 1.0):
+        return (k == n * share).astype(float)
+    gamma = np.vectorize(math.lgamma, otypes=[float])
+    ways = gamma(n + 1) - gamma(k + 1) - gamma(n - k + 1)
+    return np.exp(ways + k * math.log(share) + (n - k) * math.log1p(-share))
+
+
+def binomial_tail(k: Any, n: Any, share: float) -> Any:
+    """Compute P(X > k), elementwise, of a binomial variable."""
+    import numpy as np
+
+    k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
+    inside = (k >= 0) & (k < n)
+    found = beta_share(share, np.where(inside, k + 1, 1), np.where(inside, n - k, 1))
+    return np.where(inside, found, (k < 0).astype(float))
+
+
+def binomial_quantile(share: float, n: int, chance: float) -> int:
+    """Compute the smallest k with P(X <= k) of at least `share`."""
+    import numpy as np
+
+    return int(np.searchsorted(1 - binomial_tail(np.arange(n + 1), n, chance), share))
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """Compute P(T > t) of Student's t."""
+    tail = float(beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)) / 2
+    return tail if t >= 0 else 1 - tail
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """Compute a quantile of Student's t."""
+    if share < 0.5:
+        return -student_quantile(1 - share, freedom)
+    most = 1.0
+    while student_tail(most, freedom) > 1 - share:
+        most *= 2
+    return find_root(lambda t: student_tail(t, freedom) - (1 - share), 0.0, most, within=1e-12)
+
+
+def signed_rank_p(differences: Sequence[float]) -> float:
+    """Compute Wilcoxon's one-sided p-value of "the differences are not below 0", their zeros split between the sides.
+
+    Exact for up to 50 differences without ties, and for up to 13 others; else the normal approximation, corrected for
+    ties, as scipy decides.
+    """
+    sizes = sorted(abs(value) for value in differences)
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(sizes, start=1):
+        places.setdefault(value, []).append(place)
+    doubled = {value: found[0] + found[-1] for value, found in places.items()}  # twice the mean rank: whole numbers
+    n, ties = len(sizes), [len(found) for found in places.values()]
+    won = sum(doubled[value] for value in differences if value > 0)
+    if (n <= 50 and max(ties) == 1 and sizes[0] > 0) or n <= 13:
+        ways = {0: 1}  # how many choices of signs give this sum of ranks
+        for value in filter(None, sizes):
+            more = dict(ways)
+            for total, count in ways.items():
+                more[total + doubled[value]] = more.get(total + doubled[value], 0) + count
+            ways = more
+        return sum(count for total, count in ways.items() if total <= won) / sum(ways.values())
+    won += doubled.get(0.0, 0) * len(places.get(0.0, ())) / 2
+    variance = (n * (n + 1) * (2 * n + 1) - sum(tie**3 - tie for tie in ties) / 2) / 24
+    return NormalDist().cdf((won / 2 - n * (n + 1) / 4) / math.sqrt(variance))
