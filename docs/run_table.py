@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "contrib" / "bench" / "LOG.md"
-DISTRIBUTION = "agent-optimization-workbench"
+DISTRIBUTION = "workbench-core"
 
 
 def find_table(page: str, name: str) -> re.Match[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.helpers.tiny_lm import make_tokenizer
 
-from workbench_kit.lms import chat_template
+from workbench_engine import chat_template
 
 MESSAGES = [
     {"role": "system", "content": "be kind"},

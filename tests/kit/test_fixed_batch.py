@@ -15,9 +15,9 @@ from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
 from tests.helpers.tiny_lm import make_model, make_tokenizer  # noqa: E402
 from tests.kit.test_generation import LENGTHS, alone, refill, rows_of, same  # noqa: E402
 
+from workbench_engine import fixed_batch  # noqa: E402
 from workbench_engine.fixed_batch import FixedBatch, attend_in_groups  # noqa: E402
 from workbench_engine.generation import Generator, Row  # noqa: E402
-from workbench_kit.lms import fixed_batch  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

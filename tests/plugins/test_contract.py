@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.helpers import conformance_cases
 from tests.helpers.conformance import broken
+from tests.helpers.source import PACKAGES
 
 from workbench.cli import cli
 from workbench.plugins import GROUP, plugins
@@ -21,7 +22,7 @@ from workbench_testing import lm_checks, metric_checks, node_checks, reader_chec
 
 ROOT = Path(__file__).parents[2]
 OURS = sorted(
-    (entry for entry in entry_points(group=GROUP) if (ROOT / "plugins" / entry.value).is_dir()),
+    (entry for entry in entry_points(group=GROUP) if entry.value in PACKAGES),
     key=lambda entry: entry.value,
 )
 TABLE = re.compile(r"<!-- parameters of (?:node )?(\w+(?: \w+)*) -->\n(.*?)<!-- end of parameters -->", re.DOTALL)
@@ -29,7 +30,7 @@ every_plugin = pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.va
 
 
 def readme(entry: EntryPoint) -> str:
-    return (ROOT / "plugins" / entry.value / "README.md").read_text(encoding="utf-8")
+    return (PACKAGES[entry.value] / "README.md").read_text(encoding="utf-8")
 
 
 def settings_of(entry: EntryPoint) -> dict[str, list[Any]]:
@@ -44,7 +45,7 @@ def settings_of(entry: EntryPoint) -> dict[str, list[Any]]:
 
 
 def test_there_is_a_plugin_for_each_folder() -> None:
-    folders = {path.name for path in (ROOT / "plugins").iterdir() if (path / "__init__.py").exists()}
+    folders = PACKAGES.keys() - {"workbench_kit", "workbench_engine", "workbench_dspy_seam", "workbench_testing"}
     assert folders == {entry.value for entry in OURS}
 
 
@@ -62,7 +63,7 @@ def test_the_readme_says_what_it_costs_when_not_to_use_it_and_where_it_is_from(e
 @every_plugin
 def test_the_readme_has_an_example_and_names_only_files_that_exist(entry: EntryPoint) -> None:
     """The blocks themselves are validated by tests/docs."""
-    text, folder = readme(entry), ROOT / "plugins" / entry.value
+    text, folder = readme(entry), PACKAGES[entry.value]
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (folder / link).exists()] == []
     named = re.findall(r"(?:workflows|contrib|tests)/[\w/]+\.(?:py|yaml|jsonl)", text)

@@ -32,9 +32,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     other.execute(f"pragma user_version={SCHEMA_VERSION + 1}")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(
-        StoreError, match=rf"newer workbench \(schema {SCHEMA_VERSION + 1}.*update agent-optimization-workbench"
-    ):
+    with pytest.raises(StoreError, match=rf"newer workbench \(schema {SCHEMA_VERSION + 1}.*update workbench-core"):
         Store(path)
     assert path.read_bytes() == before
 

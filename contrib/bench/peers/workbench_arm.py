@@ -67,7 +67,7 @@ def main(arm: str, rows: Path, url: str, seed: int, calls: int, out: Path) -> No
         note = "" if "Changed:" in said else "no winner: the file as it is"
     found = predict(best if best.exists() else file, folder / "test.jsonl", db=db)
     scores = [float(a["label"] == b["label"]) for a, b in zip(found, read_task(rows)[3], strict=True)]
-    made = {"scores": scores, "note": note, "version": f"workbench {version('agent-optimization-workbench')}"}
+    made = {"scores": scores, "note": note, "version": f"workbench {version('workbench-core')}"}
     out.write_text(json.dumps({**made, "said": said[-4000:]}))
 
 

@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import save
 
 from workbench.lm import Request
+from workbench_engine import fixed_batch
 from workbench_engine.fixed_batch import FixedBatch
 from workbench_engine.generation import Generator, Refill, Row as Drawn
-from workbench_kit.lms import fixed_batch
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy
 from workbench_training.presets import make_objective

@@ -130,7 +130,7 @@ def check_layout(conn: sqlite3.Connection, path: Path) -> int:
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
-            "update agent-optimization-workbench"
+            "update workbench-core"
         )
     if version < 0:
         raise StoreError(f"{path} is damaged (schema {version}); use a copy of it")

@@ -13,11 +13,12 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeKind, Workflow
 
 
-def check_lms(lm: LMSpec, roles: Mapping[Any, LMSpec] = {}) -> None:
+def check_lms(lm: LMSpec | None, roles: Mapping[Any, LMSpec] = {}) -> None:
     """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
     for path, one in ((("lm",), lm), *((("roles", role), one) for role, one in roles.items())):
-        with errors_at(*path):
-            check_lm(one)
+        if one is not None:
+            with errors_at(*path):
+                check_lm(one)
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:

@@ -160,7 +160,8 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
         return made
 
     return {
-        "lm": lambda: check_lms(spec.lm, spec.roles),
+        # The default model may come from a plugin that is not installed, and is checked where a node asks it.
+        "lm": lambda: check_lms(spec.lm if "lm" in spec.model_fields_set else None, spec.roles),
         "nodes": workflow,
         "metric": lambda: load_metrics(spec, base),
         "data": lambda: load_data(spec, base),

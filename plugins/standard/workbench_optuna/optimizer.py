@@ -15,7 +15,7 @@ from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError
 from workbench.spec import ADDRESS, PATH, Found, Written
 from workbench.study import AskedTrial, Joining, Race, Searcher, Searchers, missed_levels, objective_sign
-from workbench_optuna.pruning import make_pruner, make_race, report
+from workbench_optuna.pruning import make_race, report
 
 if TYPE_CHECKING:
     from workbench_optuna.searchers import SharedStudy
@@ -46,7 +46,9 @@ class Optuna(Optimizer):
         description="maximum number of different candidates, the start included; the budget may end the search earlier",
     )
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
-    race: bool = Field(True, description="stop candidates early that are clearly worse, by Optuna's WilcoxonPruner")
+    race: bool = Field(
+        True, description="stop candidates early that are clearly worse, by the test of Optuna's WilcoxonPruner"
+    )
     patience: int = Field(
         20,
         ge=1,
@@ -107,7 +109,6 @@ class Optuna(Optimizer):
             sampler=self.sampler,
             startup=STARTUP,
             directions=directions(study.objectives),
-            pruner=make_pruner() if self.prunes(study) else None,
             **settings,
         )
         search = _Search(self, study, searcher, shared, {} if shared is None else shared.tried)
@@ -123,7 +124,7 @@ class Optuna(Optimizer):
         return study.best
 
     def prunes(self, study: Study) -> bool:
-        """Return True if Optuna's pruner stops losers."""
+        """Return True if losers are stopped."""
         return len(study.objectives) == 1 and self.race
 
     def _others(self, study: Study) -> SharedStudy | None:
@@ -142,7 +143,7 @@ class _Search:
     """A search under way.
 
     tried: what is evaluated, by hash. evaluated: the numbers of its trials; what was tried before is told to the
-    sampler, but is no news. verdicts: of the pruner.
+    sampler, but is no news. p_values: by differences.
     """
 
     settings: Optuna
@@ -151,7 +152,7 @@ class _Search:
     shared: SharedStudy | None
     tried: dict[str, Evaluation]
     evaluated: set[int] = field(default_factory=set[int])
-    verdicts: dict[Any, bool] = field(default_factory=dict[Any, bool])
+    p_values: dict[tuple[float, ...], float] = field(default_factory=dict[tuple[float, ...], float])
 
     async def run(self) -> None:
         """Try candidates until there are as many as there shall be, or none that is new or can be paid."""
@@ -224,7 +225,7 @@ class _Search:
         return await self.shared.begin(asked.workflow)
 
     def _race(self, asked: AskedTrial) -> Race | bool:
-        return self.settings.prunes(self.study) and make_race(self.searcher, asked, self.verdicts)
+        return self.settings.prunes(self.study) and make_race(self.searcher, asked, self.p_values)
 
     def _tell(self, asked: AskedTrial, evaluation: Evaluation) -> None:
         if self.settings.prunes(self.study):

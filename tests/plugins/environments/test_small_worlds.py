@@ -54,5 +54,5 @@ def test_without_gymnasium_the_error_names_the_extra(base: Path, monkeypatch: py
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(SpecError, match=r"pip install -e '\.\[gymnasium\]'"):
+    with pytest.raises(SpecError, match=r"pip install -e '\./plugins/agents\[gymnasium\]'"):
         open_environment("gymnasium", {}, base).reset({})

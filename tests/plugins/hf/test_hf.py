@@ -267,7 +267,7 @@ def test_refusals(tmp_path, monkeypatch):
     with pytest.raises(LMError, match="no response format"):
         asyncio.run(lm.complete(request("x", response_format={"type": "json_object"})))
     monkeypatch.setattr(provider, "version", lambda package: "2.10.1")
-    with pytest.raises(PluginError, match=r"torch>=2.11: pip install -e '\.\[local\]'"):
+    with pytest.raises(PluginError, match=r"torch>=2.11: pip install -e '\./plugins/training\[local\]'"):
         provider.hf("a/b", settings())
 
 

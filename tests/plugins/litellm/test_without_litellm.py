@@ -100,12 +100,12 @@ def test_their_keys_are_asked_for_without_it(
 def test_what_needs_it_names_the_extra_and_sends_nothing(settings: Any, why: str, uninstalled: None) -> None:
     with pytest.raises(SpecError, match="needs LiteLLM, which is not installed") as raised:
         make_lm(lm_spec(settings))
-    assert why in raised.value.message and "pip install -e '.[litellm]'" in (raised.value.hint or "")
+    assert why in raised.value.message and "pip install -e './plugins/dspy[litellm]'" in (raised.value.hint or "")
 
 
 def test_vectors_name_the_extra_too(uninstalled: None) -> None:
     lm: Any = make_lm(lm_spec("gemini/x"))
-    with pytest.raises(LMError, match=r"\.\[litellm\]") as raised:
+    with pytest.raises(LMError, match=r"\./plugins/dspy\[litellm\]") as raised:
         asyncio.run(lm.embed(["hello"]))
     assert raised.value.kind == "unsupported"
 

@@ -302,7 +302,7 @@ def test_finding_8_a_link_with_the_name_of_a_run_is_not_read(folder: Path, monke
     assert [agent["agent"] for agent in json.loads(done.output)["agents"]] == ["sort"]
 
 
-SKILL = ROOT / "plugins" / "workbench_mcp" / "SKILL.md"
+SKILL = ROOT / "plugins" / "standard" / "workbench_mcp" / "SKILL.md"
 
 
 def blocks(kind: str) -> list[str]:

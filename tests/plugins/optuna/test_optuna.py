@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.helpers.planted import candidates, demos_of, evaluations, lower_bound, plant, true_skill
@@ -246,16 +248,28 @@ def test_cmaes_searches_numbers(tmp_path: Path) -> None:
     assert report.status == "finished" and report.candidates > 10
 
 
-@pytest.mark.slow
-def test_the_quick_sign_test_is_the_pruners_own() -> None:
-    """Differences of 0/1 scores, against the test that Optuna's pruner asks SciPy for."""
-    from scipy.stats import wilcoxon
+@pytest.mark.parametrize("seed", range(12))
+def test_candidates_are_stopped_where_optunas_wilcoxon_pruner_stops_them(seed: int) -> None:
+    """Of the same scores, after each row: smooth ones, halves, and 0/1."""
+    import random
+    import warnings
 
-    from workbench_optuna.pruning import sign_test
+    import optuna
 
-    for n, below, above in [(8, 8, 0), (8, 5, 1), (8, 1, 6), (8, 0, 3), (11, 4, 4), (11, 7, 2), (13, 6, 0), (13, 2, 9)]:
-        differences = [-1.0] * below + [0.0] * (n - below - above) + [1.0] * above
-        theirs = wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue
-        assert sign_test(differences) == pytest.approx(theirs, abs=1e-12), differences
-    assert sign_test([0.0] * 8) == 1.0
-    assert sign_test([0.5, -1.0] * 4) is None and sign_test([1.0] * 14) is None
+    from workbench_optuna.pruning import P_THRESHOLD, STARTUP_STEPS, make_race
+
+    draw = random.Random(seed)
+    values = ([draw.random() for _ in range(9)], [0.0, 0.5, 1.0], [0.0, 1.0])[seed % 3]
+    best, scores = ([draw.choice(values) * weight for _ in range(30)] for weight in (1.0, 0.6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        pruner = optuna.pruners.WilcoxonPruner(p_threshold=P_THRESHOLD, n_startup_steps=STARTUP_STEPS)
+    study = optuna.create_study(direction="maximize", pruner=pruner)
+    first, second = study.ask(), study.ask()
+    for step, score in enumerate(best):
+        first.report(score, step)
+    study.tell(first, sum(best) / len(best))
+    asked = SimpleNamespace(trial=second, reported=0)
+    stop = make_race(cast(Any, SimpleNamespace(study=study)), cast(Any, asked), {})
+    for n in range(1, 31):
+        assert stop(scores[:n]) == second.should_prune(), n

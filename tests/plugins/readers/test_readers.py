@@ -192,7 +192,7 @@ def test_parquet(tmp_path, file):
 )
 def test_a_missing_extra_is_named(monkeypatch, file, reader, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    assert f"pip install -e '.[{extra}]'" in (refusal(reader, file("x")).hint or "")
+    assert f"pip install -e './plugins/standard[{extra}]'" in (refusal(reader, file("x")).hint or "")
 
 
 class FakeDataset:

@@ -228,7 +228,7 @@ def test_without_the_library_the_error_names_the_command(monkeypatch: pytest.Mon
         return real(name, *args, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(PluginError, match=r"pip install -e '\.\[route\]'"):
+    with pytest.raises(PluginError, match=r"pip install -e '\./plugins/research\[route\]'"):
         check_library()
 
 

@@ -122,7 +122,7 @@ def test_strong_works_where_the_package_lies_below_tmp() -> None:
             "    return sandbox.level\n"
             "print(asyncio.run(level()))\n"
         )
-        path = os.pathsep.join(str(Path(folder) / part) for part in ("core", "plugins"))
+        path = os.pathsep.join(map(str, (Path(folder) / "core", *(Path(folder) / "plugins").iterdir())))
         done = subprocess.run(
             [sys.executable, "-c", source], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
         )

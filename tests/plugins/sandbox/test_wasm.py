@@ -134,7 +134,7 @@ def test_the_command_line_chooses(command: str, function: str, monkeypatch: pyte
 def test_without_deno_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "deno", None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxError, match=r"Deno is not installed; run pip install -e '\.\[wasm\]'"):
+    with pytest.raises(SandboxError, match=r"Deno is not installed; run pip install -e '\./plugins/standard\[wasm\]'"):
         pyodide.find_deno()
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from tests.helpers.tiny_lm import make_model, make_tokenizer  # noqa: E402
 
-from workbench_kit.lms import generation as generate  # noqa: E402
+from workbench_engine import generation as generate  # noqa: E402
 from workbench_training.model import logprobs as forward  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 

@@ -15,9 +15,9 @@ from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  # noqa: E402
 
 from workbench.lm import Request  # noqa: E402
+from workbench_engine import generation  # noqa: E402
 from workbench_engine.generation import Generator  # noqa: E402
 from workbench_engine.running_batch import as_computed  # noqa: E402
-from workbench_kit.lms import generation  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model.policy import Policy, merge_adapter  # noqa: E402
 from workbench_training.serving.policy_lm import LocalEngine  # noqa: E402

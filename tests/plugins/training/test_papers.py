@@ -44,7 +44,10 @@ def copy_without(folder: Path, *deleted: Path) -> dict[str, str]:
     for path in deleted:
         gone = copy / path.relative_to(PLUGIN)
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "core"), str(ROOT / "plugins")])}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT / "core", *(ROOT / "plugins").iterdir()))),
+    }
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.stem)

@@ -120,8 +120,8 @@ def test_a_server_starts_with_all_memory_that_this_process_can_spare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes its share of what is free, and torch keeps what the baseline's model had."""
+    from workbench_engine import generation
     from workbench_hf import provider
-    from workbench_kit.lms import generation
     from workbench_training.serving import server_setup
 
     seen: list[Any] = []
