@@ -125,8 +125,8 @@ def _changes(changes: dict[str, Any]) -> str:
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
     """Print the requested parts only."""
-    from workbench.attribution import describe_finding
     from workbench.cli.run_commands import say_spans
+    from workbench.evaluation import describe_diagnosis
     from workbench.lm import content_text
 
     for f in found["failures"]:
@@ -160,7 +160,7 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
         if cost := r["cost"]:
             say(f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s")
         for diagnosis in r["diagnoses"]:
-            say(one_line(describe_finding(diagnosis)))
+            say(one_line(describe_diagnosis(diagnosis)))
     for c in found["calls"]:
         say(one_line(f"call {c['key'][:8]} {c['role']} {c['outcome']}"), bold=True)
         for message in c["messages"]:

@@ -36,6 +36,7 @@ from workbench.evaluation.matrix import evaluate_matrix as evaluate_matrix, pars
 from workbench.evaluation.rows import (
     add_details as add_details,
     add_texts as add_texts,
+    describe_diagnosis as describe_diagnosis,
     failed_rows as failed_rows,
     find_candidate as find_candidate,
     read_calls as read_calls,

@@ -181,3 +181,16 @@ def read_calls(store: Store, run_id: int, n: int, roles: Collection[str] = ()) -
         }
         for call in Journal(store, run_id).read_calls(n, roles)
     ]
+
+
+def describe_diagnosis(found: Mapping[str, Any]) -> str:
+    """One of `diagnoses` in one line: which step of a row `workbench agent attribute` found, and how."""
+    by = f"diagnosed by run {found['run']} ({found['method']})"
+    if found["failure"]:
+        return f"{by}: nothing, {found['failure']}"
+    if found["step"] is None:
+        return f"{by}: no step; {found['evidence']}"
+    node, agent, alone = found["node"], found["agent"], found["repaired"]
+    place = (node or agent or "-") if node is None or agent in (None, node) else f"{node} ({agent})"
+    repaired = "" if alone is None else f", {'repaired' if alone else 'not repaired'} by it alone"
+    return f"{by}: {place}, step {found['step']}, confidence {found['confidence']:.2f}{repaired}; {found['evidence']}"

@@ -3,10 +3,11 @@
 All effects go through `Context`.
 """
 
+from workbench.runtime.attacked_context import UnderAttack as UnderAttack
 from workbench.runtime.clock import NodeClock as NodeClock
-from workbench.runtime.context import Context as Context, ends_run as ends_run
+from workbench.runtime.context import Begun as Begun, Context as Context, ends_run as ends_run
 from workbench.runtime.crew import Crew as Crew
-from workbench.runtime.draw import FIRST_DRAW as FIRST_DRAW, Draw as Draw
+from workbench.runtime.draw import FIRST_DRAW as FIRST_DRAW, Draw as Draw, Variation as Variation
 from workbench.runtime.embedding import BATCH as BATCH
 from workbench.runtime.executor import (
     Channel as Channel,
@@ -31,7 +32,6 @@ from workbench.runtime.expected_cost import (
     row_cost as row_cost,
 )
 from workbench.runtime.program import Program as Program
-from workbench.runtime.repair import Address as Address, Repair as Repair
 from workbench.runtime.requests import (
     make_request as make_request,
     most_tokens as most_tokens,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.lm import Message, Response
@@ -12,13 +12,24 @@ from workbench.runtime.context import Begun, Context
 from workbench.spec import AttackSpec, LMSpec
 
 
+@dataclass(frozen=True)
+class UnderAttack:
+    """A run into which strangers write."""
+
+    attack: AttackSpec
+
+    @property
+    def context(self) -> type[Context]:
+        return AttackedContext
+
+
 class AttackedContext(Context):
     """A context into which strangers write: into results of tools, and into the model's first thought."""
 
     @property
     def attack(self) -> AttackSpec:
-        assert self.draw.attack is not None
-        return self.draw.attack
+        assert isinstance(self.draw.variation, UnderAttack)
+        return self.draw.variation.attack
 
     def received(self, tool: str, result: Any) -> Any:
         part = self.attack.tool_result

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-
-from workbench.runtime.repair import Repairs
-from workbench.spec import AttackSpec
+from typing import Any, Protocol
 
 #: Replicas of a child or a call are numbered within those of what makes it.
 STRIDE = 1000
+
+
+class Variation(Protocol):
+    """What a run does otherwise than its workflow says: steps are repaired, or strangers write into it.
+
+    context: a subclass of `Context` that does it. It is pickled where rows run on workers.
+    """
+
+    @property
+    def context(self) -> type[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +32,14 @@ class Draw:
             with the same first replicas share their first calls, so each node of a tree of rollouts is paid once.
         position: of the node in the order of the schedule.
         order: of the node's span among those of the trace.
-        repairs: what takes the place of single steps; they change no key of any other call.
-        attack: what strangers put into the run.
+        variation: what is otherwise than the workflow says.
     """
 
     replica: int = 0
     call_replicas: tuple[int, ...] = ()
     position: int = 0
     order: tuple[int, ...] = ()
-    repairs: Repairs = field(default_factory=dict, hash=False)
-    attack: AttackSpec | None = field(default=None, hash=False)
+    variation: Variation | None = field(default=None, hash=False)
 
     def at(self, position: int) -> Draw:
         """That of a node of the workflow."""
@@ -46,8 +52,7 @@ class Draw:
             tuple(own * STRIDE + replica for own in self.call_replicas),
             self.position,
             (*self.order, replica, number),
-            self.repairs,
-            self.attack,
+            self.variation,
         )
 
     def of_call(self, number: int, replica: int) -> int:

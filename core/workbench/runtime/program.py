@@ -8,10 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.runtime.attacked_context import AttackedContext
 from workbench.runtime.context import Context
 from workbench.runtime.draw import FIRST_DRAW, Draw
-from workbench.runtime.repaired_context import RepairedContext
 from workbench.runtime.row import RowScope
 from workbench.runtime.runtime import Runtime
 from workbench.task import Example
@@ -41,7 +39,7 @@ class Program:
             return await elsewhere.run(self.workflow, example, draw)
         trace, begun, row = Trace(example.id), time.perf_counter(), RowScope()
         written: dict[str, Mapping[str, Any]] = {}
-        kind = RepairedContext if draw.repairs else AttackedContext if draw.attack else Context
+        kind = Context if draw.variation is None else draw.variation.context
 
         async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
             context = kind(self, example.id, trace, name, draw.at(self.positions[name]), row=row)

@@ -4,7 +4,6 @@ Nothing here holds a test split.
 """
 
 from workbench.study.attacks import Attacker as Attacker
-from workbench.study.blame import Blame as Blame, node_of as node_of
 from workbench.study.evaluate import (
     METRIC_SAID as METRIC_SAID,
     Evaluator as Evaluator,

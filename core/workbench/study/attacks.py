@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.runtime import FIRST_DRAW, Draw
+from workbench.runtime import FIRST_DRAW, Draw, UnderAttack
 from workbench.spec import AttackSpec
 from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Attacked, Result
@@ -33,7 +33,7 @@ class Attacker:
         found = dict[str, Attacked]()
         for name, attack in self._attacks.items():
             row = attacked_row(self._workflow, clean.example, attack)
-            drawn = replace(draw, attack=attack)
+            drawn = replace(draw, variation=UnderAttack(attack))
             result = await self._evaluator.run_one(self._programs[name], row, drawn, True, split)
             found[name] = judge(attack, clean, result, row != clean.example)
         return found

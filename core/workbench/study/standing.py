@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.study.blame import Blame
 from workbench.study.evaluation import Evaluation, mean_score
 from workbench.workflow import Workflow
 
@@ -48,7 +47,7 @@ class Progress:
     tried: dict[str, Workflow] = field(default_factory=dict[str, Workflow])
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
-    blames: dict[tuple[str, ...], Blame] = field(default_factory=dict[tuple[str, ...], Blame])  # by workflow and rows
+    memo: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])  # of plugins, for a whole run
     stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
     choice: Choice = field(default_factory=Choice)
 

@@ -19,7 +19,6 @@ from workbench.ledger import Ledger
 from workbench.lm import LM, Response
 from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec, Powers, TargetsSpec
-from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
 from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
@@ -294,39 +293,6 @@ class Study:
             return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
 
         return await self.ledger.effect("code", [source, function, dict(arguments)], run)
-
-    async def attribution(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> Blame:
-        """Which nodes of a workflow decide its failures on train rows (`guided: true` of some optimizers).
-
-        Where the file names a `proposer` that is another model than the task's, failed rows are repeated with steps put
-        right by it: a few calls each, which the budget pays. Otherwise, or if no repair helps, failed and passed runs
-        are compared, without a call.
-
-        Args:
-            workflow: the candidate.
-            examples: of train; default: the first 16. What was run or examined before costs nothing.
-
-        Raises:
-            BudgetSpent: at the ceiling.
-        """
-        rows = list(self.train[:16] if examples is None else examples)
-        key = (workflow.hash, *sorted(row.id for row in rows))
-        known = self.progress.blames.get(key)
-        if known is None:
-            known = self.progress.blames[key] = await self._attribute(workflow, rows)
-            shares = ", ".join(f"{node} {share:g}" for node, share in known.decisive.items()) or "no node"
-            self.log(f"failures are decided by: {shares}", examined=known.examined, method=known.method)
-        return known
-
-    async def _attribute(self, workflow: Workflow, rows: Sequence[Example]) -> Blame:
-        evaluation = await self.evaluate(workflow, rows, traces=True)
-        spec, own = self.role_spec("proposer"), self.evaluator.runtime.lm_spec("task", workflow)
-        if spec is not None and spec.model != own.model:
-            failed = affordable_failures(evaluation, self.remaining() / 4)
-            found = await replay_blame(self.evaluator, workflow, failed, spec)
-            if found.decisive:
-                return found
-        return spectrum_blame(evaluation, list(workflow.nodes))
 
     def space(self, domains: Mapping[str, DomainSpec] | None = None) -> Space:
         """A search space: the given domains, else those of the file, else the demos of every node."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.attribution import AttributionReport, RowFinding
 from workbench.base.concurrency import run_in_loop
 from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, SpecError, suggest
@@ -21,6 +20,7 @@ from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.score import Accuracy, expect_random, score
 from workbench_attribute.settings import Judging
+from workbench_kit.credit import AttributionReport, RowFinding
 from workbench_kit.logs import AskedRun, Command, Log, LogSource, open_run
 
 #: Statuses of a run of this command, while it goes on and after it.

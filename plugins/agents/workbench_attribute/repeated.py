@@ -1,5 +1,5 @@
 """The methods that need runs of our own: `replay`, which repeats failed rows with steps repaired, and `spectrum`, which
-compares failed rows with passed ones. Their algorithms are in `workbench.attribution`."""
+compares failed rows with passed ones. Their algorithms are in `workbench_kit.credit`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from workbench.cli import echo_json, say
 from workbench.errors import SpecError
 
 if TYPE_CHECKING:
-    from workbench.attribution import ReplayReport, Suspect
+    from workbench_attribute.replay_report import ReplayReport
     from workbench_attribute.replays import ReplayOptions
+    from workbench_kit.credit import Suspect
 
 SEALED_ROWS = "These rows are sealed: changes based on reading them cannot be proved on them."
 
@@ -62,8 +63,8 @@ def _short(cell: str) -> str:
 
 def rank_run(run: str, split: str | None, passing: float, formula: str, db: str, as_json: bool) -> bool:
     """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
-    from workbench.attribution import elements_of_spans, rank_elements, rank_nodes
     from workbench.store import ReadOnlyStore
+    from workbench_kit.credit import elements_of_spans, rank_elements, rank_nodes
     from workbench_kit.logs import SEALED, scored_rows
 
     with ReadOnlyStore(db) as store:

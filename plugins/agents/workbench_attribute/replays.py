@@ -12,26 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from workbench.attribution import (
-    Diagnosis,
-    ReplayReport,
-    RowFinding,
-    TraceStep,
-    bisect_steps,
-    label_repairs,
-    model_repairs,
-    scan_steps,
-    share_costs,
-    sibling_repairs,
-    steps_of,
-)
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, StoreError
 from workbench.evaluation import find_candidate, read_rows
 from workbench.ledger import CallInfo, Ledger, Spend
 from workbench.lm import LMPool
 from workbench.run import prepare_stored
-from workbench.runtime import Address, Draw, Repair, Runtime, SandboxChoice
+from workbench.runtime import Draw, Runtime, SandboxChoice
 from workbench.spec import LMSpec
 from workbench.store import (
     Candidates,
@@ -47,6 +34,19 @@ from workbench.store import (
 from workbench.study import Evaluator, Result
 from workbench.task import Example, Task
 from workbench.workflow import Workflow
+from workbench_attribute.repairs import label_repairs, model_repairs, sibling_repairs
+from workbench_attribute.replay_report import ReplayReport, share_costs
+from workbench_kit.credit import (
+    Address,
+    Diagnosis,
+    Repair,
+    Repaired,
+    RowFinding,
+    TraceStep,
+    bisect_steps,
+    scan_steps,
+    steps_of,
+)
 
 #: Statuses of a run of replays, while it goes on and after it.
 WORKING, DONE = "replaying", "replayed"
@@ -343,7 +343,7 @@ class _Course:
         return self._row(failed, found, len(all_steps))
 
     async def _run(self, workflow: Workflow, failed: _Failed, repairs: Mapping[Address, Repair]) -> Result:
-        draw = Draw(failed.replica, repairs=repairs)
+        draw = Draw(failed.replica, variation=Repaired(repairs))
         found = await self.evaluator.run_one(self.evaluator.program(workflow), failed.example, draw, traces=True)
         if found.score is None and repairs:
             raise _UnansweredError(f"not answered: {found.message}")

@@ -17,6 +17,7 @@ from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at, text_role
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import Particle, diff_texts
+from workbench_kit.credit import blame_nodes
 from workbench_kit.prompting import Proposer, describe, message_at, show_results, wrap_in_tags
 
 #: Characters of results in a prompt.
@@ -49,7 +50,7 @@ class Breeder:
         if not self.guided:
             return self.study.rng.choice(addresses)
         rows = [r.example for r in parent.screened.results]
-        return (await self.study.attribution(parent.workflow, rows)).choose(addresses, self.study.rng)
+        return (await blame_nodes(self.study, parent.workflow, rows)).choose(addresses, self.study.rng)
 
     async def draw(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         """Redraw one setting of the search space."""

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.workflow import learnable_addresses
+from workbench_kit.credit import blame_nodes
 from workbench_kit.prompting import Proposer, order_texts, show_results
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.
@@ -61,7 +62,7 @@ class Rewrite(Optimizer):
         addresses = order_texts(best, found.results)
         address = min(addresses, key=lambda one: turns[one])
         if self.guided and len(addresses) > 1:
-            address = (await study.attribution(best, rows)).choose(addresses, study.rng)
+            address = (await blame_nodes(study, best, rows)).choose(addresses, study.rng)
         turns[address] += 1
         seen = list[str]()
         for number in range(self.width):

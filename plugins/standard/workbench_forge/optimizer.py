@@ -23,7 +23,6 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.study import Blame, node_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
@@ -38,6 +37,7 @@ from workbench_forge.actions import (
     read_action,
     without_handlers,
 )
+from workbench_kit.credit import Blame, blame_nodes, node_of
 from workbench_kit.prompting import Batches, Proposer
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Forge(Optimizer):
     async def optimize(self, study: Study) -> Workflow:
         agents, programs = self._written(study.workflow)
         if self.guided and len(agents) + len(programs) > 1 and study.train:
-            blame = await study.attribution(study.best, study.train[: self.batch])
+            blame = await blame_nodes(study, study.best, study.train[: self.batch])
             agents, programs = _most_blamed(blame, agents), _most_blamed(blame, programs)
         for address in agents:
             await self._forge_functions(study, address)

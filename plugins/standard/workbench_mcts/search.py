@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from workbench import Evaluation, Patch, Study
 from workbench.errors import SpecError
-from workbench.study import Blame, node_of
 from workbench.task import Space
 from workbench_kit.answers import read_objects
+from workbench_kit.credit import Blame, blame_nodes, node_of
 from workbench_kit.prompting import Proposer, runs_left, show_results
 from workbench_kit.searching import (
     Menu,
@@ -172,7 +172,7 @@ class Search:
         """New candidates: one change away, and some with two changes or recombined from two parents."""
         proposed: list[Candidate] = []
         if self.settings.guided:
-            self.blame = await self.study.attribution(self.study.best, self.study.train[:_GUIDES])
+            self.blame = await blame_nodes(self.study, self.study.best, self.study.train[:_GUIDES])
         if self.settings.proposals != "operators":
             proposed = await self.from_model(parent)
         if not proposed or (self.settings.proposals == "both" and self.surrogate is not None):

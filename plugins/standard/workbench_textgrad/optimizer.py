@@ -19,6 +19,7 @@ from workbench.errors import SpecError
 from workbench.study import score_of
 from workbench.workflow import learnable_addresses, text_at
 from workbench_kit.answers import read_objects
+from workbench_kit.credit import blame_nodes
 from workbench_kit.prompting import Batches, Proposer, finalists, message_at, one_of_each_message, room_for
 from workbench_kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench_textgrad import prompts
@@ -154,7 +155,7 @@ class _Descent:
         """The nodes that get no gradient of their own in this step: those that decide no failure."""
         if not self.settings.guided:
             return frozenset()
-        blame = await self.study.attribution(current, [r.example for r in now.results])
+        blame = await blame_nodes(self.study, current, [r.example for r in now.results])
         learning = [name for name, layer in layers_of(current).items() if layer.learns]
         return frozenset(name for name in learning if blame.spares(name, learning, self.study.rng))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.attribution.planted import STRONG, Models
+from tests.kit.credit.planted import STRONG, Models
 from tests.plugins.attribute.test_replays import NODES, answers, fault_of, file
 
 from workbench.cli import cli

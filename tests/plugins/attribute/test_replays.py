@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attribution.planted import STRONG, Models
+from tests.kit.credit.planted import STRONG, Models
 
-from workbench.attribution import ReplayReport
 from workbench.errors import Interrupted, LMError, SpecError, StoreError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request
@@ -21,6 +20,7 @@ from workbench.spec import lm_spec
 from workbench.store import Store
 from workbench.study import Optimizer, Study
 from workbench.workflow import Patch, Workflow
+from workbench_attribute.replay_report import ReplayReport
 from workbench_attribute.replays import ReplayOptions, replay_failures
 
 STRONG_LM = lm_spec({"model": STRONG, "attempts": 1})

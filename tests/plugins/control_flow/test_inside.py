@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from tests.attribution.test_steps import run_repaired
 from tests.helpers.scripted import Script, make_workflow
+from tests.kit.credit.test_steps import run_repaired
 
 from workbench.cli import cli
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, prepare
-from workbench.runtime import Repair
 from workbench.task import find_defects
+from workbench_kit.credit import Repair
 
 COUNT = {"predict": "word, total -> total: int", "instructions": "Add the vowels of the word."}
 FOLD: dict[str, Any] = {

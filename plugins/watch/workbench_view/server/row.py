@@ -8,8 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from workbench.attribution import describe_finding
-from workbench.evaluation import add_details, read_rows
+from workbench.evaluation import add_details, describe_diagnosis, read_rows
 from workbench.run import winner_of
 from workbench.store import Store, kind_of, read_report
 from workbench_view.server.rows import default_candidate
@@ -51,7 +50,7 @@ def _described(one: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **one,
         "timeline": draw_timeline(spans),
-        "findings": [describe_finding(found) for found in one["diagnoses"]],
+        "findings": [describe_diagnosis(found) for found in one["diagnoses"]],
         "deciding": mark_deciding(spans, one["diagnoses"]),
     }
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from workbench.attribution.steps import TraceStep
-from workbench.runtime import Repair
 from workbench.spec import LMSpec
 from workbench.workflow import NodeKind, Signature, Workflow
+from workbench_kit.credit import Repair, TraceStep
 
 #: A step among those of other runs: its node, its agent, and how many of these came before it.
 Place = tuple[str, str, int]

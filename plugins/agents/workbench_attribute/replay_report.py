@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from workbench.attribution.diagnoses import AttributionReport, RowFinding
 from workbench.ledger import Spend
+from workbench_kit.credit import AttributionReport, RowFinding
 
 
 @dataclass(frozen=True)

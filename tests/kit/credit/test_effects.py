@@ -7,16 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.attribution.planted import new_store, run_async
 from tests.helpers.scripted import Script, make_workflow
+from tests.kit.credit.planted import new_store, run_async
 
-from workbench.attribution import label_repairs, sibling_repairs, steps_of
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
-from workbench.runtime import Draw, Program, Repair, Runtime
+from workbench.runtime import Draw, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_attribute.repairs import label_repairs, sibling_repairs
+from workbench_kit.credit import Repair, Repaired, steps_of
 
 TOOLS = """
 from pathlib import Path
@@ -36,7 +37,7 @@ async def run(workflow: Workflow, script: Script, store: Any, number: int, draws
     program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))
     found: list[Any] = []
     for pick in draws:
-        found.append(await program.run(Example("r1", {"row": "r1"}), Draw(repairs=pick(found))))
+        found.append(await program.run(Example("r1", {"row": "r1"}), Draw(variation=Repaired(pick(found)))))
     await runtime.aclose()
     return found
 

@@ -50,6 +50,3 @@ class Repair:
         if (native := settings.get("native")) is not None:
             changed["native"] = native.with_setting("temperature", self.temperature)
         return changed
-
-
-Repairs = Mapping[Address, Repair]

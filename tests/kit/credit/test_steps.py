@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.attribution.planted import new_store, run_async
 from tests.helpers.scripted import Script, make_workflow
+from tests.kit.credit.planted import new_store, run_async
 
-from workbench.attribution import TraceStep, steps_of
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
-from workbench.runtime import Draw, Program, Repair, Runtime
+from workbench.runtime import Draw, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_kit.credit import Repair, Repaired, TraceStep, steps_of
 
 ROW = {"row": "r1", "n0": 0}
 
@@ -35,7 +35,7 @@ def run_repaired(
         first = await program.run(Example("r1", fields))
         steps = steps_of(first.trace)
         assert first.failure is None, first.message
-        again = await program.run(Example("r1", fields), Draw(repairs=pick(steps)))
+        again = await program.run(Example("r1", fields), Draw(variation=Repaired(pick(steps))))
         await runtime.aclose()
         store.close()
         return steps, again

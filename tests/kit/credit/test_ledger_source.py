@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.attribution.planted import new_store, run_async
 from tests.helpers.scripted import Script
+from tests.kit.credit.planted import new_store, run_async
 
 from workbench.ledger import Ledger
 from workbench.lm import Request

@@ -6,12 +6,11 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.attribution.planted import STRONG, Models, Planted, chain, fail, new_store, run_async
+from tests.kit.credit.planted import STRONG, Models, Planted, chain, fail, new_store, run_async
 
-from workbench.attribution import Diagnosis, TraceStep, bisect_steps, most_reruns, scan_steps
 from workbench.lm import Response
-from workbench.runtime import Repair
 from workbench.spec import lm_spec
+from workbench_kit.credit import Diagnosis, Repair, TraceStep, bisect_steps, most_reruns, scan_steps
 
 
 def strong(step: TraceStep) -> list[Repair]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.lm import Response
-from workbench.runtime import Address
 from workbench.workflow import Span, Trace
+from workbench_kit.credit.repair import Address
 
 
 @dataclass(frozen=True)

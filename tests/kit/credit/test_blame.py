@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from workbench.run import Options, optimize
-from workbench.study import Blame, Optimizer, Study
+from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
+from workbench_kit.credit import Blame, blame_nodes
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "contrib/bench/optimizers"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "contrib/bench/optimizers"))
 import guided
 
 ADDRESSES = [f"nodes.n{k}.instructions" for k in range(4)]
@@ -43,9 +44,9 @@ class Attributes(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         before = study.ledger.spent.calls
-        FOUND.append((await study.attribution(study.workflow), study.ledger.spent.calls - before))
+        FOUND.append((await blame_nodes(study, study.workflow), study.ledger.spent.calls - before))
         again = study.ledger.spent.calls
-        assert (await study.attribution(study.workflow)) is FOUND[-1][0] and study.ledger.spent.calls == again
+        assert (await blame_nodes(study, study.workflow)) is FOUND[-1][0] and study.ledger.spent.calls == again
         return study.best
 
 

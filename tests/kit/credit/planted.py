@@ -13,14 +13,14 @@ from typing import Any
 
 from tests.helpers.scripted import Script, make_workflow
 
-from workbench.attribution import TraceStep, steps_of
 from workbench.ledger import Ledger
 from workbench.lm import Request
-from workbench.runtime import Address, Draw, Program, Repair, Runtime
+from workbench.runtime import Draw, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_kit.credit import Address, Repair, Repaired, TraceStep, steps_of
 
 STRONG = "openai/strong"
 
@@ -83,7 +83,7 @@ async def fail(workflow: Workflow, row: str, right: int, models: Models, store: 
     example = Example(row, {"row": row, "n0": 0})
 
     async def run(repairs: Mapping[Address, Repair]) -> Any:
-        return await program.run(example, Draw(repairs=repairs))
+        return await program.run(example, Draw(variation=Repaired(repairs)))
 
     first = await run({})
     assert first.prediction[f"n{right}"] != right

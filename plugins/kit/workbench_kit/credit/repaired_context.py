@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.lm import Message, Response
-from workbench.runtime.context import Begun, Context
-from workbench.runtime.repair import FRESH
-from workbench.runtime.requests import make_request
+from workbench.runtime import Begun, Context, make_request
 from workbench.spec import LMSpec
 from workbench.workflow import CallRecord, NodeKind
+from workbench_kit.credit.repair import FRESH, Address, Repair
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A run with some of its steps replaced. repairs: by the address of the step; they change no key of any other
+    call."""
+
+    repairs: Mapping[Address, Repair]
+
+    @property
+    def context(self) -> type[Context]:
+        return RepairedContext
 
 
 class RepairedContext(Context):
     """A context that puts the repairs of its draw in the place of steps. Only a replay makes it."""
 
+    @property
+    def _repairs(self) -> Mapping[Address, Repair]:
+        assert isinstance(self.draw.variation, Repaired)
+        return self.draw.variation.repairs
+
     async def _outputs_of(self, node: NodeKind, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        repair = self.draw.repairs.get((self.draw.order, 0))
+        repair = self._repairs.get((self.draw.order, 0))
         if repair is None or repair.outputs is None:
             return await super()._outputs_of(node, inputs)
         self._note_repair(0)
@@ -32,7 +49,7 @@ class RepairedContext(Context):
         replica: int,
         settings: Mapping[str, Any],
     ) -> Response:
-        repair = self.draw.repairs.get((self.draw.order, begun.number))
+        repair = self._repairs.get((self.draw.order, begun.number))
         if repair is None:
             return await super()._ask(begun, spec, role, messages, replica, settings)
         spec, replica = repair.lm or spec, replica + FRESH * repair.draw
@@ -46,7 +63,7 @@ class RepairedContext(Context):
 
     async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run it again if one of its own calls is repaired; otherwise as in `Context`."""
-        if any(order == self.draw.order for order, _ in self.draw.repairs):
+        if any(order == self.draw.order for order, _ in self._repairs):
             return await run()
         return await super().recorded(kind, content, run)
 
@@ -55,4 +72,4 @@ class RepairedContext(Context):
         return [*super()._place_of_effect(), *self.trace.repaired]
 
     def _note_repair(self, number: int) -> None:
-        self.trace.repaired.append(f"{self.draw.order} {number} {self.draw.repairs[self.draw.order, number].key}")
+        self.trace.repaired.append(f"{self.draw.order} {number} {self._repairs[self.draw.order, number].key}")

@@ -6,7 +6,7 @@ A diagnosis belongs to a row of the run that was examined, and is stored with th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -121,15 +121,3 @@ class AttributionReport:
         calls, usd = sum(row.calls for row in self.rows), sum(row.usd for row in self.rows)
         out.append(f"Cost: {calls} calls, ${usd:.4f}; for each row {calls / max(1, len(self.rows)):.1f} calls")
         return out
-
-
-def describe_finding(found: Mapping[str, Any]) -> str:
-    """A finding as a dict, with `run` and `method` of the attribution that made it, in one line."""
-    one = RowFinding(**{name: found[name] for name in RowFinding.__dataclass_fields__})
-    by = f"diagnosed by run {found['run']} ({found['method']})"
-    if one.failure:
-        return f"{by}: nothing, {one.failure}"
-    if one.step is None:
-        return f"{by}: no step; {one.evidence}"
-    repaired = "" if one.repaired is None else f", {'repaired' if one.repaired else 'not repaired'} by it alone"
-    return f"{by}: {one.place}, step {one.step}, confidence {one.confidence:.2f}{repaired}; {one.evidence}"

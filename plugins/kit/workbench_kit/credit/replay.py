@@ -11,8 +11,8 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workbench.attribution.steps import TraceStep
-from workbench.runtime import Address, Repair
+from workbench_kit.credit.repair import Address, Repair
+from workbench_kit.credit.steps import TraceStep
 
 #: Repairs of a step, best first; each is tried until the run passes. None if the step cannot be repaired.
 RepairOf = Callable[[TraceStep], Sequence[Repair]]

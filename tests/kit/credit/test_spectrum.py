@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workbench.attribution import (
+from workbench_kit.credit import (
     FORMULAS,
     Counts,
     Element,

@@ -8,12 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workbench.attribution import Element, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
-from workbench.runtime import Address, Draw, Repair
+from workbench.runtime import Draw
 from workbench.spec import LMSpec
-from workbench.study.evaluate import Evaluator
-from workbench.study.evaluation import Evaluation, Result, score_of
+from workbench.study import Evaluation, Evaluator, Result, Study, score_of
+from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_kit.credit.repair import Address, Repair
+from workbench_kit.credit.repaired_context import Repaired
+from workbench_kit.credit.replay import bisect_steps, most_reruns
+from workbench_kit.credit.spectrum import Element, elements_of, rank_nodes
+from workbench_kit.credit.steps import steps_of
 
 #: The share of draws that go to any node, whatever is known: a diagnosis may be wrong.
 ANY = 0.15
@@ -65,6 +69,42 @@ def node_of(address: str) -> str:
     return parts[1] if len(parts) > 1 and parts[0] == "nodes" else ""
 
 
+async def blame_nodes(study: Study, workflow: Workflow, examples: Sequence[Example] | None = None) -> Blame:
+    """Find which nodes of a workflow decide its failures on train rows (`guided: true` of some optimizers).
+
+    Where the file names a `proposer` that is another model than the task's, failed rows are repeated with steps put
+    right by it: a few calls each, which the budget pays. Otherwise, or if no repair helps, failed and passed runs
+    are compared, without a call.
+
+    Args:
+        study: that of the optimizer.
+        workflow: the candidate.
+        examples: of train; default: the first 16. What was run or examined before costs nothing.
+
+    Raises:
+        BudgetSpent: at the ceiling.
+    """
+    rows = list(study.train[:16] if examples is None else examples)
+    key = ("blame", workflow.hash, *sorted(row.id for row in rows))
+    known: Blame | None = study.progress.memo.get(key)
+    if known is None:
+        known = study.progress.memo[key] = await _blame(study, workflow, rows)
+        shares = ", ".join(f"{node} {share:g}" for node, share in known.decisive.items()) or "no node"
+        study.log(f"failures are decided by: {shares}", examined=known.examined, method=known.method)
+    return known
+
+
+async def _blame(study: Study, workflow: Workflow, rows: Sequence[Example]) -> Blame:
+    evaluation = await study.evaluate(workflow, rows, traces=True)
+    spec, own = study.role_spec("proposer"), study.evaluator.runtime.lm_spec("task", workflow)
+    if spec is not None and spec.model != own.model:
+        failed = affordable_failures(evaluation, study.remaining() / 4)
+        found = await replay_blame(study.evaluator, workflow, failed, spec)
+        if found.decisive:
+            return found
+    return spectrum_blame(evaluation, list(workflow.nodes))
+
+
 #: Failed rows whose runs are repeated.
 REPEATED = 4
 
@@ -99,7 +139,7 @@ async def replay_blame(evaluator: Evaluator, workflow: Workflow, failed: Sequenc
         assert result.trace is not None
 
         async def run(repairs: Mapping[Address, Repair], result: Result = result) -> bool:
-            again = await evaluator.run_one(program, result.example, Draw(repairs=repairs))
+            again = await evaluator.run_one(program, result.example, Draw(variation=Repaired(repairs)))
             return again.score is not None and again.score > score_of(result)
 
         found = await bisect_steps(
