@@ -225,9 +225,9 @@ def refuse_uncertain(entries: Sequence[Entry]) -> None:
     """Refuse the texts of which only a trial tells how they are written."""
     for entry in entries:
         if entry.edits and not entry.finding.is_certain:
-            marks = sorted({"{", "}", "$", "%"} & {*(entry.slot.text or "")})
-            told = f"its {' '.join(marks)} would be read as fields if it is a template, which a trial alone tells"
-            entry.refuse(f"is found in {entry.where}, and cannot be written without a check: {told}")
+            marks = sorted({*"{}$%\\`"} & {*(entry.slot.text or "")})
+            told = entry.finding.doubt or f"its {' '.join(marks)} would be read as fields if it is a template"
+            entry.refuse(f"is found in {entry.where}, and cannot be written without a check: {told}: a trial tells")
 
 
 __all__ = ["Entry", "NotTried", "find_entries", "refuse_uncertain", "try_entries", "write_entries"]

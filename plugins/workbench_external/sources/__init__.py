@@ -2,6 +2,7 @@
 
 passages                  what a text in a file is
 dialects                  templates: {name}, {{ name }}, $name, %s; margins
+treatments                texts that a shell evaluates; changes of spaces and lines
 python(_literals), docstrings  literals, f-strings, sums, joined lists, descriptions
 javascript(_tokens)       JavaScript, TypeScript, JSX
 segments                  texts of several literals, of which some stay
@@ -30,7 +31,6 @@ from workbench_external.sources.data import (
     read_toml,
     read_yaml,
 )
-from workbench_external.sources.dialects import readings
 from workbench_external.sources.javascript import read_javascript
 from workbench_external.sources.markup import read_table, read_xml
 from workbench_external.sources.messages import read_messages
@@ -40,7 +40,7 @@ from workbench_external.sources.python import read_python
 from workbench_external.sources.shell import read_shell
 from workbench_external.sources.variables import read_env, read_makefile
 
-__all__ = ["CannotWrite", "Field", "Part", "Passage", "compact", "describe_syntax", "read_texts", "readings", "split"]
+__all__ = ["CannotWrite", "Field", "Part", "Passage", "compact", "describe_syntax", "is_shell", "read_texts", "split"]
 
 _JINJA, _MUSTACHE = partial(read_prose, ("jinja",)), partial(read_prose, ("mustache",))
 _PROSE = partial(read_prose, None)
@@ -105,6 +105,11 @@ def read_texts(path: Path, source: str) -> list[Passage] | None:
         return [one for passage in reader(source) for one in (passage, *read_messages(passage))]
     except (SyntaxError, ValueError, RecursionError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return None
+
+
+def is_shell(path: Path, source: str) -> bool:
+    """Return True for a program of a shell, and a makefile."""
+    return _reader_of(path, source) in (read_shell, read_makefile)
 
 
 def describe_syntax(path: Path) -> str:
