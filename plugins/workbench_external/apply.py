@@ -173,7 +173,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if "\0" in new or "\r" in new.replace("\r\n", "\n") or any(0xD800 <= ord(char) < 0xE000 for char in new):
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
-        return Finding(((Edit(path, 0, len(held), new),),), 1)
+        return Finding(((Edit(path, 0, len(held), new),),), 1, "", f"{one_line(slot.name)}:1")
     return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 

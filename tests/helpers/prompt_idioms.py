@@ -15,7 +15,7 @@ ASKED = "Sort this letter: {letter}. Name its kind."
 PLAIN = " Be brief and kind to whoever writes to us."
 SEVERAL = '\n\n## Rules\n- Don\'t guess.\n- Answer as {"label": "a"}.'
 HOSTILE = "\n{} ${x} $y %s 100% {% raw %} \\n \\ \"\"\" ''' \t tab 😀 {{y}} {z} it's `w` <b> & #c"
-LISTED = "\n\n- Don't guess.\n  - Be brief.\n- Say why."
+LISTED = "\n- Don't guess.\n  - Be brief.\n- Say why."
 HEADED = "\n\n## Rules\n* Be *kind*."
 SPACED = " So:  \r\n\t- a tab\there\n\n\n  and `marks` \\."
 

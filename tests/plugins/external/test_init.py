@@ -215,6 +215,9 @@ def test_files_beside_the_agent_are_read_wherever_it_reads_them() -> None:
     node = node_of("--", "python", "src/agent.py")
     assert node["folder"] == "." and node["command"] == ["python", "src/agent.py"]
     # Named by its file alone, it is tried in its own folder first, and the workflow file lies there.
+    text = Path("workflow.yaml").read_text()
+    assert "; src/agent.py:" in text, "the place of a slot is told with its folder"
+    assert "# Written by `workbench agent init --data rows.csv -- python src/agent.py`" in text
     alone = written("src/agent.py", file="src/workflow.yaml")
     assert alone["nodes"]["agent"]["folder"] == ".." and alone["data"]["file"] == "../rows.csv"
 
