@@ -46,7 +46,8 @@ def _call(named: Any, inputs: dict[str, Any]) -> Any:
     if not inspect.isgenerator(found):
         return found
     pieces = [*found]
-    return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else pieces
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    return "".join(texts) if len(texts) == len(pieces) else pieces
 
 
 async def _await(found: Any) -> Any:

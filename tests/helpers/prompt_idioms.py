@@ -88,6 +88,11 @@ IDIOMS = {
     ),
     "joined words": python(f'sent = " ".join("""\n    {ROOM}\n    {KIND}\n""".split())\n', "", JOINED, JOINED),
     "capitals": python(f'sent = "{ROOM}".upper()\n', *["its form there differs"] * 3),
+    "JSON in a literal": python(f'P = \'{{"n": 1, "sort": "{ROOM}"}}\'\nsent = json.loads(P)[\'sort\']\n'),
+    "JSON in a here-document": shell(
+        f"python3 -c \"import json, sys; print(json.load(sys.stdin)['s'], end='')\" <<E\n"
+        f'{{"s": "{ROOM} It: $LETTER.", "n": "x"}}\nE\n'
+    ),
     "docstring": python(
         f'import inspect\ndef f():\n    """{ROOM}\n\n    {KIND}\n    """\nsent = inspect.getdoc(f)\n', "", "", "tabs"
     ),

@@ -10,7 +10,7 @@ data                      JSON, YAML, TOML, INI, notebooks
 markup                    XML, tables
 shell, variables          programs of a shell; .env, makefiles
 prose                     Markdown, plain text, files of templates
-messages                  texts that a template cuts into messages
+messages                  texts that a template cuts into messages, strings of JSON in a text
 folder                    the files of an agent, and what of a text stands in them
 """
 
@@ -33,7 +33,7 @@ from workbench_external.sources.data import (
 )
 from workbench_external.sources.javascript import read_javascript
 from workbench_external.sources.markup import read_table, read_xml
-from workbench_external.sources.messages import read_messages
+from workbench_external.sources.messages import read_messages, read_strings
 from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, split
 from workbench_external.sources.prose import read_prose, read_whole
 from workbench_external.sources.python import read_python
@@ -102,7 +102,7 @@ def read_texts(path: Path, source: str) -> list[Passage] | None:
     if (reader := _reader_of(path, source)) is None:
         return None
     try:
-        return [one for passage in reader(source) for one in (passage, *read_messages(passage))]
+        return [one for passage in reader(source) for one in (passage, *read_messages(passage), *read_strings(passage))]
     except (SyntaxError, ValueError, RecursionError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return None
 
