@@ -1,6 +1,5 @@
 # openai
 # init: agent.py:stream_answer
-import asyncio
 from collections.abc import AsyncIterator
 
 from openai import AsyncOpenAI

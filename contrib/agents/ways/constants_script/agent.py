@@ -1,5 +1,6 @@
 # openai
 """Sorts one letter, which is set below."""
+
 from openai import OpenAI
 
 MODEL = "gpt-4o-mini"

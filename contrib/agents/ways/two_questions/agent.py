@@ -7,7 +7,7 @@ letter = input("What does the letter say? ")
 answer = OpenAI().chat.completions.create(
     model="gpt-4o-mini",
     messages=[
-        {"role": "system", "content": f"You sort the letters of a shop for {name}. Name the desk: billing, technical, shipping or returns."},
+        {"role": "system", "content": f"You sort the letters of a shop for {name}. One word."},
         {"role": "user", "content": letter},
     ],
 )
