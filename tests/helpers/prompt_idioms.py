@@ -15,6 +15,9 @@ ASKED = "Sort this letter: {letter}. Name its kind."
 PLAIN = " Be brief and kind to whoever writes to us."
 SEVERAL = '\n\n## Rules\n- Don\'t guess.\n- Answer as {"label": "a"}.'
 HOSTILE = "\n{} ${x} $y %s 100% {% raw %} \\n \\ \"\"\" ''' \t tab 😀 {{y}} {z} it's `w` <b> & #c"
+LISTED = "\n- Don't guess.\n  - Be brief.\n- Say why."
+HEADED = "\n\n## Rules\n* Be *kind*."
+SPACED = " So:  \r\n\t- a tab\there\n\n\n  and `marks` \\."
 
 
 class Idiom(NamedTuple):
@@ -35,8 +38,9 @@ def python(source: str, *refused: str) -> Idiom:
     return Idiom({"agent.py": source}, "", refused or ("", "", ""))  # type: ignore[arg-type]
 
 
-def shell(source: str) -> Idiom:
-    return Idiom({"agent.sh": f'#!/bin/bash\nLETTER="{LETTER}"\n{source}'})
+def shell(source: str, files: dict[str, str] | None = None, *refused: str) -> Idiom:
+    source = f'#!/bin/bash\nLETTER="{LETTER}"\n{source}'
+    return Idiom({"agent.sh": source, **(files or {})}, "", refused or ("", "", ""))  # type: ignore[arg-type]
 
 
 def make(source: str, *refused: str) -> Idiom:
@@ -84,6 +88,29 @@ IDIOMS = {
     ),
     "joined words": python(f'sent = " ".join("""\n    {ROOM}\n    {KIND}\n""".split())\n', "", JOINED, JOINED),
     "capitals": python(f'sent = "{ROOM}".upper()\n', *["its form there differs"] * 3),
+    "JSON in a literal": python(f'P = \'{{"n": 1, "sort": "{ROOM}"}}\'\nsent = json.loads(P)[\'sort\']\n'),
+    "JSON in a here-document": shell(
+        f"python3 -c \"import json, sys; print(json.load(sys.stdin)['s'], end='')\" <<E\n"
+        f'{{"s": "{ROOM} It: $LETTER.", "n": "x"}}\nE\n'
+    ),
+    "docstring": python(
+        f'import inspect\ndef f():\n    """{ROOM}\n\n    {KIND}\n    """\nsent = inspect.getdoc(f)\n', "", "", "tabs"
+    ),
+    "lines by themselves": python(
+        f'P = """\n    {ROOM}\n    {KIND}\n"""\nsent = "\\n".join(l.strip() for l in P.splitlines() if l.strip())\n',
+        "",
+        "empty lines",
+        "",
+    ),
+    "comments": Idiom(
+        {
+            "agent.py": 't = (here / "p.txt").read_text()\n'
+            'sent = "".join(l for l in t.splitlines(True) if not l.startswith("#"))\n',
+            "p.txt": f"{OLD}\n",
+        },
+        "",
+        ("", "#", ""),
+    ),
     "f-string of lines": python(f'def f():\n    return f"""Sort {{letter}} now.\n{OLD}\n"""\nsent = f()\n'),
     "sum of a value": python('sent = ("Sort this letter: " + letter\n    + ". Name its kind.")\n'),
     "sum in brackets": python('sent = ("Sort " + ("this " + letter) + " now") + (". Name" " its kind.")\n'),
@@ -149,6 +176,13 @@ IDIOMS = {
     "an apostrophe": shell("printf %s 'You sort the post; don'\\''t be slow at it.'\n"),
     "double quotes": shell('printf %s "Sort this letter: ${LETTER}. Name its \\"kind\\"."\n'),
     "a word of a command": shell(f"ask() {{ printf %s \"$2\"; }}\nask --system '{ROOM}' # it's\n"),
+    "evaluated": shell('eval "cat <<E\n$(cat p.txt)\nE"\n', {"p.txt": OLD}),
+    "evaluated in quotes": shell('eval "printf %s \\"$(cat p.txt)\\""\n', {"p.txt": f"{OLD}\nIt: ${{LETTER}}."}),
+    "run by another shell": shell(f"P='{ROOM}'\nsh -c \"printf %s '$P'\"\n", {}, "", *["a shell may"] * 2),
+    "printf of a text": shell('printf "$(cat p.txt)"\n', {"p.txt": OLD}),
+    "echo -e": shell(f"P='{ROOM}\\n{KIND}'\necho -e \"$P\"\n"),
+    "without quotes": shell(f"P='{ROOM}'\necho -n $P\n", {}, "", "joined", "joined"),
+    "read by line": shell('while read l; do echo "$l"; done <p.txt | head -c -1\n', {"p.txt": OLD + "\n"}),
     "make variable": make(f'export P := {ROOM}\nall:\n\t@printf %s "$$P"\n', "", ONE_LINE, ONE_LINE),
     "make definition": make(f'define P\n{OLD}\nendef\nexport P\nall:\n\t@printf %s "$$P"\n'),
     "make variable in double quotes": make(f'P = {ROOM}\nall:\n\t@printf %s "$(P)"\n', "", ONE_LINE, ONE_LINE),

@@ -114,6 +114,7 @@ def try_program(name: str, keep: Path, server: dict[str, str], place: Path) -> l
     shown = node.get("stdin", "function")
     if shown == "none":
         shown = " ".join(node["command"][-2:] if node["command"][-2].startswith("--") else node["command"][-1:])
+    shown = shown.replace("|", "\\|")
     cells = [name, f"`{shown}`", f"`{node['output']}`", node.get("folder", "none"), slots[1] if slots else ""]
     return [*cells, starts[1] if starts else "", evaluate(place, env)]
 

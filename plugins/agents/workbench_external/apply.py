@@ -12,9 +12,10 @@ from workbench_external.config import Slot
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import Template
-from workbench_external.sources import CannotWrite, Field, Part, Passage, read_texts, readings
+from workbench_external.sources import CannotWrite, Field, Part, Passage, read_texts
 from workbench_external.sources.folder import Place, SourceFile, Sources, find_files, read_source, way_to_write
 from workbench_external.sources.messages import Spliced, join as join_messages
+from workbench_external.sources.treatments import Program
 
 #: Characters; a shorter description may be a name elsewhere, as `query`.
 _SHORTEST = 12
@@ -41,6 +42,7 @@ class Finding:
 
     ways: in which it may be written, the likeliest first, each as its edits; none where it cannot be written.
     why: then, the reason. several: the findings of all places, where there are several; a trial tells which are sent.
+    doubt: what the program may do to the new text and did not do to the old one.
     """
 
     ways: tuple[tuple[Edit, ...], ...] = ()
@@ -48,6 +50,7 @@ class Finding:
     why: str = ""
     where: str = ""
     several: tuple[Finding, ...] = ()
+    doubt: str = ""
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -56,8 +59,8 @@ class Finding:
 
     @property
     def is_certain(self) -> bool:
-        """Return True if there is one way to write it, in one place."""
-        return len(self.edits) == 1
+        """Return True if there is one way to write it, in one place, and no doubt."""
+        return len(self.edits) == 1 and not self.doubt
 
 
 def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
@@ -94,14 +97,15 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
     for way in place.ways:
         try:
             new = way(text)
-            check_written(place, file, new, text, Template(slot.match).names)
+            check_written(place, file, new, text, sources.program, Template(slot.match).names)
         except CannotWrite as why:
             refused = refused or str(why)
             continue
         edits.setdefault(new, Edit(place.path, place.start, place.end, new))
     where = f"{_name(place.path, sources)}:{place.line}"
     if edits:
-        return Finding(tuple((edit,) for edit in edits.values()), place.line, "", where)
+        doubt = refused or sources.program.doubts(slot.match, text, place.has_margin)
+        return Finding(tuple((edit,) for edit in edits.values()), place.line, "", where, doubt=doubt)
     return Finding((), place.line, f"was found, but cannot be written: {where}, {refused}", where)
 
 
@@ -112,7 +116,9 @@ def wire_text(slot: Slot) -> str:
     return "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
 
 
-def check_written(place: Place, file: SourceFile, new: str, text: str, names: Collection[str] = ()) -> None:
+def check_written(
+    place: Place, file: SourceFile, new: str, text: str, program: Program, names: Collection[str] = ()
+) -> None:
     """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was.
 
     names: of the holes in the text; what else looks like a hole is text.
@@ -144,9 +150,10 @@ def check_written(place: Place, file: SourceFile, new: str, text: str, names: Co
 
     here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
     here = [one for one in here if one.inner[0] == place.inner[0]]
-    olds = [reading for one in before if (one.start, one.end) == (place.start, place.end) for reading in readings(one)]
+    old = [one for one in before if (one.start, one.end) == (place.start, place.end)]
+    olds = [reading for one in old for reading in program.readings(one)]
     known = {part.source for reading in olds for part in reading.parts if isinstance(part, Field)}
-    if not any(way_to_write(reading, text, template) for one in here for reading in readings(one, known)):
+    if not any(way_to_write(reading, text, template) for one in here for reading in program.readings(one, known)):
         raise CannotWrite("it would be read as another text")
 
 
@@ -166,7 +173,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if "\0" in new or "\r" in new.replace("\r\n", "\n") or any(0xD800 <= ord(char) < 0xE000 for char in new):
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
-        return Finding(((Edit(path, 0, len(held), new),),), 1)
+        return Finding(((Edit(path, 0, len(held), new),),), 1, "", f"{one_line(slot.name)}:1")
     return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 

@@ -72,7 +72,9 @@ class ExternalConfig(NodeConfig):
         "contain {port}, a free port",
     )
     start: float = Field(60.0, gt=0, description="of url or a2a with command: seconds until it listens")
-    python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
+    python: str | None = Field(
+        None, description="file.py:NAME or module:NAME of a function, or a class with `run`, called in its own process"
+    )
     mcp: str | None = Field(None, description="COMMAND#TOOL: a tool of an MCP server, started for each row")
     stdin: Literal["json", "text", "none"] = Field("json", description="how `command` gets the inputs")
     output: str = Field(

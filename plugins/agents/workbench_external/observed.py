@@ -70,7 +70,7 @@ _ELSEWHERE = {"file": "by hand"}
 
 @dataclass(frozen=True)
 class Shown:
-    """A slot of an agent. where: `agent.py:12`, or why only the gateway, or a hand, can replace it."""
+    """A slot of an agent. where: `src/agent.py:12`, or why only the gateway, or a hand, can replace it."""
 
     node: str
     name: str
@@ -94,9 +94,8 @@ def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list
         }
         kinds = {slots[name].in_ for name, place in places.items() if place.edits}
         for name, slot in slots.items():
-            if place := places[name].edits:
-                where = f"{one_line(place[0].path.name)}:{places[name].line}"
-                found.append(Shown(node, name, slot, where))
+            if places[name].edits:
+                found.append(Shown(node, name, slot, places[name].where))
                 continue
             shown = Shown(node, name, slot, f"{_ELSEWHERE.get(slot.in_, 'gateway only')}: {places[name].why}")
             theirs = (

@@ -33,16 +33,30 @@ def _load(base: str, module: str, name: str) -> Any:
     return getattr(loaded, name)
 
 
-def _call(function: Any, inputs: dict[str, Any]) -> Any:
+def _call(named: Any, inputs: dict[str, Any]) -> Any:
+    """Call a function; a class is made first, and an object that cannot be called is asked to `run`."""
+    named = named() if inspect.isclass(named) else named
+    function = named if callable(named) else named.run
     parameters = inspect.signature(function).parameters.values()
     free = [p for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     keyword = all(p.name in inputs or p.default is not p.empty for p in parameters if p not in free)
     found = function(**inputs) if keyword else function(*inputs.values())
-    return asyncio.run(_await(found)) if inspect.isawaitable(found) else found
+    if inspect.isawaitable(found) or inspect.isasyncgen(found):
+        found = asyncio.run(_await(found))
+    if not inspect.isgenerator(found):
+        return found
+    pieces = [*found]
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    return "".join(texts) if len(texts) == len(pieces) else pieces
 
 
 async def _await(found: Any) -> Any:
-    return await found
+    """The value of an awaitable; what an asynchronous generator yields as a generator."""
+    found = await found if inspect.isawaitable(found) else found
+    if not inspect.isasyncgen(found):
+        return found
+    pieces = [piece async for piece in found]
+    return (piece for piece in pieces)
 
 
 async def _ask_mcp(base: str, command: str, tool: str, inputs: dict[str, Any]) -> Any:

@@ -42,10 +42,6 @@ class Entry:
         """Return True if a trial can tell how it is written."""
         return not self.why or bool(self.finding.several)
 
-    @property
-    def where(self) -> str:
-        return ", ".join(place.rpartition("/")[2] for place in self.finding.where.split(", "))
-
     def refuse(self, why: str, difference: Difference | None = None) -> None:
         self.why, self.difference = self.why or why, difference
 
@@ -193,7 +189,7 @@ class _Search:
     def _refuse(self, good: Sequence[_Group], group: _Group, verdict: Verdict, every: bool) -> list[_Group]:
         named = [entry for entry in group.entries if entry.name in verdict.differs] or group.entries
         for entry in named:
-            why = f"is found in {entry.where}, and cannot be written: the changed agent sends another text"
+            why = f"is found in {entry.finding.where}, and cannot be written: the changed agent sends another text"
             entry.refuse(why, verdict.differs.get(entry.name) or next(iter(verdict.differs.values())))
         left = [entry for entry in group.entries if entry not in named]
         return self._add(good, [_Group(left)] if left else [], every)
@@ -204,7 +200,7 @@ class _Search:
         of = None if every else {entry.name for group in new for entry in group.entries}
         verdict = self.trial.compare(write_entries([*chosen, *self.others]), texts, of)
         if verdict.started:
-            told = [f"{entry.name} in {entry.where}" for group in new for entry in group.entries]
+            told = [f"{entry.name} in {entry.finding.where}" for group in new for entry in group.entries]
             what = ", ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
             named = ", ".join(name for name in verdict.differs if name)
             end = "sends them" if len(told) > 1 else "sends it"
@@ -225,9 +221,11 @@ def refuse_uncertain(entries: Sequence[Entry]) -> None:
     """Refuse the texts of which only a trial tells how they are written."""
     for entry in entries:
         if entry.edits and not entry.finding.is_certain:
-            marks = sorted({"{", "}", "$", "%"} & {*(entry.slot.text or "")})
-            told = f"its {' '.join(marks)} would be read as fields if it is a template, which a trial alone tells"
-            entry.refuse(f"is found in {entry.where}, and cannot be written without a check: {told}")
+            marks = sorted({*"{}$%\\`"} & {*(entry.slot.text or "")})
+            told = entry.finding.doubt or f"its {' '.join(marks)} would be read as fields if it is a template"
+            entry.refuse(
+                f"is found in {entry.finding.where}, and cannot be written without a check: {told}: a trial tells"
+            )
 
 
 __all__ = ["Entry", "NotTried", "find_entries", "refuse_uncertain", "try_entries", "write_entries"]

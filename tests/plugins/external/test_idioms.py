@@ -10,9 +10,9 @@ from subprocess import CalledProcessError
 
 import jinja2
 import pytest
-from tests.helpers.prompt_idioms import HOSTILE, IDIOMS, LETTER, PLAIN, SEVERAL, Idiom, sent_by
+from tests.helpers.prompt_idioms import HEADED, HOSTILE, IDIOMS, LETTER, LISTED, PLAIN, SEVERAL, SPACED, Idiom, sent_by
 
-from workbench_external.apply import Edit, find_text, write_edits
+from workbench_external.apply import Edit, Finding, find_text, write_edits
 from workbench_external.config import Slot
 
 
@@ -21,14 +21,13 @@ def write_all(idiom: Idiom, folder: Path) -> None:
         (folder / name).write_bytes(text.encode())
 
 
-def written_ways(idiom: Idiom, addition: str, folder: Path) -> tuple[list[tuple[Edit, ...]], str, str]:
-    """(ways, why there are none, the new text as it is to be sent)."""
+def found_for(idiom: Idiom, addition: str, folder: Path) -> tuple[Finding, str]:
+    """(what is found, the new text as it is to be sent)."""
     write_all(idiom, folder)
     sent = sent_by(idiom, folder)
     match = sent.replace(LETTER, "{{text}}")
     slot = Slot.model_validate({"in": "system", "match": match, "text": match + addition})
-    finding = find_text(slot, [folder])
-    return [*finding.ways], finding.why, sent + addition
+    return find_text(slot, [folder]), sent + addition
 
 
 def value_after(idiom: Idiom, way: tuple[Edit, ...], folder: Path) -> str:
@@ -59,15 +58,25 @@ def test_9_a_prompt_is_written_in_its_idiom_or_refused_with_the_reason(name: str
     if "Makefile" in idiom.files and shutil.which("make") is None:
         pytest.skip("there is no make here")
     for number, addition in enumerate((PLAIN, SEVERAL, HOSTILE)):
-        ways, why, wanted = written_ways(idiom, addition, tmp_path)
-        values = [value_after(idiom, way, tmp_path) for way in ways]
+        found, wanted = found_for(idiom, addition, tmp_path)
+        why, values = found.why, [value_after(idiom, way, tmp_path) for way in found.ways]
         refused = idiom.refused[number]
         if refused:
             assert refused in why or wanted.strip() not in values, (addition, values)
         else:
             assert wanted.strip() in values, (addition, why, values)
-        if len(ways) == 1:
-            assert values == [wanted.strip()], "what is certain is written without a trial"
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_9_what_is_certain_without_a_trial_is_right(name: str, tmp_path: Path) -> None:
+    """What the program does to a new text and not to the old one is in doubt, and no other text is."""
+    idiom = IDIOMS[name]
+    if "Makefile" in idiom.files and shutil.which("make") is None:
+        pytest.skip("there is no make here")
+    for addition in (PLAIN, LISTED, HEADED, SEVERAL, HOSTILE, SPACED):
+        found, wanted = found_for(idiom, addition, tmp_path)
+        if found.is_certain:
+            assert value_after(idiom, found.ways[0], tmp_path) == wanted.strip(), addition
 
 
 @pytest.mark.parametrize("name", IDIOMS)
@@ -76,8 +85,7 @@ def test_9_all_else_in_the_file_stays_to_the_letter(name: str, tmp_path: Path) -
     idiom = IDIOMS[name]
     if "Makefile" in idiom.files and shutil.which("make") is None:
         pytest.skip("there is no make here")
-    ways, _, _ = written_ways(idiom, PLAIN, tmp_path)
-    for way in ways:
+    for way in found_for(idiom, PLAIN, tmp_path)[0].ways:
         for path, text in write_edits(way).items():
             before = idiom.files[path.name]
             lines = [line for line in before.splitlines() if "why" in line or "secret" in line or line.startswith("n")]
@@ -115,12 +123,14 @@ def test_security_9_no_text_becomes_a_command(name: str, tmp_path: Path) -> None
             return
     for line in LINES:
         for addition in (f" {line}", f"\n{line}\n"):
-            ways, _, wanted = written_ways(idiom, addition, tmp_path)
-            values = [value_after(idiom, way, tmp_path) for way in ways]
+            found, wanted = found_for(idiom, addition, tmp_path)
+            ways, values = found.ways, [value_after(idiom, way, tmp_path) for way in found.ways]
             assert not [*tmp_path.rglob("pwn")], (addition, ways)
             is_refused = name.startswith("make") or (".env" in name and "$(shell" in line)
+            is_refused = is_refused or name == "run by another shell"
             assert ways or is_refused or line in (LINES[0], LINES[-1]), "no here-document keeps its end"
-            assert not ways or wanted.strip() in values or name.startswith("make"), (addition, values)
+            is_refused = is_refused or name in ("without quotes", "read by line")
+            assert not ways or wanted.strip() in values or is_refused, (addition, values)
 
 
 def test_security_9_a_bare_word_of_a_shell_stays_one(tmp_path: Path) -> None:
@@ -128,7 +138,7 @@ def test_security_9_a_bare_word_of_a_shell_stays_one(tmp_path: Path) -> None:
     word, source = "You-sort-the-post-of-an-office", '. ./.env\nprintf %s "$SORT"\n'
     idiom = Idiom({"agent.sh": source, ".env": f"SORT={word}\n"})
     for line in LINES[1:]:
-        ways, why, wanted = written_ways(idiom, line, tmp_path)
-        values = [value_after(idiom, way, tmp_path) for way in ways]
-        assert wanted.strip() in values or "make would run" in why, (line, values)
+        found, wanted = found_for(idiom, line, tmp_path)
+        values = [value_after(idiom, way, tmp_path) for way in found.ways]
+        assert wanted.strip() in values or "make would run" in found.why, (line, values)
         assert not [*tmp_path.rglob("pwn")], line

@@ -94,6 +94,14 @@ WAYS = {
     "input()": ("print(ask(input('letter: ')))", "text", []),
     "a file it names": ("print(ask(open('data/question.txt').read()))", "text", None),
     "a file as argument": ("print(ask(open(sys.argv[1]).read()))", "text", None),
+    "a file by an option": (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--out-file')\n"
+        "p.add_argument('--in-file', required=True)\nprint(ask(open(p.parse_args().in_file).read()))",
+        "text",
+        None,
+    ),
+    "a file named above": ("PLACE = 'letter.txt'\nprint(ask(open(PLACE).read()))", "text", None),
+    "two questions": ("print(input('Who? ') and ask(input('What? ')))", "none", None),
     "a variable": ("print(ask(os.environ.get('QUESTION', 'none')))", "none", []),
     "a conversation": ("while (said := input()) != 'quit':\n    print(ask(said))", "text", None),
     "either": ("print(ask(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read()))", "text", []),
@@ -207,6 +215,9 @@ def test_files_beside_the_agent_are_read_wherever_it_reads_them() -> None:
     node = node_of("--", "python", "src/agent.py")
     assert node["folder"] == "." and node["command"] == ["python", "src/agent.py"]
     # Named by its file alone, it is tried in its own folder first, and the workflow file lies there.
+    text = Path("workflow.yaml").read_text()
+    assert "; src/agent.py:" in text, "the place of a slot is told with its folder"
+    assert "# Written by `workbench agent init --data rows.csv -- python src/agent.py`" in text
     alone = written("src/agent.py", file="src/workflow.yaml")
     assert alone["nodes"]["agent"]["folder"] == ".." and alone["data"]["file"] == "../rows.csv"
 

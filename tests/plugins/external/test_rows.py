@@ -230,12 +230,18 @@ def test_a_function_is_called_in_a_process_of_its_own(tmp_path: Path) -> None:
         "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    os.system('echo aside')\n"
         "    return f'{text} {os.getpid()}'\n\ndef both(row_text, **more):\n    return [row_text, more]\n\n"
         "from pydantic import BaseModel\nclass Found(BaseModel):\n    label: str\n\n"
-        "def typed(text):\n    return Found(label='\\u00e9' + text)\n"
+        "def typed(text):\n    return Found(label='\\u00e9' + text)\n\n"
+        "async def streamed(text):\n    for word in text.split():\n        yield word\n\n"
+        "def events(text):\n    yield text\n    yield {}\n\n"
+        "class Agent:\n    def run(self, letter):\n        return '\u2192' + letter\n"
     )
     text, process = answer(tmp_path, python="tool.py:reply")["label"].rsplit(" ", 1)
     assert text == "a b" and int(process) != os.getpid()
     assert answer(tmp_path, python="python:tool:both", output="json")["label"] == ["a b", {}]
     assert answer(tmp_path, python="tool:typed", output="json")["label"] == "\u00e9a b"
+    assert answer(tmp_path, python="tool:streamed")["label"] == "ab", "a stream of texts is one answer"
+    assert answer(tmp_path, python="tool:events", output="json")["label"] == ["a b", {}]
+    assert answer(tmp_path, python="tool.py:Agent")["label"] == "\u2192a b", "a class is made, and run"
 
 
 def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.helpers.prompt_sources import (
 from workbench_external.apply import check_written, write_edits
 from workbench_external.sources import CannotWrite, read_texts
 from workbench_external.sources.folder import Sources
+from workbench_external.sources.treatments import Program
 
 
 @pytest.mark.parametrize(
@@ -124,11 +125,11 @@ def test_security_3_a_writing_that_changes_another_text_is_refused(tmp_path: Pat
     (tmp_path / "a.js").write_text(f"const a = '{ROOM}', b = '{KIND}';\n")
     (place,) = Sources([tmp_path]).find(ROOM)
     file = Sources([tmp_path]).files[0]
-    check_written(place, file, "'Sort it.'", "Sort it.")
+    check_written(place, file, "'Sort it.'", "Sort it.", Program())
     with pytest.raises(CannotWrite, match="other texts of the file would change"):
-        check_written(place, file, "'Sort it.' // ", "Sort it.")
+        check_written(place, file, "'Sort it.' // ", "Sort it.", Program())
     with pytest.raises(CannotWrite, match="it would be read as another text"):
-        check_written(place, file, "'Sort them.'", "Sort it.")
+        check_written(place, file, "'Sort them.'", "Sort it.", Program())
 
 
 def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,9 @@ def begin(
     hints = read_hints(program.file, program.file.parent if program.file else program.base)
     trying = Trying(program, columns, rows, hints, timeout, tell, data)
     found = run_in_loop(trying.find())
-    shown = " ".join(["workbench agent init", *(["--"] if len(agent) > 1 else []), *agent])
+    options = ["--data", str(data), *(["--label", label] if label else []), *(["--out", str(out)] if out else [])]
+    words = [*options, "--", *agent] if len(agent) > 1 else [*agent, *options]
+    shown = f"workbench agent init {shlex.join(words)}"
     written = Written(found, trying, data.resolve(), len(rows), f"Written by `{one_line(shown)}`.")
     written.write(file)
     warnings = [] if written.key in os.environ else [f"Set {written.key} first: the search asks the model."]

@@ -26,6 +26,7 @@ _STDIN = re.compile(
     r"|Console\.Read|System\.in|\bcat -?$",
     re.MULTILINE,
 )
+_QUESTION = re.compile(r"\binput\(|\.question\(")
 _ARGUMENTS = re.compile(
     r"\bargv\b|ARGV|argparse|\bclick\b|\btyper\b|\bfire\b|parseArgs|commander|yargs|\$\{?[1@*]\b|os\.Args|docopt"
 )
@@ -38,7 +39,7 @@ _KEYS = re.compile(
     re.MULTILINE,
 )
 _TAKEN_APART = re.compile(r"\{([\w\s,:]+)\}\s*=\s*(?:await\s+)?JSON\.parse")
-_FILE = re.compile(r"""(?:open|Path|readFile|readFileSync|read_text)\(\s*["']([\w./-]+\.(?:txt|json|md))["']""")
+_FILE = re.compile(r"""["'`]([\w./-]+\.(?:txt|json|md))["'`]""")
 _QUIT = re.compile(r"""["'](/?(?:quit|exit|q|bye|stop))["']""")
 _VARIABLE = re.compile(
     r"""environ(?:\.get\(|\[)\s*["'](\w+)["']|getenv\(\s*["'](\w+)["']|process\.env\.(\w+)"""
@@ -64,6 +65,7 @@ class Hints:
 
     options: of its command line. keys: that it may read of its input. addresses: of servers that it names itself, with
     `file:line`. files: that it reads by name. quits: words that end a conversation.
+    questions: that it asks on its terminal.
     """
 
     stdin: bool = False
@@ -75,6 +77,7 @@ class Hints:
     addresses: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     quits: tuple[str, ...] = ()
+    questions: int = 0
     text: str = ""
 
     def names(self, column: str) -> bool:
@@ -107,6 +110,7 @@ def read_hints(program: Path | None, folder: Path) -> Hints:
         addresses=tuple(addresses),
         files=tuple(dict.fromkeys(one for one in _FILE.findall(own) if not one.startswith(("/", "..")))),
         quits=tuple(dict.fromkeys(_QUIT.findall(own))),
+        questions=len(_QUESTION.findall(own)),
         text=whole,
     )
 

@@ -24,6 +24,7 @@ _NO_INPUT = {"--help", "--version", "--verbose", "--debug", "--model", "--config
 #: Options, and keys, that are tried.
 _MOST_OPTIONS, _MOST_KEYS = 4, 24
 _USUAL_FILE = re.compile(rf"(?:^|/)(?:{'|'.join(_USUAL)})s?\.(?:txt|json|md)$")
+_FILE_OPTION = re.compile(r"^--(?!.*out)(?:.*(?:file|path|input|source|document)|in$|from$|src$)")
 _PLACE = re.compile(r"\{(\w+)\}")
 _IN_HELP = re.compile(r"(?<![\w-])(--[a-zA-Z][\w-]*)[ =]+(?:<\w+>|\[?[A-Z][A-Z_]+\]?|string|str|text)(?![\w-])")
 
@@ -77,6 +78,12 @@ def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]
     if hints.arguments and len(columns.others) > 1:
         words = tuple(f"{{{as_name(one)}}}" for one in columns.others)
         found.append(Way("an argument for each column", "none", {as_name(n): n for n in columns.others}, words))
+    if 1 < hints.questions <= len(columns.others):  # the longest text is most often asked for last
+        asked = [*[one for one in columns.others if one != columns.main][1 - hints.questions :], columns.main]
+        lines = {f"LINE_{n}": f"{{{as_name(one)}}}" for n, one in enumerate(asked, 1)}
+        told = " ".join(f'"${line}"' for line in lines)
+        inputs, shell = {as_name(one): one for one in asked}, f"printf '%s\\n' {told} | COMMAND"
+        found.append(Way("a line for each question", "none", inputs, shell=shell, env=lines))
     if folder is None:
         return found
     for file in [one for one in hints.files if _USUAL_FILE.search(one)][:_MOST_OPTIONS]:
@@ -84,10 +91,11 @@ def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]
         made = f"mkdir -p {shlex.quote(str(Path(file).parent))} && cat > {shlex.quote(file)} && exec COMMAND"
         inputs = {as_name(one): one for one in columns.others} if stdin == "json" else main
         found.append(Way(f"the file {file}", stdin, inputs, shell=made))
+    shell = "cat > input.txt && exec COMMAND"
     if hints.arguments:
-        found.append(
-            Way("a file, its last argument", "text", main, ("input.txt",), shell="cat > input.txt && exec COMMAND")
-        )
+        found.append(Way("a file, its last argument", "text", main, ("input.txt",), shell=shell))
+    for option in [one for one in hints.options if _FILE_OPTION.search(one)][:_MOST_OPTIONS]:
+        found.append(Way(f"a file, by the option {option}", "text", main, (option, "input.txt"), shell=shell))
     return found
 
 

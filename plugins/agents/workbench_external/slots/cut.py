@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.template import HOLE, find_constants
-from workbench_external.sources import Field, readings, split
+from workbench_external.sources import Field, split
 from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, cores
+from workbench_external.sources.treatments import Program
 
 #: Letters that a piece must have to be worth rewriting.
 _WORTH = 12
@@ -108,7 +109,7 @@ def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
         piece
         for file in sources.files
         if (not words or words & file.words) and file.path.name not in FILES  # which are slots themselves
-        for piece in _pieces_in(file, text)
+        for piece in _pieces_in(file, text, sources.program)
     }
     chosen: list[_Piece] = []
 
@@ -122,13 +123,13 @@ def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
     return sorted(chosen, key=lambda one: (one.start, -one.end))
 
 
-def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
+def _pieces_in(file: SourceFile, text: str, program: Program) -> Iterator[_Piece]:
     for passage in file.texts or ():
         words = LONG_WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
         if words and not any(word in text for word in words[:3]):
             continue
         seen, before = set[tuple[Any, ...]](), file.text[max(0, passage.start - _BEFORE) : passage.start]
-        for reading in readings(passage):
+        for reading in program.readings(passage):
             if reading.parts in seen:
                 continue
             seen.add(reading.parts)

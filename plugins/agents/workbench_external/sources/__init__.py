@@ -2,6 +2,7 @@
 
 passages                  what a text in a file is
 dialects                  templates: {name}, {{ name }}, $name, %s; margins
+treatments                texts that a shell evaluates; changes of spaces and lines
 python(_literals), docstrings  literals, f-strings, sums, joined lists, descriptions
 javascript(_tokens)       JavaScript, TypeScript, JSX
 segments                  texts of several literals, of which some stay
@@ -9,7 +10,7 @@ data                      JSON, YAML, TOML, INI, notebooks
 markup                    XML, tables
 shell, variables          programs of a shell; .env, makefiles
 prose                     Markdown, plain text, files of templates
-messages                  texts that a template cuts into messages
+messages                  texts that a template cuts into messages, strings of JSON in a text
 folder                    the files of an agent, and what of a text stands in them
 """
 
@@ -30,17 +31,16 @@ from workbench_external.sources.data import (
     read_toml,
     read_yaml,
 )
-from workbench_external.sources.dialects import readings
 from workbench_external.sources.javascript import read_javascript
 from workbench_external.sources.markup import read_table, read_xml
-from workbench_external.sources.messages import read_messages
+from workbench_external.sources.messages import read_messages, read_strings
 from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, split
 from workbench_external.sources.prose import read_prose, read_whole
 from workbench_external.sources.python import read_python
 from workbench_external.sources.shell import read_shell
 from workbench_external.sources.variables import read_env, read_makefile
 
-__all__ = ["CannotWrite", "Field", "Part", "Passage", "compact", "describe_syntax", "read_texts", "readings", "split"]
+__all__ = ["CannotWrite", "Field", "Part", "Passage", "compact", "describe_syntax", "is_shell", "read_texts", "split"]
 
 _JINJA, _MUSTACHE = partial(read_prose, ("jinja",)), partial(read_prose, ("mustache",))
 _PROSE = partial(read_prose, None)
@@ -102,9 +102,14 @@ def read_texts(path: Path, source: str) -> list[Passage] | None:
     if (reader := _reader_of(path, source)) is None:
         return None
     try:
-        return [one for passage in reader(source) for one in (passage, *read_messages(passage))]
+        return [one for passage in reader(source) for one in (passage, *read_messages(passage), *read_strings(passage))]
     except (SyntaxError, ValueError, RecursionError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return None
+
+
+def is_shell(path: Path, source: str) -> bool:
+    """Return True for a program of a shell, and a makefile."""
+    return _reader_of(path, source) in (read_shell, read_makefile)
 
 
 def describe_syntax(path: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -196,20 +196,33 @@ def joined(passage: Passage) -> Passage | None:
     return replace(passage, parts=(one,), write=write)
 
 
-def readings(passage: Passage, known: Collection[str] | None = None) -> Iterator[Passage]:
-    """A passage in all the ways in which a program may read it, the likeliest first.
-
-    known: the marks that a program replaces; None: any that look like some.
-    """
+def _shapes(passage: Passage) -> list[Passage]:
+    """A passage with and without its margin, the likelier first."""
     plain = without_margin(passage)
-    shapes = [passage] if plain is None else [plain, passage] if passage.margin else [passage, plain]
-    for name in _USUAL if passage.dialects is None else passage.dialects:
-        for shape in shapes:
-            found = shape if not name else with_dialect(shape, DIALECTS[name], known)
+    return [passage] if plain is None else [plain, passage] if passage.margin else [passage, plain]
+
+
+def read_as(
+    passage: Passage, forms: Iterable[Dialect | None], known: Collection[str] | None = None
+) -> Iterator[Passage]:
+    """A passage in some forms. None: as it is. known: the marks that a program replaces."""
+    for form in forms:
+        for shape in _shapes(passage):
+            found = shape if form is None else with_dialect(shape, form, known)
             if found is not None:
                 yield found
+
+
+def readings(passage: Passage, known: Collection[str] | None = None, more: Sequence[Dialect] = ()) -> Iterator[Passage]:
+    """A passage in all the ways in which a program may read it, the likeliest first.
+
+    known: the marks that a program replaces; None: any that look like some. more: forms, of a text that may have any.
+    """
+    names = _USUAL if passage.dialects is None else passage.dialects
+    forms = [*map(DIALECTS.get, names), *(more if passage.dialects is None else ())]
+    yield from read_as(passage, forms, known)
     if passage.dialects is None:
-        for shape in shapes:  # where no % is, no program looks for one
+        for shape in _shapes(passage):  # where no % is, no program looks for one
             found = with_dialect(shape, PERCENT)
             if found is not None and any(
                 isinstance(part, Field) and part.level == PERCENT.name for part in found.parts

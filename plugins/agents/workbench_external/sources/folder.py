@@ -18,10 +18,12 @@ from workbench_external.sources import (
     Passage,
     compact,
     describe_syntax,
+    is_shell,
     read_texts,
-    readings,
     split,
 )
+from workbench_external.sources.dialects import without_margin
+from workbench_external.sources.treatments import Program
 
 _SKIPPED = {"venv", "node_modules", "__pycache__", "dist", "build", "site-packages"}
 #: Bytes; larger files are data. Files that are looked at, of a folder that is searched.
@@ -31,6 +33,7 @@ _LINE = 12
 #: What no program reads, though it may quote a prompt.
 _IGNORED = re.compile(r"\.(?!env\b)|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
+_CODE = (".py", ".ipynb", ".js", ".mjs", ".cjs", ".ts", ".mts", ".jsx", ".tsx", ".sh", ".bash")
 #: By which a text is looked for before a file is read closely.
 LONG_WORD = re.compile(r"[A-Za-z]{5,}")
 
@@ -40,7 +43,7 @@ class Place:
     """A text of an agent in a file.
 
     inner: of a message in a text (`Passage`). ways: how another text may be written there, by the readings of the file,
-    the likeliest first.
+    the likeliest first. has_margin: its lines begin with space in the source, which may not be sent.
     """
 
     path: Path
@@ -49,6 +52,7 @@ class Place:
     end: int
     inner: tuple[int, int]
     ways: tuple[Callable[[str], str], ...]
+    has_margin: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,21 +113,31 @@ class Sources:
             self._files += [SourceFile(Path(name), text, is_setting=True) for name, text in self.settings]
         return self._files
 
+    @cached_property
+    def program(self) -> Program:
+        """Return the program that the files are."""
+        code = [file for file in self.files if file.path.suffix in _CODE and not file.is_setting]
+        shell = [file.text for file in self.files if not file.is_setting and is_shell(file.path, file.text)]
+        literals = (one.parts[0] for file in code for one in file.texts or () if len(one.parts) == 1)
+        return Program.of(shell, (file.text for file in code), (text for text in literals if isinstance(text, str)))
+
     def find(self, match: str) -> list[Place]:
         """The places whose text is the one that a slot replaces. Of those that hold each other, the innermost."""
         template, words = Template(match.strip()), _longest_word(match)
         found: dict[tuple[SourceFile, int, int, tuple[int, int]], list[Callable[[str], str]]] = {}
+        margins = set[tuple[SourceFile, int]]()
         for file in self.files:
             if words not in file.text:
                 continue
             for passage in file.texts or ():
                 if not any(words in part for part in passage.parts if isinstance(part, str)):
                     continue
-                for reading in readings(passage):
+                for reading in self.program.readings(passage):
                     if (way := way_to_write(reading, match, template)) is not None:
                         found.setdefault((file, passage.start, passage.end, passage.inner), []).append(way)
+                        margins |= {(file, passage.start)} if without_margin(passage) is not None else set()
         places = [
-            Place(file.path, file.line_of(start), start, end, inner, tuple(ways))
+            Place(file.path, file.line_of(start), start, end, inner, tuple(ways), (file, start) in margins)
             for (file, start, end, inner), ways in found.items()
         ]
         return [one for one in places if not any(_holds(one, other) for other in places)]

@@ -83,12 +83,21 @@ def read_table(source: str) -> Iterator[Passage]:
         text = one["text"][1:-1].replace('""', '"') if one["text"].startswith('"') else one["text"]
         cells.append(text)
         if text.strip():
-            found.append(Passage(*one.span("text"), (text,), partial(_write_cell, separator, one["text"][0] == '"')))
+            is_quoted = one["text"][0] == '"'
+            found.append(Passage(*one.span("text"), (text,), partial(_write_cell, separator, is_quoted)))
+            if '"' not in source:  # a program that only splits the lines reads it, too
+                found.append(Passage(*one.span("text"), (text,), partial(_write_bare, separator)))
         at = one.end()
     rows = csv.reader(io.StringIO(source[int(mark) :], newline=""), delimiter=separator)
     if [one for row in rows for one in row if one] != [one for one in cells if one]:
         raise ValueError("it is another kind of table")
     yield from found
+
+
+def _write_bare(separator: str, new: Sequence[Part]) -> str:
+    if _write_cell(separator, False, new) != (text := only_text(new, "a cell")):
+        raise CannotWrite("a cell without quotes has one line")
+    return text
 
 
 def _write_cell(separator: str, is_quoted: bool, new: Sequence[Part]) -> str:

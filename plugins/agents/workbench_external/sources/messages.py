@@ -1,10 +1,13 @@
-"""Texts that a template cuts into messages: `{% message role="system" %}`, `<message role="system">`, `system:`."""
+"""Texts in a text: messages of a template (`{% message role="system" %}`, `<message role="system">`, `system:`), and
+strings of JSON in a literal, or in a here-document."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +21,9 @@ _MESSAGE = re.compile(
     r"(?P<role>.*?)(?=^[ \t]*(?:system|developer|user|assistant):[ \t]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
+#: A string of JSON, and what stands at the ends of an object or a list.
+_STRING = re.compile(r"\"(?P<text>(?:[^\"\\\n]|\\.)*)\"(?P<key>\s*:)?")
+_JSON = re.compile(r"\s*(?:\{.*\}|\[.*\])\s*", re.DOTALL)
 
 
 class Spliced(str):
@@ -49,6 +55,31 @@ def read_messages(whole: Passage) -> Iterator[Passage]:
         if kind == "element":
             parts = compact(html.unescape(part) if isinstance(part, str) else part for part in piece.parts)
             yield replace(piece, parts=parts, write=partial(_write_escaped, write))
+
+
+def read_strings(whole: Passage) -> Iterator[Passage]:
+    """The strings of a text that is JSON, as texts of their own; keys are none."""
+    units = _units(whole.parts)
+    text = "".join(unit if isinstance(unit, str) else "0" for unit in units)
+    try:
+        is_json = _JSON.fullmatch(text) is not None and bool(json.loads(text))
+    except (ValueError, RecursionError):
+        return
+    for found in _STRING.finditer(text) if is_json else ():
+        start, end = found.span("text")
+        if found["key"] is None and start < end:
+            with suppress(ValueError):  # of an escape that a field breaks
+                parts = compact(_unescaped(part) for part in compact(units[start:end]))
+                write = partial(_write_string, partial(_splice, whole, start, end))
+                yield replace(whole, parts=parts, write=write, inner=(start, end))
+
+
+def _unescaped(part: Part) -> Part:
+    return json.loads(f'"{part}"') if isinstance(part, str) else part
+
+
+def _write_string(write: Callable[[Sequence[Part]], str], new: Sequence[Part]) -> str:
+    return write([json.dumps(part, ensure_ascii=False)[1:-1] if isinstance(part, str) else part for part in new])
 
 
 def _splice(whole: Passage, start: int, end: int, new: Sequence[Part]) -> str:
