@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import FailureKind, LMError
-from workbench.lm import Message, NotCarried, Pieces, Request, Response
+from workbench.lm import Forwarded, Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 from workbench_external.gateway import Ask, Refused, as_it_is_sent, check_for_messages, refusal_of, without_places
@@ -192,12 +192,11 @@ async def forward(
     models: Models,
     method: str,
     path: str,
-    body: bytes | None,
+    body: Any,
     headers: Mapping[str, str],
     asking: Asking | None,
-) -> tuple[int, dict[str, str], bytes] | None:
-    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it speaks
-    another API than the client.
+) -> Forwarded | None:
+    """What the model's server answers on a path that asks no model; None where it speaks another API than the client.
 
     asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """

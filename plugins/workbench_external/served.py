@@ -12,7 +12,7 @@ from typing import Any
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.kit.acting import Tool, check_call
 from workbench.ledger import Ledger
-from workbench.lm import Message, Response
+from workbench.lm import Forwarded, Message, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
@@ -32,7 +32,7 @@ DRAIN_SECONDS = 30.0
 class ServedSession:
     """Whoever has the key. missed: called with texts that matched no slot, once each; refused: with refusals."""
 
-    passes = passes_all = True
+    passes = True
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class ServedSession:
             self._refused(self.refusals.last)
 
     async def forward(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], ask: Ask | None
-    ) -> tuple[int, dict[str, str], bytes] | None:
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], ask: Ask | None
+    ) -> Forwarded | None:
         """Return the answer of the model's server on another path; None where it speaks another API."""
         asking = self._choose(ask) if ask else None
         return await forward(self.runtime, self._models, method, path, body, headers, asking)
 
-    def passes_path(self, method: str, path: str) -> bool:
+    def passes_path(self, method: str, path: str, has_body: bool) -> bool:
         """Return True for a path that the server of the model is asked: nothing here has a budget."""
         return path != "/embeddings" or self.node.config.embedder is None
 
