@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
+from aiohttp import web
 from tests.helpers.passing import USER, model, served
-from tests.helpers.upstream import as_event
+from tests.helpers.upstream import as_event, upstream
+
+from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.runtime import Program, Runtime
+from workbench.spec import BudgetSpec, lm_spec
+from workbench.store import IN_MEMORY, Store, add_run
+from workbench.task import Example
+from workbench.workflow import Workflow, node_tree
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -125,3 +136,50 @@ def test_a_broken_connection_breaks_the_clients(api: str, when: str) -> None:
                     assert through == direct
 
     asyncio.run(course())
+
+
+# In a row
+
+AGENT = """\
+import json, sys, openai, openai._base_client
+openai._base_client.INITIAL_RETRY_DELAY = 0.01
+said = [{"role": "user", "content": json.load(sys.stdin)["text"]}]
+try:
+    print(openai.OpenAI().chat.completions.create(model="up", messages=said).choices[0].message.content)
+except openai.APIError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(("breaks", "label", "asked"), [(2, "a", 3), (9, "APIConnectionError", 3)])
+def test_in_a_row_the_agents_client_asks_again_and_not_the_ledger(
+    breaks: int, label: str, asked: int, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    tree = {"external": "text -> label", "command": [sys.executable, "agent.py"], "timeout": 60}
+    workflow = Workflow({"nodes": {"agent": node_tree(tree)}}, tmp_path)
+    store = Store(IN_MEMORY)
+    number = add_run(store, run="t", name="t", status="running", spec="", options="{}")
+    ledger = Ledger(store, number, BudgetSpec.model_validate({}))
+
+    async def broken(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async def course(address: str) -> str:
+        runtime = Runtime(ledger, lm_spec(model("openai/up", address)), {}, LMPool())
+        try:
+            outcome = await Program(workflow, runtime).run(Example("1", {"text": "x"}))
+            assert outcome.failure is None, outcome.message
+            return str(outcome.prediction["label"])
+        finally:
+            await runtime.aclose()
+
+    with upstream() as server:
+        server.answers["chat/completions"] = [broken] * breaks
+        assert asyncio.run(course(server.address)) == label
+        assert len(server.asked) == asked and ledger.paid.calls == asked
+        assert ledger.bill.failed == {"broken": min(breaks, asked)}
+    ledger.close()
+    store.close()
