@@ -17,7 +17,7 @@ from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
-from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
+from workbench_external.asking import Asking, Latest, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.exchange import NOT_TRACED
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Gateway, Refused
@@ -25,6 +25,8 @@ from workbench_external.node import External
 
 #: Requests at once to one model where its settings name no number: more than a gateway takes.
 UNLIMITED = 4096
+#: Texts without a slot that are told once: those missed last.
+MOST_TOLD = 1024
 #: Seconds for requests in flight to end, at SIGTERM.
 DRAIN_SECONDS = 30.0
 
@@ -46,14 +48,13 @@ class ServedSession:
         self.node, self.runtime = node, runtime
         self.usual, self._missed, self._refused = serving(task_lm(spec.lm, workflow)), missed, refused
         self._models = Models(node.config, self.usual, serving)
-        self._told: set[str] = set()
+        self._told = Latest(MOST_TOLD)
         self.named, self.refusals = Named(), Refusals()
         self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
         asking = self._choose(ask, self.functions.definitions(ask))
-        for text in {*asking.patched.missed} - self._told:
-            self._told.add(text)
+        for text in filter(self._told.is_new, {*asking.patched.missed}):
             self._missed(text)
         self.runtime.ledger.revive()  # what failed before is tried again
         try:

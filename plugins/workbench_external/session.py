@@ -18,7 +18,7 @@ from workbench.kit.acting import Tool, permitted, run_in_sandbox
 from workbench.lm import Forwarded, Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
-from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
+from workbench_external.asking import OTHERS, Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Refused
 
@@ -215,7 +215,7 @@ class RowSession:
 
     def models(self) -> Sequence[str]:
         known = [name for name in self.config.models if name != "*"]
-        return [*known, *(name for name in self.named.by_name if name not in known)]
+        return [*known, *(name for name in self.named.by_name if name not in (*known, OTHERS))]
 
     async def settle(self) -> None:
         """Wait for calls that the agent did not wait for: they are paid, so they are recorded."""
