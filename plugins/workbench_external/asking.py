@@ -199,7 +199,7 @@ async def forward(
     headers: Mapping[str, str],
     asking: Asking | None,
 ) -> Forwarded | None:
-    """What the model's server answers on a path that asks no model; None where it speaks another API than the client.
+    """The answer of the model's server on a path that asks no model; None where it speaks another API than the client.
 
     asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """

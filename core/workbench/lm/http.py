@@ -149,7 +149,7 @@ class Mask:
         self._forms, self._held = [form.encode("utf-8", "surrogateescape") for form in forms], b""
 
     def add(self, part: bytes) -> bytes:
-        """What can be passed on."""
+        """Return as much as can be passed on."""
         if not self._forms:
             return part
         read = self._held + part
