@@ -108,7 +108,7 @@ class Upstream:
         self.answers: dict[str, list[Any]] = {}
         self.lacks: set[str] = set()
         self.checks = dict(CHECKS)
-        self.instead: Callable[[web.Request], Awaitable[web.Response]] | None = None
+        self.instead: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.broken = 0  # requests whose client hung up
         self.headers: dict[str, str] = {"x-request-id": "req_1", "x-ratelimit-remaining-requests": "9"}
 

@@ -8,6 +8,7 @@ from workbench.errors.failures import (
 )
 from workbench.errors.tree import (
     MOST_LISTED as MOST_LISTED,
+    NOTHING as NOTHING,
     BudgetSpent as BudgetSpent,
     Interrupted as Interrupted,
     LMError as LMError,

@@ -173,6 +173,11 @@ class SearchStopped(BudgetSpent):
         self.what, self.ceiling, self.needed, self.held = "calls", 0.0, 0.0, 0.0
 
 
+#: What a server answered that broke the connection at once.
+NOTHING: tuple[int, dict[str, str], bytes] = (0, {}, b"")
+_HUNG_UP = (FailureKind.CONNECTION, FailureKind.BROKEN, FailureKind.TIMEOUT)
+
+
 class LMError(WorkbenchError):
     """An attempt to call a language model failed.
 
@@ -180,8 +185,8 @@ class LMError(WorkbenchError):
         kind: how it failed; this also decides whether another attempt may help.
         retry_after: the seconds that the server asks to wait.
         status: of the HTTP response.
-        passed: (status, headers, body) of the server's answer, for a client that asked in the words of its API. Such a
-            failure is the client's to retry, and no journal answers it again.
+        passed: (status, headers, body) of the server's answer, or of its beginning, for a client that asked in the
+            words of its API; or NOTHING. Such a failure is the client's to retry, and no journal answers it again.
 
     `key` is that under which the journal has the call, if it failed for good.
     """
@@ -203,6 +208,11 @@ class LMError(WorkbenchError):
     def retryable(self) -> bool:
         """Return True if another attempt may succeed."""
         return self.kind.retryable
+
+    @property
+    def hung_up(self) -> bool:
+        """Return True if no answer came, or not all of it, and no server said why."""
+        return self.status is None and self.kind in _HUNG_UP
 
 
 class ServerDead(WorkbenchError):

@@ -24,10 +24,13 @@ from workbench.lm.dialects import (
     thinks as thinks,
 )
 from workbench.lm.events import is_stream as is_stream, parse_events as parse_events, read_events as read_events
+from workbench.lm.forwarded import Forwarded as Forwarded
 from workbench.lm.headers import describe_redirect as describe_redirect, headers_key as headers_key
 from workbench.lm.http import (
     MAX_BODY as MAX_BODY,
+    Mask as Mask,
     body_of as body_of,
+    header_text as header_text,
     is_loopback as is_loopback,
     is_reasoning as is_reasoning,
     kind_of_answer as kind_of_answer,

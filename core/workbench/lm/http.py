@@ -140,6 +140,47 @@ def redactor(key: str | None, headers: Mapping[str, Any] | None = None) -> Calla
     return lambda text: _without(text, forms)
 
 
+class Mask:
+    """Removes the key and headers of a request from an answer that comes in parts. Each becomes as many `*`: lengths
+    that the answer tells stay right. Held back is only what may be the beginning of one."""
+
+    def __init__(self, key: str | None, headers: Mapping[str, Any] | None = None):
+        forms = _forms((key or "", *map(str, (headers or {}).values())))
+        self._forms, self._held = [form.encode("utf-8", "surrogateescape") for form in forms], b""
+
+    def add(self, part: bytes) -> bytes:
+        """Return as much as can be passed on."""
+        if not self._forms:
+            return part
+        read = self._held + part
+        for form in self._forms:
+            read = read.replace(form, b"*" * len(form))
+        begun = max(_begun(form, read) for form in self._forms)
+        self._held = read[len(read) - begun :]
+        return read[: len(read) - begun]
+
+    def end(self) -> bytes:
+        """The rest."""
+        return self._held
+
+
+def _begun(form: bytes, read: bytes) -> int:
+    """The number of bytes at the end with which a form begins."""
+    return next((n for n in range(min(len(form) - 1, len(read)), 0, -1) if read.endswith(form[:n])), 0)
+
+
+def header_text(value: str) -> str:
+    """A header as aiohttp writes it: bytes that are no UTF-8 are latin-1 (RFC 9110, 5.5), and would be left out."""
+    return value if value.isascii() else _decoded(value.encode("utf-8", "surrogateescape"))
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
 @lru_cache(maxsize=64)
 def _forms(secrets: tuple[str, ...]) -> list[str]:
     """All that a server could write for the secrets, the longest first; of `Bearer KEY` also the key alone."""

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from workbench.base.hashing import digest
 from workbench.errors import FailureKind, LMError
-from workbench.lm import Message, NotCarried, Pieces, Request, Response
+from workbench.lm import Forwarded, Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 from workbench_external.gateway import Ask, Refused, as_it_is_sent, check_for_messages, refusal_of, without_places
@@ -24,8 +25,10 @@ _USUAL_TEMPERATURE = 1.0
 LEAST_SECONDS = 600.0
 #: A path with a method behind the name of a model (ai.google.dev/api/all-methods).
 _OF_GOOGLE = re.compile(r"/?models/[^/:]+:[a-z][A-Za-z]+(?:\?|\Z)")
-#: Names of models whose settings are kept.
+#: Names of models whose settings and calls are kept.
 _MOST_MODELS = 256
+#: In place of names that are not kept.
+OTHERS = "(others)"
 #: In `models`: the model that the agent names, with its provider before it where it names none.
 AS_NAMED = "as-named"
 #: Settings that hold for one model, and for one provider.
@@ -192,12 +195,11 @@ async def forward(
     models: Models,
     method: str,
     path: str,
-    body: bytes | None,
+    body: Any,
     headers: Mapping[str, str],
     asking: Asking | None,
-) -> tuple[int, dict[str, str], bytes] | None:
-    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it speaks
-    another API than the client.
+) -> Forwarded | None:
+    """The answer of the model's server on a path that asks no model; None where it speaks another API than the client.
 
     asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """
@@ -220,31 +222,51 @@ def _api_of(path: str, headers: Mapping[str, str]) -> str:
 
 
 class Named:
-    """The models that agents named: how often each was asked, what that cost, and which models answered."""
+    """The models that agents named: how often each was asked, what that cost, and which models answered. Of more than
+    `_MOST_MODELS`, those that were not asked for the longest time are counted together."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, dict[str, Any]] = {}
 
     def count(self, name: str, response: Response, model: str) -> None:
-        found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0})
-        found["calls"] += 1
-        found["usd"] += response.usd or 0.0
-        found["by"] = model
+        self._add(name, 1, response.usd or 0.0, model)
 
     def add(self, notes: Mapping[str, Any]) -> None:
         """Add what was noted of a row."""
         for name, one in notes.items():
-            found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0, "by": one["by"]})
-            found["calls"] += one["calls"]
-            found["usd"] += one["usd"]
+            self._add(name, one["calls"], one["usd"], one["by"])
+
+    def _add(self, name: str, calls: int, usd: float, by: str) -> None:
+        found = self.by_name.pop(name, None) or {"calls": 0, "usd": 0.0}
+        self.by_name[name] = {"calls": found["calls"] + calls, "usd": found["usd"] + usd, "by": by}
+        if len(self.by_name) > _MOST_MODELS:
+            oldest = next(one for one in self.by_name if one != OTHERS)
+            gone = self.by_name.pop(oldest)
+            self._add(OTHERS, gone["calls"], gone["usd"], gone["by"])
 
     def describe(self) -> str:
         """A line; empty where no model was named."""
         told = [
             f"{name}: {one['calls']} call{'s' * (one['calls'] != 1)}, ${one['usd']:.4f}, answered by {one['by']}"
-            for name, one in self.by_name.items()
+            for name, one in sorted(self.by_name.items())
         ]
         return f"the agent named {len(told)} model{'s' * (len(told) != 1)}: {'; '.join(told)}" if told else ""
+
+
+class Latest:
+    """The texts that came last, by their digests."""
+
+    def __init__(self, most: int):
+        self._most, self._seen = most, dict[str, None]()
+
+    def is_new(self, text: str) -> bool:
+        """Return True for a text that is not among the last ones, and add it to them."""
+        new = (key := digest(text)) not in self._seen
+        self._seen.pop(key, None)
+        self._seen[key] = None
+        if len(self._seen) > self._most:
+            del self._seen[next(iter(self._seen))]
+        return new
 
 
 class Refusals:

@@ -90,7 +90,8 @@ class Hub:
                     f"'{node}': its service had many rows in one process, and may remember from one to the next. "
                     "`state: fresh` starts it anew for each row; `state: kept` says that it does remember."
                 )
-        found += [f"'{node}': {told}" for node, named in self.named.items() if (told := named.describe())]
+        # Of a single one, the file says it all.
+        found += [f"'{node}': {named.describe()}" for node, named in self.named.items() if len(named.by_name) > 1]
         return [*found, *self.leftovers.warnings(), *dict.fromkeys(self.faults)]
 
     def kept_state(self) -> list[str]:

@@ -11,12 +11,12 @@ from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.ledger import Ledger
-from workbench.lm import Message, Response
+from workbench.lm import Forwarded, Message, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
-from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
+from workbench_external.asking import Asking, Latest, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.exchange import NOT_TRACED
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Gateway, Refused
@@ -25,6 +25,8 @@ from workbench_kit.acting import Tool, check_call
 
 #: Requests at once to one model where its settings name no number: more than a gateway takes.
 UNLIMITED = 4096
+#: Texts without a slot that are told once: those missed last.
+MOST_TOLD = 1024
 #: Seconds for requests in flight to end, at SIGTERM.
 DRAIN_SECONDS = 30.0
 
@@ -32,7 +34,7 @@ DRAIN_SECONDS = 30.0
 class ServedSession:
     """Whoever has the key. missed: called with texts that matched no slot, once each; refused: with refusals."""
 
-    passes = passes_all = True
+    passes = True
 
     def __init__(
         self,
@@ -46,14 +48,13 @@ class ServedSession:
         self.node, self.runtime = node, runtime
         self.usual, self._missed, self._refused = serving(task_lm(spec.lm, workflow)), missed, refused
         self._models = Models(node.config, self.usual, serving)
-        self._told: set[str] = set()
+        self._told = Latest(MOST_TOLD)
         self.named, self.refusals = Named(), Refusals()
         self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
         asking = self._choose(ask, self.functions.definitions(ask))
-        for text in {*asking.patched.missed} - self._told:
-            self._told.add(text)
+        for text in filter(self._told.is_new, {*asking.patched.missed}):
             self._missed(text)
         self.runtime.ledger.revive()  # what failed before is tried again
         try:
@@ -83,13 +84,13 @@ class ServedSession:
             self._refused(self.refusals.last)
 
     async def forward(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], ask: Ask | None
-    ) -> tuple[int, dict[str, str], bytes] | None:
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], ask: Ask | None
+    ) -> Forwarded | None:
         """Return the answer of the model's server on another path; None where it speaks another API."""
         asking = self._choose(ask) if ask else None
         return await forward(self.runtime, self._models, method, path, body, headers, asking)
 
-    def passes_path(self, method: str, path: str) -> bool:
+    def passes_path(self, method: str, path: str, has_body: bool) -> bool:
         """Return True for a path that the server of the model is asked: nothing here has a budget."""
         return path != "/embeddings" or self.node.config.embedder is None
 

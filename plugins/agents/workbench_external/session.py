@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.lm import Message, Pieces, Response
+from workbench.lm import Forwarded, Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
-from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
+from workbench_external.asking import OTHERS, Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Refused
 from workbench_kit.acting import Tool, permitted, run_in_sandbox
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from workbench_external.slots.patches import Patches
 
 
-#: Paths that ask no model (platform.openai.com/docs/api-reference, docs.claude.com/en/api).
+#: Methods that only read (RFC 9110, 9.2.1), unless they ask for something in a body.
+_READ = ("GET", "HEAD", "OPTIONS")
+#: What is there already, named by an id behind its collection. To remove or to cancel it makes nothing.
+_ONE_THING = re.compile(r"(/[^/]+)*/[^/]+/[^/]+")
+#: Paths that ask no model by any method (platform.openai.com/docs/api-reference, docs.claude.com/en/api).
 _FREE = re.compile(
-    r"/(moderations|responses/input_tokens|responses/[^/]+/cancel|messages/count_tokens"
-    r"|(conversations|files|uploads|vector_stores)(/.*)?)"
+    r"/(moderations|responses/input_tokens|messages/count_tokens|(conversations|files|uploads|vector_stores)(/.*)?)"
 )
 #: Failures that a row may be told for each of its calls: more than clients and their fallbacks try again.
 MOST_FAILURES = 10
@@ -88,17 +91,23 @@ class RowSession:
         self.refusals.note(error)
 
     async def forward(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], ask: Ask | None
-    ) -> tuple[int, dict[str, str], bytes] | None:
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], ask: Ask | None
+    ) -> Forwarded | None:
         """Return the answer of the model's server on another path; None where it speaks another API."""
         self._check_open()
         runtime = self.ctx.program.runtime
         asking = choose(self._models, ask, self.patches.apply(ask, self.inputs), runtime) if ask else None
         return await forward(runtime, self._models, method, path, body, headers, asking)
 
-    def passes_path(self, method: str, path: str) -> bool:
-        """Return True for a path that costs nothing; what others cost nobody can count."""
-        return method in ("GET", "HEAD", "DELETE", "OPTIONS") or _FREE.fullmatch(path) is not None
+    def passes_path(self, method: str, path: str, has_body: bool) -> bool:
+        """Return True for a request that makes nothing: it reads, or it removes or cancels one thing; and for paths
+        that are known to be free. What others cost nobody can count."""
+        path = path.rstrip("/")
+        if method in _READ and not has_body:
+            return True
+        cancelled = path.removesuffix("/cancel") if method == "POST" and path.endswith("/cancel") else ""
+        thing = path if method == "DELETE" else cancelled
+        return _ONE_THING.fullmatch(thing) is not None or _FREE.fullmatch(path) is not None
 
     @cached_property
     def _models(self) -> Models:
@@ -206,7 +215,7 @@ class RowSession:
 
     def models(self) -> Sequence[str]:
         known = [name for name in self.config.models if name != "*"]
-        return [*known, *(name for name in self.named.by_name if name not in known)]
+        return [*known, *(name for name in self.named.by_name if name not in (*known, OTHERS))]
 
     async def settle(self) -> None:
         """Wait for calls that the agent did not wait for: they are paid, so they are recorded."""

@@ -95,9 +95,9 @@ class Turns(GatewaySession):
     async def complete(self, ask: Ask) -> Sequence[Response]:
         return await self._current().complete(ask)
 
-    def passes_path(self, method: str, path: str) -> bool:
+    def passes_path(self, *asked: Any) -> bool:
         row: Any = self._current()
-        return row.passes_path(method, path)
+        return row.passes_path(*asked)
 
     async def forward(self, *asked: Any) -> Any:
         row: Any = self._current()

@@ -16,6 +16,7 @@ from workbench.lm import (
     MOST_FORMS,
     ChunkReader,
     Form,
+    Forwarded,
     Rates,
     Request,
     Response,
@@ -165,10 +166,8 @@ class OpenAIChat:
     def apis(self) -> set[str]:
         return self._passing.apis
 
-    async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on any other path. Raises LMError."""
+    async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
+        """The server's answer on any other path. Raises LMError."""
         return await self._passing.forward(method, path, body, headers)
 
     def ready(self) -> None:

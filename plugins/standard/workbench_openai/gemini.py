@@ -14,12 +14,11 @@ from typing import Any
 from yarl import URL
 
 from workbench.base.type_guards import is_dict
-from workbench.errors import LMError
-from workbench.lm import Rates, Request, Response, redact_answer
+from workbench.lm import Forwarded, Rates, Request, Response
 from workbench.spec import declares
 from workbench_kit.lms.prices import find_rates
 from workbench_openai import wire
-from workbench_openai.passing import Relayed
+from workbench_openai.passing import send_native
 from workbench_openai.vendor import VendorLM
 
 HOSTED = "https://generativelanguage.googleapis.com/v1beta"
@@ -60,31 +59,15 @@ class GeminiContents(VendorLM):
         native = request.native
         if native is None or native.api not in self.apis:
             return await self._other.complete(request if native is None else request.converted())
-
-        def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response:
-            try:
-                if status != 200:
-                    raise wire.error_for(status, headers, raw)
-                found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price.of, headers)
-                return redact_answer(found, self._server.sent_key, self._server.headers)
-            except LMError as error:
-                self._server.let_pass(error, status, headers, raw)
-                raise
-
         url = self._server.url(f"models/{self._server.model}:{native.method}")
-        reader = Relayed(request.pieces) if native.streams and request.pieces is not None else None
-        body = wire.encode(native.body)
-        sent = {**native.sent, **native.headers}
-        return await self._server.send(url, body, read, sent, streams=native.streams, reader=reader)
+        return await send_native(self._server, url, wire.encode(native.body), request, self._price.of)
 
-    async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on any other path. Raises LMError.
+    async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
+        """The server's answer on any other path. Raises LMError.
 
-        body: bytes pass as they are. What was read here is asked of this model.
+        body: bytes, whole or as they come, pass as they are. What was read here is asked of this model.
         """
-        if isinstance(body, Mapping):
+        if is_dict(body):
             path = _NAMED.sub(f"models/{self._server.model}", path)
             if is_dict(asked := body.get("generateContentRequest")):
                 body = {**body, "generateContentRequest": {**asked, "model": f"models/{self._server.model}"}}

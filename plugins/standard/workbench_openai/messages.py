@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.lm import Rates, Request, Response
+from workbench.lm import Forwarded, Rates, Request, Response
 from workbench.spec import declares
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
@@ -58,8 +58,6 @@ class AnthropicMessages(VendorLM):
             return await self._other.complete(request)
         return await self._passing.complete(request, self._other.complete)
 
-    async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on any other path. Raises LMError."""
+    async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
+        """The server's answer on any other path. Raises LMError."""
         return await self._passing.forward(method, path, body, headers)

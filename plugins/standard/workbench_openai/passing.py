@@ -7,9 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from yarl import URL
+
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
-from workbench.lm import API_PATHS, MOST_FORMS, NO_SUCH_PATH, Form, NotCarried, Pieces, Request, Response, redact_answer
+from workbench.lm import (
+    API_PATHS,
+    MOST_FORMS,
+    NO_SUCH_PATH,
+    Form,
+    Forwarded,
+    NotCarried,
+    Pieces,
+    Request,
+    Response,
+    redact_answer,
+)
 from workbench_openai import wire
 from workbench_openai.server import Server
 
@@ -52,48 +65,34 @@ class Passing:
         assert native is not None
         if native.api not in self.apis or native.api in self._lacking:
             return await otherwise(request.converted())
-        url, streams = self._server.url(API_PATHS[native.api]), native.streams
+        url = self._server.url(API_PATHS[native.api])
         body: dict[str, Any] = {**self._extra, **native.body, "model": self._server.model}
         if self._token_ids and request.logprobs:
             body.setdefault("return_token_ids", True)
         billed = replace(request, extra=self._extra)
-        reader = Relayed(request.pieces) if streams and request.pieces is not None else None
         form = self._forms[native.api]
-        sent: Any = form.shape(body)
+        sent = form.shape(body)
         for left in reversed(range(MOST_FORMS)):
 
-            def read(
-                status: int, headers: Mapping[str, str], raw: bytes, sent: Any = sent, last: bool = not left
-            ) -> Any:
+            def heed(status: int, raw: bytes, sent: Any = sent, last: bool = not left) -> Any:
                 nonlocal form, body
-                try:
-                    if status == 200:
-                        clients = self._server.told_headers(headers)
-                        found = wire.parse_native(raw, clients, billed, self._price, headers)
-                        return redact_answer(found, self._server.sent_key, self._server.headers)
-                    form = self._heed(form, status, raw, request, body)
-                    again, before = form.shape(body), _encoded(sent)  # as bytes: to Python, true is 1
-                    if status in (400, 422) and _encoded(again) == before and (back := native.restored(body)):
-                        body = {**body, **back}
-                        again = form.shape(body)
-                    if last or _encoded(again) == before:
-                        raise wire.error_for(status, headers, raw)
-                except LMError as error:
-                    self._server.let_pass(error, status, headers, raw)
-                    raise
-                return again
+                form = self._heed(form, status, raw, request, body)
+                again, before = form.shape(body), _encoded(sent)  # as bytes: to Python, true is 1
+                if status in (400, 422) and _encoded(again) == before and (back := native.restored(body)):
+                    body = {**body, **back}
+                    again = form.shape(body)
+                return None if last or _encoded(again) == before else again
 
             try:
-                sent = await self._server.send(
-                    url, _encoded(sent), read, {**native.sent, **native.headers}, streams=streams, reader=reader
-                )
+                found = await send_native(self._server, url, _encoded(sent), billed, self._price, heed)
             except LMError as error:
                 if not self._may_lack(native.api, error):
                     raise
                 return await self._ask_otherwise(request, otherwise, error)
-            if isinstance(sent, Response):
+            if isinstance(found, Response):
                 self._answered.add(native.api)
-                return sent
+                return found
+            sent = found
         raise AssertionError("the last form is answered, or raises")
 
     def _may_lack(self, api: str, error: LMError) -> bool:
@@ -129,21 +128,51 @@ class Passing:
             self._forms[request.native.api] = other
         return other
 
-    async def forward(
-        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on any other path. Raises LMError.
+    async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
+        """The server's answer on any other path. Raises LMError.
 
-        body: bytes pass as they are. A path behind that of an API is asked of this model.
+        body: bytes, whole or as they come, pass as they are. A path behind that of an API is asked of this model.
         """
-        if isinstance(body, Mapping):
+        if is_dict(body):
             if "model" in body and path.startswith(tuple(f"{own}/" for own in API_PATHS.values())):
                 body = {**body, "model": self._server.model}
             body = _encoded(body)
         return await self._server.fetch(method, path, body, headers)
 
 
-class Relayed:
+async def send_native(
+    server: Server,
+    url: URL,
+    body: bytes,
+    request: Request,
+    price: wire.Price,
+    heed: Callable[[int, bytes], Any] = lambda status, raw: None,
+) -> Any:
+    """Send a request with `native`: the answer, or what `heed` makes of a refusal, unless that is None.
+
+    Raises LMError with what the server answered.
+    """
+    native = request.native
+    assert native is not None
+
+    def read(status: int, headers: Mapping[str, str], raw: bytes) -> Any:
+        try:
+            if status == 200:
+                found = wire.parse_native(raw, server.told_headers(headers), request, price, headers)
+                return redact_answer(found, server.sent_key, server.headers)
+            if (other := heed(status, raw)) is None:
+                raise wire.error_for(status, headers, raw)
+        except LMError as error:
+            server.let_pass(error, status, headers, raw)
+            raise
+        return other
+
+    reader = _Relayed(request.pieces) if native.streams and request.pieces is not None else None
+    headers = {**native.sent, **native.headers}
+    return await server.send(url, body, read, headers, streams=native.streams, reader=reader, passes=True)
+
+
+class _Relayed:
     """Passes events on as they are."""
 
     def __init__(self, pieces: Pieces):

@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
-from workbench.errors import LMError, SpecError
-from workbench.lm import API_PATHS, MAX_BODY, describe_redirect, is_loopback, redact, redactor
+from workbench.errors import NOTHING, LMError, SpecError
+from workbench.lm import (
+    API_PATHS,
+    MAX_BODY,
+    Forwarded,
+    Mask,
+    describe_redirect,
+    header_text,
+    is_loopback,
+    redact,
+    redactor,
+)
 from workbench_openai import wire
 
 Answer = TypeVar("Answer")
@@ -23,12 +34,16 @@ Read = Callable[[int, Mapping[str, str], bytes], Answer]
 
 #: The ledger, and who waits, hold the deadline of a call.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
-#: Headers that concern one connection (RFC 9110, 7.6.1), what the body was on it, and those that each server sets
-#: itself; a client is given all others of an answer.
+#: Headers that concern one connection (RFC 9110, 7.6.1), or the way to the server.
 _OF_CONNECTION = frozenset(
-    "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade alt-svc "
+    "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade alt-svc".split()
+)
+#: What an answer that may be given again, from a journal, does not tell: what its body was on the connection, and what
+#: each server sets itself, cookies among them.
+_OF_ONE_ANSWER = _OF_CONNECTION | frozenset(
     "content-length content-encoding content-type set-cookie date server via strict-transport-security".split()
 )
+_JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _ENDS))
 
@@ -54,7 +69,8 @@ class Server:
     ):
         self.model, self.base, self.headers, self._told = model, base, headers, told or {}
         self.key_variable, self._key_needed, self._write_key = key_variable, key_needed, write_key
-        self._concurrency = concurrency
+        self._concurrency, own = concurrency, {*map(str.lower, headers)}
+        self._json = {name: value for name, value in _JSON.items() if name.lower() not in own}
         self._proxy = None if is_loopback(str(base)) else _proxy(base)
         self._urls: dict[str, URL] = {}
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
@@ -80,28 +96,76 @@ class Server:
         *,
         streams: bool = False,
         reader: StreamReader | None = None,
+        passes: bool = False,
     ) -> Answer:
-        """Send a POST and return what `read` makes of the answer. reader: is given an answer that streams, event by
-        event. Raises LMError."""
+        """Send a POST and return what `read` makes of the answer.
+
+        Args:
+            reader: is given an answer that streams, event by event.
+            passes: a connection that breaks is passed to a client, who asks again as it would without us.
+
+        Raises LMError.
+        """
+        headers = {**(headers or {}), **self._json}
         if streams:
-            headers = {**(headers or {}), "Accept": "text/event-stream"}
-        return await self._heard(url, self._post(url, body, headers, reader), read)
+            headers["Accept"] = "text/event-stream"
+        heard = _Heard()
+        try:
+            with self._failing(url):
+                await self._post(url, body, headers, reader, heard)
+                return read(heard.status, heard.headers, heard.raw)
+        except LMError as error:
+            told = self._explained(error, b"" if error.hung_up else heard.raw, url, heard.headers)
+            if passes and error.hung_up:
+                self._break_off(told, heard)
+            raise told from None
 
     async def fetch(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of a request that asks no model. Raises LMError."""
+        self, method: str, path: str, body: bytes | AsyncIterable[bytes] | None, headers: Mapping[str, str]
+    ) -> Forwarded:
+        """The answer to a request that asks no model. Raises LMError."""
+        url = self.url(path)
+        session = self._sessions.get(asyncio.get_running_loop()) or self._open()
+        with self._failing(url):
+            answer = await session.request(
+                method,
+                url,
+                data=body,
+                headers={**headers, "Accept-Encoding": "identity"},  # a key is not seen in a body that is packed
+                skip_auto_headers=("Accept", "Content-Type", "User-Agent"),
+                allow_redirects=False,
+                proxy=self._proxy,
+                middlewares=(_once,),
+            )
+        _acknowledge(answer)
+        base = f"{self.base.with_user(None).with_query(None)}".rstrip("/")
+        asked = f"{url.with_user(None)}"
+        return Forwarded(answer.status, self._headers(answer), self._chunks(url, answer), answer.close, asked, base)
 
-        return await self._heard(url := self.url(path), self._post(url, body, headers, None, method), self.passed)
+    def _headers(self, answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
+        left_out = _OF_CONNECTION
+        if "Content-Encoding" in answer.headers:
+            left_out |= {"content-encoding", "content-length"}
+        return [
+            (name, header_text(self.redact_answer(value)))
+            for name, value in answer.headers.items()
+            if name.lower() not in left_out
+        ]
 
-    async def _heard(self, url: URL, answer: Any, read: Read[Answer]) -> Answer:
-        headers: Mapping[str, str] = {}
-        raw = b""
+    async def _chunks(self, url: URL, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        mask = Mask(self.sent_key, self.headers)
+        with self._failing(url):
+            async for chunk in answer.content.iter_any():
+                if passed := mask.add(chunk):
+                    yield passed
+        if rest := mask.end():
+            yield rest
+
+    @contextmanager
+    def _failing(self, url: URL) -> Generator[None]:
+        """Around a request: raises LMError for what its connection raises."""
         try:
-            status, headers, raw = await answer
-            return read(status, headers, raw)
-        except LMError as error:
-            raise self._explained(error, raw, url, headers) from None
+            yield
         except aiohttp.ConnectionTimeoutError as error:
             raise LMError("connection", f"{url.host}: {error}") from None  # nothing left
         except TimeoutError as error:
@@ -114,16 +178,17 @@ class Server:
     async def _post(
         self,
         url: URL,
-        body: bytes | None,
-        headers: Mapping[str, str] | None,
+        body: bytes,
+        headers: Mapping[str, str],
         reader: StreamReader | None,
-        method: str = "POST",
-    ) -> tuple[int, Mapping[str, str], bytes]:
+        heard: _Heard,
+    ) -> None:
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
         # No redirects: they would turn the POST into a GET, and could carry the key elsewhere.
-        asked = session.request(method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy)
+        asked = session.post(url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy)
         async with asked as answer:
             _acknowledge(answer)
+            heard.status, heard.headers = answer.status, answer.headers
             if (answer.content_length or 0) > MAX_BODY:
                 answer.close()  # or the rest would be read on the way out
                 raise LMError("bad_body", f"a body of {answer.content_length} bytes, over {MAX_BODY}")
@@ -131,10 +196,9 @@ class Server:
             if reader is not None and answer.status == 200 and answer.content_type == "text/event-stream":
                 relay = _Relay(reader, self.redact_answer)
                 reader.begin(self.told_headers(answer.headers))
-            chunks: list[bytes] = []
             size = 0
             async for chunk in answer.content.iter_any():
-                chunks.append(chunk)
+                heard.chunks.append(chunk)
                 size += len(chunk)
                 if size > MAX_BODY:
                     answer.close()
@@ -143,12 +207,11 @@ class Server:
                     relay.add(chunk)
             if relay is not None:
                 relay.end()
-            return answer.status, answer.headers, chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def _open(self) -> aiohttp.ClientSession:
         """The session of the running event loop, with its pool of connections."""
         key = self.key()
-        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._told, **self.headers}
+        headers = {**self._told, **self.headers}
         if key:
             headers.setdefault(*self._write_key(key))
             self.sent_key, self.redact_answer = key, redactor(key, self.headers)
@@ -199,23 +262,26 @@ class Server:
         """Select the headers of an answer for its client."""
         clean, told = self.redact_answer, dict[str, str]()
         for name, value in headers.items():
-            if (own := name.lower()) not in _OF_CONNECTION:  # several of one name are a list (RFC 9110, 5.3)
-                told[own] = f"{told[own]}, {clean(value)}" if own in told else clean(value)
+            if (own := name.lower()) not in _OF_ONE_ANSWER:  # several of one name are a list (RFC 9110, 5.3)
+                value = header_text(clean(value))
+                told[own] = f"{told[own]}, {value}" if own in told else value
         return told
 
-    def passed(self, status: int, headers: Mapping[str, str], raw: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Return an answer for a client of the same API: as it came, without the key."""
-        text = raw.decode("utf-8", "surrogateescape")
-        cleaned = self.redact_answer(text)
-        kind = {"content-type": headers["Content-Type"]} if "Content-Type" in headers else {}
-        body = raw if cleaned == text else cleaned.encode("utf-8", "surrogateescape")
-        return status, {**self.told_headers(headers), **kind}, body
-
     def let_pass(self, error: LMError, status: int, headers: Mapping[str, str], raw: bytes) -> None:
-        """Add the server's answer to an error, for the client; but no redirect, to which the client would go with a key
-        of ours."""
-        if "Location" not in headers:
-            error.passed = self.passed(status, headers, raw)
+        """Add the server's answer to an error, for a client of the same API: as it came, without the key. But no
+        redirect, to which the client would go with a key of ours."""
+        if "Location" in headers:
+            return
+        body = self.redact_answer(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        kind = {"content-type": headers["Content-Type"]} if "Content-Type" in headers else {}
+        error.passed = status, {**self.told_headers(headers), **kind}, body
+
+    def _break_off(self, error: LMError, heard: _Heard) -> None:
+        """Add what was heard before the connection broke. A length that was not reached says where."""
+        error.passed = NOTHING
+        if heard.status:
+            self.let_pass(error, heard.status, heard.headers, raw := heard.raw)
+            error.passed[1]["content-length"] = heard.headers.get("Content-Length") or f"{len(raw) + 1}"
 
     async def aclose(self) -> None:
         """Close the connections of every event loop that used them."""
@@ -226,6 +292,19 @@ class Server:
                 await session.close()
             else:
                 asyncio.run_coroutine_threadsafe(session.close(), loop)
+
+
+@dataclass(slots=True)
+class _Heard:
+    """An answer, as much of it as has come."""
+
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    chunks: list[bytes] = field(default_factory=list[bytes])
+
+    @property
+    def raw(self) -> bytes:
+        return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
 
 
 class StreamReader(Protocol):
@@ -271,6 +350,17 @@ class _Relay:
         text = events.decode("utf-8", "replace")
         cleaned = self._clean(text)
         self._reader.add(events if cleaned == text else cleaned.encode())
+
+
+async def _once(request: aiohttp.ClientRequest, ask: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Have a request sent once, whose client decides whether to send it again: aiohttp would send those by GET and the
+    like a second time where the connection breaks."""
+    try:
+        return await ask(request)
+    except aiohttp.ClientConnectorError:  # nothing was sent
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error)) from error
 
 
 def _acknowledge(answer: aiohttp.ClientResponse) -> None:

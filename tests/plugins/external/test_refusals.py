@@ -15,8 +15,10 @@ from tests.helpers.upstream import Upstream, chat_answer, upstream
 
 from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.lm import Response
 from workbench.run import prepare
 from workbench.spec import lm_spec
+from workbench_external import asking
 from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Refused
@@ -70,6 +72,27 @@ def test_5_the_models_that_an_agent_names_are_told_by_eval(tmp_path: Path) -> No
         assert {body["model"] for body in server.bodies("chat/completions")} == {"small", "large"}
     (line,) = [line for line in report.warnings if "named" in line]
     assert "small: 4 calls, $" in line and "answered by openai/small" in line and "large: 4 calls" in line
+    with upstream() as server:
+        path = written(tmp_path, server, ASKS_ONCE)
+        report = evaluate(path, database=tmp_path / "one.db", options=EvalOptions(split="val"))
+        assert not report.failures and not report.warnings, "one model is what the file says"
+
+
+def test_names_that_are_not_used_any_more_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_MOST_MODELS", 3)
+    named = asking.Named()
+    for name in ["used", "a", "used", "b", "used", "c", "used", "d"]:
+        named.count(name, Response("", usd=1.0), f"openai/{name}")
+    assert {name: one["calls"] for name, one in named.by_name.items()} == {"used": 4, "d": 1, asking.OTHERS: 3}
+    assert sum(one["usd"] for one in named.by_name.values()) == 8
+    assert "(others): 3 calls, $3.0000" in named.describe()
+
+
+def test_a_text_is_new_unless_it_is_among_the_last() -> None:
+    latest = asking.Latest(2)
+    assert [text for text in ["used", "a", "used", "b", "used", "c", "used", "a"] if latest.is_new(text)] == [
+        *["used", "a", "b", "c", "a"]
+    ]
 
 
 @pytest.mark.parametrize(

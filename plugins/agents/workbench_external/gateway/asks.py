@@ -62,6 +62,8 @@ class Refused(Exception):
         headers: further ones of the response.
         field: the place in the request that is wrong, e.g. `messages[0].content`.
         passed: (status, headers, body) of the model's server, which the agent gets in place of all that.
+        broke: the connection to that server broke, so that the agent's breaks, too, behind what was passed: its client
+            asks again where it would without us.
     """
 
     def __init__(
@@ -73,8 +75,9 @@ class Refused(Exception):
         headers: Mapping[str, str] | None = None,
         field: str | None = None,
         passed: tuple[int, dict[str, str], bytes] | None = None,
+        broke: bool = False,
     ):
-        self.passed = passed
+        self.passed, self.broke = passed, broke
         self.status, self.kind, self.message = status, str(kind), message
         self.retry_after, self.headers, self.field = retry_after, dict(headers or {}), field
         super().__init__(message)
@@ -98,9 +101,9 @@ class GatewaySession(Protocol):
 
     A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
     they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for other
-    paths: (status, headers, body) of the server's answer, or None where its server speaks another API. ask: the same
-    request, if its texts may be replaced. `passes_path(method, path)` says which of them it forwards. It may also have
-    `note_refusal(error)`: it is told of requests that got no answer.
+    paths: the server's answer (`workbench.lm.Forwarded`), or None where its server speaks another API. body: whole, or
+    as it comes. ask: the same request, if its texts may be replaced. `passes_path(method, path, has_body)` says which
+    of them it forwards. It may also have `note_refusal(error)`: it is told of requests that got no answer.
     """
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
@@ -128,7 +131,7 @@ def refusal_of(error: Exception) -> Refused:
             return Refused(error.status or 400, "unsupported", str(error), field=error.field)
         case LMError():
             refused = _of_kind(error.kind, error.retry_after, error.status)
-            refused.passed = error.passed
+            refused.passed, refused.broke = error.passed, error.hung_up
             return refused
         case NodeError():
             return _of_kind(error.kind, None)

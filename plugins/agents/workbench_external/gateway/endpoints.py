@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from workbench.errors import LMError
-from workbench.lm import NO_SUCH_PATH, Response
+from workbench.lm import NO_SUCH_PATH, Forwarded, Response
 from workbench_external.gateway import anthropic_messages as claude, chat, gemini_api as gemini
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
@@ -27,9 +27,9 @@ from workbench_external.gateway.passed import (
 )
 from workbench_external.gateway.response_events import ResponseWriter, as_message, write_failure
 from workbench_external.gateway.responses import read_response, refuse_background
-from workbench_external.gateway.writing import Asked, Body, Event, Writer, write_body, write_events
+from workbench_external.gateway.writing import Asked, Body, Event, Raw, Writer, write_body, write_events
 
-Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
+Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed | Forwarded]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,12 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
     return written
 
 
-async def show_response(who: Admitted, asked: Asked) -> Body | Passed:
+async def show_response(who: Admitted, asked: Asked) -> Body | Forwarded:
     found = None if who.stored.wrote(asked.named) else await _forwarded(who, asked)
     return found or who.stored.body(asked.named)
 
 
-async def delete_response(who: Admitted, asked: Asked) -> Body | Passed:
+async def delete_response(who: Admitted, asked: Asked) -> Body | Forwarded:
     if not who.stored.wrote(asked.named) and (found := await _forwarded(who, asked)) is not None:
         return found
     who.stored.drop(asked.named)
@@ -127,7 +127,7 @@ async def complete_message(who: Admitted, asked: Asked) -> Body | Iterator[Event
     return found if isinstance(found, Passed) else _written(asked, ask, found)
 
 
-async def count_tokens(who: Admitted, asked: Asked) -> Body | Passed:
+async def count_tokens(who: Admitted, asked: Asked) -> Body | Forwarded:
     found = await _forwarded(who, asked, pass_ask(who, "messages", asked, claude.read_messages))
     return _unless_missing(found) or claude.write_count(claude.read_counted(asked.body))
 
@@ -140,14 +140,14 @@ async def generate(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Pass
         return found
     written = _written(asked, ask, found)
     as_array = isinstance(written, Mapping) and asked.path.partition("?")[0].endswith(":streamGenerateContent")
-    return Passed(json.dumps([written]).encode()) if as_array else written
+    return Passed.of_model(json.dumps([written]).encode(), {}) if as_array else written
 
 
-async def count_contents(who: Admitted, asked: Asked) -> Passed:
+async def count_contents(who: Admitted, asked: Asked) -> Forwarded:
     return await _forwarded(who, asked, gemini.pass_ask(who, asked)) or _missing(asked)
 
 
-async def embed(who: Admitted, asked: Asked) -> Body | Passed:
+async def embed(who: Admitted, asked: Asked) -> Body | Forwarded:
     if _passes(who, asked) and (found := await _forwarded(who, asked)) is not None:
         return found
     texts, model = chat.read_embeddings(asked.body)
@@ -155,19 +155,19 @@ async def embed(who: Admitted, asked: Asked) -> Body | Passed:
     return chat.write_embeddings(asked.body, vectors, tokens, model)
 
 
-async def list_models(who: Admitted, asked: Asked) -> Body | Passed:
+async def list_models(who: Admitted, asked: Asked) -> Body | Forwarded:
     if (found := await _known_models(who, asked)) is not None:
         return found
     return chat.write_model(asked.named) if asked.named else chat.write_models(who.session.models())
 
 
-async def list_claude_models(who: Admitted, asked: Asked) -> Body | Passed:
+async def list_claude_models(who: Admitted, asked: Asked) -> Body | Forwarded:
     if (found := await _known_models(who, asked)) is not None:
         return found
     return claude.write_model(asked.named) if asked.named else claude.write_models(who.session.models())
 
 
-async def _known_models(who: Admitted, asked: Asked) -> Passed | None:
+async def _known_models(who: Admitted, asked: Asked) -> Forwarded | None:
     """The server's models; None for one that it does not know, which a model of another name may serve, and where it
     cannot be reached, as by a run that is repeated from its journal."""
     with suppress(LMError):
@@ -175,12 +175,12 @@ async def _known_models(who: Admitted, asked: Asked) -> Passed | None:
     return None
 
 
-async def count_input(who: Admitted, asked: Asked) -> Body | Passed:
+async def count_input(who: Admitted, asked: Asked) -> Forwarded:
     ask = pass_ask(who, "responses", asked, chat.refuse_completion, who.stored.earlier(asked.body))
     return await _forwarded(who, asked, ask) or _missing(asked)
 
 
-async def pass_on(who: Admitted, asked: Asked) -> Passed:
+async def pass_on(who: Admitted, asked: Asked) -> Forwarded:
     """Any other path, for the server of the session's model."""
     if _passes(who, asked):
         return await _forwarded(who, asked) or _missing(asked)
@@ -188,17 +188,17 @@ async def pass_on(who: Admitted, asked: Asked) -> Passed:
     raise Refused(404, "not_found", f"{told} `workbench agent gateway` passes it.")
 
 
-def _missing(asked: Asked) -> Passed:
+def _missing(asked: Asked) -> Forwarded:
     shown = asked.path.partition("?")[0]
     raise Refused(404, "not_found", f"The model's server speaks another API than that of {shown}.")
 
 
 def _passes(who: Admitted, asked: Asked) -> bool:
     passes = getattr(who.session, "passes_path", None)
-    return passes is not None and passes(asked.method, asked.path.partition("?")[0])
+    return passes is not None and passes(asked.method, asked.path.partition("?")[0], bool(asked.raw))
 
 
-async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> Passed | None:
+async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> Forwarded | None:
     """Return the answer of the server of the session's model; None where it speaks another API.
 
     ask: the request, if its texts may be replaced.
@@ -207,14 +207,17 @@ async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> Pas
     if forward is None:
         return None
     headers = passed_headers(asked.headers)
-    headers |= {name: asked.headers[name] for name in ("content-type", "accept") if name in asked.headers}
-    found = await forward(asked.method, asked.path, asked.raw or None, headers, ask)
-    return None if found is None else Passed(found[2], found[1], found[0])
+    own = ("content-type", "accept", *(() if isinstance(asked.raw, bytes) else ("content-length",)))
+    headers |= {name: asked.headers[name] for name in own if name in asked.headers}
+    return await forward(asked.method, asked.path, asked.raw or None, headers, ask)
 
 
-def _unless_missing(found: Passed | None) -> Passed | None:
+def _unless_missing(found: Forwarded | None) -> Forwarded | None:
     """The same, but None where the server has no such path."""
-    return None if found is None or found.status in NO_SUCH_PATH else found
+    if found is None or found.status not in NO_SUCH_PATH:
+        return found
+    found.close()
+    return None
 
 
 def _written(asked: Asked, ask: Ask, responses: Sequence[Response]) -> Body | Iterator[Event]:
@@ -229,7 +232,7 @@ async def _answers(who: Admitted, ask: Ask) -> Sequence[Response] | Passed:
     read = ask.read.last if isinstance(ask.read, RestoringReader) else None
     who.returned.keep(read or ask, responses)
     if len(responses) == 1 and (native := responses[0].native) is not None:
-        return Passed(native["raw"].encode(), native["headers"])
+        return Passed.of_model(native["raw"].encode(), native["headers"])
     if len(responses) != ask.samples:
         raise ValueError(f"{len(responses)} answers to a request for {ask.samples}")
     return responses
@@ -264,7 +267,7 @@ ENDPOINTS = (
 
 
 def asked_of(
-    endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str], raw: bytes = b""
+    endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str], raw: Raw = b""
 ) -> Asked:
     """A request to an endpoint."""
     asked = Asked(endpoint.method, path, body, named, headers, raw, write=endpoint.writer)

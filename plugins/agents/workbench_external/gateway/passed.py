@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
 from workbench.lm import (
+    Forwarded,
     Message,
     Native,
     NotCarried,
     Request,
     body_of as loaded,
+    header_text,
     is_stream,
     join_events,
     most_tokens,
@@ -45,14 +48,29 @@ class Passed:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     status: int = 200
 
-    def all_headers(self) -> dict[str, str]:
-        kind = "text/event-stream; charset=utf-8" if is_stream(self.raw) else "application/json"
-        return {"content-type": kind, **self.headers}
+    @classmethod
+    def of_model(cls, raw: bytes, headers: Mapping[str, str]) -> Passed:
+        """The answer to a request of a model, whose type is not kept with it."""
+        kind = "text/event-stream; charset=utf-8" if is_stream(raw) else "application/json"
+        return cls(raw, {"content-type": kind, **headers})
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Select the headers that pass with a request, by their names in lower case."""
-    return {own: value for name, value in headers.items() if (own := name.lower()) not in _NOT_PASSED}
+    """Select the headers that pass with a request, by their names in lower case; several of one name are a list (RFC
+    9110, 5.3)."""
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        if (own := name.lower()) not in _NOT_PASSED:
+            found[own] = f"{found[own]}, {header_text(value)}" if own in found else header_text(value)
+    return found
+
+
+def headers_below(answer: Forwarded, own: str) -> Iterator[tuple[str, str]]:
+    """The headers of an answer, whose addresses lead below our own where they lead below the base of the server's: who
+    follows a redirect, or asks for a next page, asks here again, and with the key that is for here."""
+    for name, value in answer.headers:
+        place = urljoin(answer.url, value) if name.lower() == "location" else value
+        yield name, place.replace(f"{answer.base}/", f"{own}/")
 
 
 def pass_ask(

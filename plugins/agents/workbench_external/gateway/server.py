@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.errors import FailureKind, SpecError
-from workbench.lm import MAX_BODY, is_loopback, storable
+from workbench.errors import NOTHING, FailureKind, SpecError
+from workbench.lm import MAX_BODY, Forwarded, is_loopback, storable
 from workbench_external.gateway.access import (
     MOST_AT_ONCE,
     Admitted,
@@ -30,7 +30,14 @@ from workbench_external.gateway.access import (
 from workbench_external.gateway.asks import GatewaySession, Refused, refusal_of
 from workbench_external.gateway.endpoints import Dialect, Endpoint, asked_of, dialect_of, find_endpoint, pass_on
 from workbench_external.gateway.passed import Passed
-from workbench_external.gateway.streaming import Stream, as_it_came, encode
+from workbench_external.gateway.streaming import (
+    Stream,
+    as_it_came,
+    encode,
+    hang_up,
+    send_beginning,
+    send_forwarded,
+)
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -157,6 +164,7 @@ class Gateway:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         in_path, path = _split(request.path)
+        path = path.rstrip("/")
         dialect, who = dialect_of(path, request.headers), None
         try:
             check_sender(request.headers, self._names)
@@ -175,7 +183,7 @@ class Gateway:
             # Clients look by GET and HEAD for what they do not need.
             if who is not None and request.method == "POST" and refused.status in (404, 405):
                 self._told(refused, who)
-            return _refusal(refused, dialect)
+            return await _refusal(request, refused, dialect)
         here = asyncio.current_task()
         assert here is not None, "the server has a task for each request"
         who.requests[here] = ended = here.get_loop().create_future()
@@ -186,7 +194,9 @@ class Gateway:
                 if not who.dismissed:
                     raise  # the agent has hung up
                 here.uncancel()
-            return _refusal(Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect)
+            return await _refusal(
+                request, Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect
+            )
         finally:
             del who.requests[here]
             ended.set_result(None)
@@ -194,17 +204,25 @@ class Gateway:
     async def _answer(
         self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, named: str
     ) -> web.StreamResponse:
+        written, begun = _as_written(request), False
         try:
-            raw = await _read_body(request)
-            read = endpoint.answer is not pass_on and endpoint.method == "POST"
-            body = _loaded(request, raw) if read else {}
-            asked = asked_of(endpoint, _as_written(request), body, named, request.headers, raw)
+            if endpoint.answer is pass_on:
+                _let_come(request)
+                raw = request.content.iter_any() if request.body_exists else b""
+                asked = asked_of(endpoint, written, {}, named, request.headers, raw)
+            else:
+                raw = await _read_body(request)
+                body = _loaded(request, raw) if endpoint.method == "POST" else {}
+                asked = asked_of(endpoint, written.rstrip("/"), body, named, request.headers, raw)
             if asked.pieces.wanted:
                 return await Stream(request, who, endpoint, asked, self._told).send()
             answer = await endpoint.answer(who, asked)
+            if begun := isinstance(answer, Forwarded):
+                return await send_forwarded(request, answer, _own_base(request, written))
             return as_it_came(answer) if isinstance(answer, Passed) else _json(answer)
         except Exception as error:
-            return _refusal(self._told(error, who), endpoint.dialect)
+            refused = self._told(error, who)
+            return hang_up(request) if begun else await _refusal(request, refused, endpoint.dialect)
 
     def _told(self, error: Exception, who: Admitted) -> Refused:
         refused = refusal_of(error)
@@ -218,7 +236,7 @@ class Gateway:
 def _split(path: str) -> tuple[str | None, str]:
     """(the secret in a path or None, the endpoint)."""
     found = _PATH.fullmatch(_SLASHES.sub("/", path) if "//" in path else path)
-    return (found[1], (found[2] or "/").rstrip("/")) if found is not None else (None, path)
+    return (found[1], found[2] or "/") if found is not None else (None, path)
 
 
 def _as_written(request: web.BaseRequest) -> str:
@@ -229,12 +247,23 @@ def _as_written(request: web.BaseRequest) -> str:
     return "?".join([path, *(["&".join(own)] if any(own) else [])])
 
 
+def _own_base(request: web.BaseRequest, written: str) -> str:
+    """The address that stands before the endpoint, as the client wrote it."""
+    path, here = written.partition("?")[0], _SLASHES.sub("/", request.rel_url.raw_path)
+    return f"{request.scheme}://{request.host}{here.removesuffix(path)}"
+
+
+def _let_come(request: web.BaseRequest) -> None:
+    """Ask for the body that a client holds back until it may send it."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
 async def _read_body(request: web.BaseRequest) -> bytes:
     """The body of a request. Raises Refused for one that is too long or too slow."""
     if (request.content_length or 0) > MAX_BODY:
         raise _too_long()
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    _let_come(request)
     raw = bytearray()
     try:
         # Most bodies have come with their headers, and need no clock.
@@ -292,10 +321,13 @@ def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None
     return web.Response(body=content, status=status, headers=headers, content_type="application/json")
 
 
-def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
-    if refused.passed is not None:
-        status, headers, body = refused.passed
-        return as_it_came(Passed(body, headers, status))
+async def _refusal(request: web.BaseRequest, refused: Refused, dialect: Dialect) -> web.StreamResponse:
+    status, headers, body = refused.passed or NOTHING
+    if refused.broke and not status:
+        return hang_up(request)
+    if status:
+        passed = Passed(body, headers, status)
+        return await send_beginning(request, passed) if refused.broke else as_it_came(passed)
     return _json(dialect.write_error(refused), refused.status, refused.all_headers())
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from multidict import CIMultiDict
 
 from workbench.base.type_guards import is_dict
-from workbench.lm import Piece, body_of as loaded
+from workbench.lm import Forwarded, Piece, body_of as loaded
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Refused
 from workbench_external.gateway.endpoints import Endpoint
-from workbench_external.gateway.passed import Passed
+from workbench_external.gateway.passed import Passed, headers_below
 from workbench_external.gateway.writing import Asked, Event
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ class Stream:
     ):
         self._request, self._who, self._asked, self._told_of = request, who, asked, told
         self._dialect, self._pieces = endpoint.dialect, asked.pieces
-        self._work = asyncio.ensure_future(endpoint.answer(who, asked))
+        self._work: asyncio.Future[Any] = asyncio.ensure_future(endpoint.answer(who, asked))
         self._work.add_done_callback(lambda _: asked.pieces.wake())
         self._waited = False  # as long as an agent may wait for a sign of life
 
@@ -112,8 +115,7 @@ class Stream:
                         rest += self._written(answer)
                 except Exception as error:
                     await response.write(rest + self._failure(error))
-                    if self._request.transport is not None:
-                        self._request.transport.close()  # no end of the stream: it broke
+                    hang_up(self._request)  # no end of the stream: it broke
                     return response
             elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
                 self._told_of(error, self._who)
@@ -142,6 +144,9 @@ class Stream:
                 written = answer.raw if isinstance(answer, Passed) else self._written(answer)
             except Exception as error:
                 written = self._failure(error)
+                if not written:
+                    hang_up(self._request)
+                    return response
             await response.write(written)
             await response.write_eof()
         except asyncio.CancelledError:
@@ -153,7 +158,10 @@ class Stream:
         return b"".join(p if isinstance(p, bytes) else self._written(asked.writer.add(p)) for p in parts)
 
     def _failure(self, error: Exception) -> bytes:
+        """The event that tells of an error. Empty where the server's connection broke: the client's breaks, too."""
         told = self._told_of(error, self._who)
+        if told.broke:
+            return b""
         event = loaded(told.passed[2]) if told.passed is not None else None
         usual = self._dialect.fail_stream(told)  # in Responses, a failure is another object than the body of an error
         return self._written([event if is_dict(event) and event.keys() >= usual.keys() else usual])
@@ -172,8 +180,55 @@ class Stream:
             self._request.transport.abort()
 
 
-def as_it_came(answer: Passed) -> web.Response:
-    """Return the answer of another server in one piece."""
+def hang_up(request: web.BaseRequest) -> web.StreamResponse:
+    """Break the connection, behind what was written. Returns what stands for an answer."""
     from aiohttp import web
 
-    return web.Response(body=answer.raw, status=answer.status, headers=answer.all_headers())
+    if request.transport is not None:
+        request.transport.close()
+    return web.Response(status=499)
+
+
+def as_it_came(answer: Passed) -> web.Response:
+    """Return the answer of another server in one piece."""
+    return _answer_classes()[0](body=answer.raw, status=answer.status, headers=answer.headers)
+
+
+async def send_beginning(request: web.BaseRequest, answer: Passed) -> web.StreamResponse:
+    """Send as much of an answer as has come, and break the connection."""
+    response = _answer_classes()[1](status=answer.status, headers=answer.headers)
+    await response.prepare(request)
+    await response.write(answer.raw)
+    return hang_up(request)
+
+
+async def send_forwarded(request: web.BaseRequest, answer: Forwarded, own: str) -> web.StreamResponse:
+    """Pass an answer on as it comes. own: the address under which its client asks here. Raises what breaks it off."""
+    headers = CIMultiDict(headers_below(answer, own))
+    response = _answer_classes()[1](status=answer.status, headers=headers)
+    try:
+        await response.prepare(request)
+        async for part in answer.chunks:
+            await response.write(part)
+        await response.write_eof()
+    finally:
+        answer.close()
+    return response
+
+
+@cache
+def _answer_classes() -> tuple[type[web.Response], type[web.StreamResponse]]:
+    """(whole, in parts): answers that have no type of content if they came without."""
+    from aiohttp import web
+
+    class Untyped(web.StreamResponse):
+        async def _prepare_headers(self) -> None:
+            typed = "Content-Type" in self.headers
+            await super()._prepare_headers()
+            if not typed:
+                self.headers.popall("Content-Type", None)
+
+    class Whole(Untyped, web.Response):
+        """In one piece."""
+
+    return Whole, Untyped

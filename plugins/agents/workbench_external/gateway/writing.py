@@ -6,7 +6,7 @@ lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from workbench_external.gateway import fields as f
 
 Body = Mapping[str, Any]
 Event = Mapping[str, Any] | str
+Raw = bytes | AsyncIterable[bytes]
 
 
 class Writer(Protocol):
@@ -42,7 +43,8 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request. path: with its query. named: what the path names. raw: the body as it came. pieces: takes an answer
+    """A request. path: with its query. named: what the path names. raw: the body as it came, or comes where nobody
+    reads it here. pieces: takes an answer
     as it comes. write: makes what writes one in the words of the request's API."""
 
     method: str
@@ -50,7 +52,7 @@ class Asked:
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
     named: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    raw: bytes = b""
+    raw: Raw = b""
     pieces: Pieces = field(default_factory=Pieces)
     write: type[Writer] | None = None
 

@@ -131,7 +131,7 @@ def test_a_stream_that_breaks_is_told_as_it_is_and_is_not_asked_again(whole: boo
         found, broke = with_gateway(model("openai/up", server.address), use)
         assert len(server.asked) == 1
     assert found.startswith(as_event(CHUNK)) and b"[DONE]" not in found
-    assert broke is not whole and (b'"error"' in found) is not whole
+    assert broke is not whole and b'"error"' not in found
 
 
 def test_a_client_that_hangs_up_ends_the_request_upstream() -> None:
@@ -154,14 +154,14 @@ def test_nothing_is_asked_again_after_a_deadline() -> None:
         await asyncio.sleep(60)
         raise AssertionError("it was waited for")
 
-    async def use(client: aiohttp.ClientSession, base: str) -> int:
-        async with client.post(f"{base}/chat/completions", json={"model": "m", "messages": USER}) as answer:
-            return answer.status
+    async def use(client: aiohttp.ClientSession, base: str) -> None:
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await client.post(f"{base}/chat/completions", json={"model": "m", "messages": USER})
 
     with upstream() as server:
         server.answers["chat/completions"] = [never] * 4
-        lm = model("openai/up", server.address, timeout=0.5, attempts=4)
-        assert with_gateway(lm, use) == 504 and len(server.asked) == 1
+        with_gateway(model("openai/up", server.address, timeout=0.5, attempts=4), use)
+        assert len(server.asked) == 1
 
 
 # In a run
