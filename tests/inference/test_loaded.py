@@ -171,7 +171,7 @@ def test_a_workflow_that_is_closed_in_a_batch_opens_nothing_anew(is_left: bool, 
         if is_left:
             rows.close()
         wf.close()
-        assert wf._open.program is None
+        assert wf._open.run is None
 
 
 def test_friction_5_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:

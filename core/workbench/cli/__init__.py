@@ -57,7 +57,7 @@ def main(args: list[str] | None = None) -> None:
 
 def _main(args: list[str]) -> NoReturn:
     from workbench.base.distribution import find_conflicting_distributions
-    from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
+    from workbench.errors import Interrupted, PluginError, SpecError, StoreError, WorkbenchError
 
     for warning in find_conflicting_distributions():
         say(f"Warning: {warning}", err=True)
@@ -68,7 +68,7 @@ def _main(args: list[str]) -> NoReturn:
     except click.ClickException as error:
         say_usage_error(error)
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt) as error:
+    except (click.Abort, KeyboardInterrupt, Interrupted) as error:
         during = str(error) or str(error.__cause__ or "")  # click makes an Abort of Ctrl-C
         say(f"Interrupted{f': {during}' if during else ''}.", err=True)
         sys.exit(130)

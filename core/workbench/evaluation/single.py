@@ -9,10 +9,9 @@ from typing import Any
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.inference import read_workflow
-from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.run import prepare
-from workbench.runtime import Consent, Runtime, SandboxChoice
+from workbench.runtime import Consent, Run, SandboxChoice
 from workbench.spec import Source
 from workbench.store import Store, add_run, dumps, new_run_name
 from workbench.study import Evaluator, Result
@@ -55,42 +54,30 @@ def run_single(
 
     async def course() -> dict[str, Any]:
         with Store(database) as store:
-            ledger = Ledger(store, _add_run(store, task), task.spec.budget, reuse=task.spec.cache)
-            result = await _run(task, example, ledger, choice, consent, pool)
-            return {**_as_dict(result, scored=inputs is None), "spent": ledger.summary(), "warnings": ledger.warnings()}
+            name = new_run_name()
+            run_id = add_run(
+                store,
+                run=name,
+                name=task.spec.name,
+                status="run",
+                kind="run",
+                spec=task.source.text,
+                options=dumps({"sets": []}),
+                data_hash=task.data_hash,
+                seed=task.spec.seed,
+            )
+            opened = {"pool": pool, "sandbox": choice, "consent": consent, "data_files": task.data_files}
+            async with Run(store, run_id, name, task.spec, working="run", **opened) as run:
+                evaluator = Evaluator(run.runtime, task.metric, 1, source=task.source, further=task.further_metrics)
+                try:
+                    result = await evaluator.run_one(evaluator.program(task.workflow), example, traces=True)
+                except BudgetSpent:
+                    run.ledger.bill.check_answered()
+                    raise
+                bill = {"spent": run.ledger.summary(), "warnings": run.ledger.warnings()}
+                return {**_as_dict(result, scored=inputs is None), **bill}
 
     return run_in_loop(course())
-
-
-def _add_run(store: Store, task: Task) -> int:
-    return add_run(
-        store,
-        run=new_run_name(),
-        name=task.spec.name,
-        status="run",
-        kind="run",
-        spec=task.source.text,
-        options=dumps({"sets": []}),
-        data_hash=task.data_hash,
-        seed=task.spec.seed,
-    )
-
-
-async def _run(
-    task: Task, example: Example, ledger: Ledger, sandbox: SandboxChoice, consent: Consent | None, pool: LMPool | None
-) -> Result:
-    runtime = Runtime.of_spec(
-        task.spec, ledger, pool=pool, sandbox=sandbox, consent=consent, data_files=task.data_files
-    )
-    try:
-        evaluator = Evaluator(runtime, task.metric, 1, source=task.source, further=task.further_metrics)
-        return await evaluator.run_one(evaluator.program(task.workflow), example, traces=True)
-    except BudgetSpent:
-        ledger.bill.check_answered()
-        raise
-    finally:
-        await runtime.aclose()
-        ledger.close()
 
 
 def _as_dict(result: Result, scored: bool) -> dict[str, Any]:

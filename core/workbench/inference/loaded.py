@@ -23,11 +23,11 @@ from workbench.base.concurrency import BackgroundLoop
 from workbench.base.plain_values import records_of
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
-from workbench.ledger import Ledger, Spend
+from workbench.ledger import Spend
 from workbench.lm import LMPool, locate_lms
-from workbench.runtime import Consent, Program, Runtime, SandboxChoice
-from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, read_source
-from workbench.store import IN_MEMORY, Store, add_run
+from workbench.runtime import Consent, Program, Run, SandboxChoice, no_ceiling
+from workbench.spec import Inherited, Source, Spec, apply_overrides, check_nodes, read_source
+from workbench.store import Store
 from workbench.task import Example, section_loaders
 from workbench.workflow import Workflow, called_lms
 
@@ -206,20 +206,20 @@ class LoadedWorkflow:
     @property
     def warnings(self) -> list[str]:
         """Warnings of what servers did with the prompts."""
-        program = self._open.program
-        return program.runtime.ledger.warnings() if program is not None else []
+        run = self._open.run
+        return run.ledger.warnings() if run is not None else []
 
     @property
     def unpriced(self) -> dict[str, int]:
         """The numbers of answers without a known price, by model."""
-        program = self._open.program
-        return dict(program.runtime.ledger.prices.unpriced) if program is not None else {}
+        run = self._open.run
+        return dict(run.ledger.prices.unpriced) if run is not None else {}
 
     @property
     def reused(self) -> Spend:
         """Sum the original cost of the calls that earlier runs of the database had paid for."""
-        program = self._open.program
-        return program.runtime.ledger.reused if program is not None else Spend()
+        run = self._open.run
+        return run.ledger.reused if run is not None else Spend()
 
     def __enter__(self) -> Self:
         return self
@@ -267,35 +267,31 @@ class LoadedWorkflow:
             return await self._run({name: row[name] for name in self.inputs}, number, trace)
 
     async def _run(self, inputs: Row, number: int, trace: bool = True) -> Prediction:
-        program = self._open.program = self._open.program or self._made()
+        if (run := self._open.run) is None:
+            run = self._open.run = self._opened_run()
+            self._open.program = Program(self.workflow, run.runtime)
         try:
-            return prediction_of(await program.run(Example(str(number), dict(inputs))), trace)
+            return prediction_of(await self._open.program.run(Example(str(number), dict(inputs))), trace)
         except (ServerDead, LMError):  # a rejected key is the latter
-            program.runtime.ledger.revive()  # the next call tries again
+            run.ledger.revive()  # the next call tries again
             raise
 
-    def _made(self) -> Program:
-        store, run_id = self._journal or (Store(IN_MEMORY), 0)
+    def _opened_run(self) -> Run:
+        given: dict[str, Any] = {"pool": self.pool, "sandbox": self._sandbox, "consent": self._consent}
         if self._journal is None:
-            run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
-        ledger = Ledger(
-            store,
-            run_id,
-            BudgetSpec.model_validate({}),
-            recorded=self._journal is not None,
-            reuse=self._journal is not None and self.spec.cache,
-        )
-        runtime = Runtime.of_spec(self.spec, ledger, pool=self.pool, sandbox=self._sandbox, consent=self._consent)
-        return Program(self.workflow, runtime)
+            return Run.in_memory("call", self.spec, **given)
+        store, run_id = self._journal
+        return Run(store, run_id, "", self.spec, budget=no_ceiling(), **given)
 
 
 class _Open:
-    """Resources that the calls of a workflow keep open: the thread of their event loop, and the program that runs in
-    it."""
+    """Resources that the calls of a workflow keep open: the thread of their event loop, and the run and its
+    program in it."""
 
     def __init__(self) -> None:
         self.loop = BackgroundLoop("workbench-calls")
-        self.program: Program | None = None
+        self.run: Run | None = None
+        self.program: Program
 
     def close(self) -> None:
         if self.loop.process != os.getpid():
@@ -304,9 +300,9 @@ class _Open:
 
     async def _end(self) -> None:
         """Once nothing runs: a call that goes on would open a program anew."""
-        program, self.program = self.program, None
-        if program is not None:
-            await _close(program.runtime)
+        run, self.run = self.run, None
+        if run is not None:
+            await run.aclose()
 
     def collect(self) -> None:
         """`close`, by the garbage collector, which may pass in the very loop that is to end."""
@@ -370,12 +366,6 @@ _LOADED = weakref.WeakSet[LoadedWorkflow]()
 def _close_all() -> None:
     for loaded in list(_LOADED):
         loaded.close()
-
-
-async def _close(runtime: Runtime) -> None:
-    await runtime.aclose()
-    runtime.ledger.close()
-    runtime.ledger.store.close()
 
 
 def _or_raise(prediction: Prediction) -> Prediction:

@@ -10,11 +10,9 @@ from pathlib import Path
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import FailureKind, LMError, PluginError, ServerDead, SpecError
 from workbench.inference.loaded import read_workflow
-from workbench.ledger import Ledger
-from workbench.lm import LM_KEYS, LMPool, Request
+from workbench.lm import LM_KEYS, Request
 from workbench.runtime import Runtime
-from workbench.spec import BudgetSpec, LMSpec, Source, Spec, lm_spec
-from workbench.store import IN_MEMORY, Store, add_run
+from workbench.spec import LMSpec, Source, Spec, lm_spec
 from workbench.workflow import Workflow
 
 PROMPT = "Reply with one word: ready."
@@ -61,16 +59,8 @@ def ping_models(path: Path | Source) -> list[Ping]:
     spec, _, workflow = read_workflow(path, ())
 
     async def course() -> list[Ping]:
-        store = Store(IN_MEMORY)
-        run = add_run(store, run="ping", name=spec.name, status="run", spec="", options="{}")
-        ledger = Ledger(store, run, BudgetSpec.model_validate({}), recorded=False)
-        runtime = Runtime(ledger, spec.lm, spec.roles, LMPool())
-        try:
-            return await asyncio.gather(*(_ping(runtime, *one) for one in _models(spec, workflow)))
-        finally:
-            await runtime.aclose()
-            ledger.close()
-            store.close()
+        async with Run.in_memory("ping", spec) as run:
+            return await asyncio.gather(*(_ping(run.runtime, *one) for one in _models(spec, workflow)))
 
     return run_in_loop(course())
 

@@ -37,6 +37,7 @@ from workbench.runtime.requests import (
     most_tokens as most_tokens,
     spec_thinks as spec_thinks,
 )
+from workbench.runtime.run import Run as Run, no_ceiling as no_ceiling
 from workbench.runtime.runtime import Consent as Consent, Runtime as Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES as BOUNDARIES,

@@ -114,10 +114,10 @@ class RunRecord:
         assert row is not None
         return row["run"]
 
-    def mark_running(self, pid: int, host: str) -> None:
+    def mark_running(self, pid: int, host: str, status: str = "running") -> None:
         """Write, at once, that a process works on the run."""
-        sql = "update runs set status = 'running', pid = ?, host = ? where id = ?"
-        self.store.execute(sql, pid, host, self.run_id)
+        sql = "update runs set status = ?, pid = ?, host = ? where id = ?"
+        self.store.execute(sql, status, pid, host, self.run_id)
 
     def replace_options(self, options: str) -> None:
         """Write, at once, the options that the run goes on with."""

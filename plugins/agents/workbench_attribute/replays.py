@@ -15,19 +15,16 @@ from typing import Any, Literal
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, StoreError
 from workbench.evaluation import find_candidate, read_rows
-from workbench.ledger import CallInfo, Ledger, Spend
+from workbench.ledger import CallInfo, Spend
 from workbench.lm import LMPool
 from workbench.run import prepare_stored
-from workbench.runtime import Draw, Runtime, SandboxChoice
+from workbench.runtime import Draw, Run, SandboxChoice
 from workbench.spec import LMSpec
 from workbench.store import (
     Candidates,
     Evaluations,
-    RunLock,
-    RunRecord,
     Store,
     dumps,
-    find_or_add_run,
     read_options,
     read_report,
 )
@@ -132,14 +129,8 @@ def replay_failures(
         left_out, failed = len(failed[options.most :]), failed[: options.most]
         passing = _passing(store, row, options, failed)
         model = _model(task, options)
-        run_id, name, seconds = _run_of(store, row, task, workflow, options, model)
-        with RunLock(store, name):
-            budget = task.spec.budget.model_copy(update={"calls": options.calls, "minutes": None})
-            ledger = Ledger(store, run_id, budget, earlier_seconds=seconds, source=row["id"])
-            if seconds:
-                ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
-            course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
-            return run_in_loop(course.go(failed, name, left_out))
+        made = _run_of(store, row, task, workflow, options, model, pool)
+        return run_in_loop(_Course(made, row, task, workflow, options, model, passing, on_row).go(failed, left_out))
 
 
 def _workflow(store: Store, row: Any, task: Task, candidate: str) -> Workflow:
@@ -207,9 +198,15 @@ def _model(task: Task, options: ReplayOptions) -> LMSpec | None:
 
 
 def _run_of(
-    store: Store, row: Any, task: Task, workflow: Workflow, options: ReplayOptions, model: LMSpec | None
-) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the run with these options, or of a new one."""
+    store: Store,
+    row: Any,
+    task: Task,
+    workflow: Workflow,
+    options: ReplayOptions,
+    model: LMSpec | None,
+    pool: LMPool | None,
+) -> Run:
+    """The run with these options, or a new one."""
     model_dict = None if model is None else model.model_dump(mode="json")
     given = {"run": row["run"], "workflow": workflow.hash, **options.as_dict(), "lm": model_dict}
     settings: dict[str, Any] = {
@@ -218,7 +215,11 @@ def _run_of(
         "spec": task.source.text,
         "options": dumps(given),
     }
-    return find_or_add_run(store, (WORKING, DONE), **settings)
+    budget = task.spec.budget.model_copy(update={"calls": options.calls, "minutes": None})
+    opened = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files, "reuse": False}
+    run = Run.found(store, (WORKING, DONE), task.spec, settings, budget=budget, source=row["id"], **opened)
+    run.resume_with = "the same command"
+    return run
 
 
 class _UnansweredError(Exception):
@@ -234,25 +235,20 @@ class _Course:
 
     def __init__(
         self,
-        store: Store,
+        run: Run,
         row: Any,
         task: Task,
         workflow: Workflow,
         options: ReplayOptions,
         model: LMSpec | None,
-        ledger: Ledger,
-        pool: LMPool | None,
         passing: Mapping[str, Sequence[Mapping[str, Any]]],
         on_row: Callable[[int, int], None],
     ):
-        self.store, self.row, self.task, self.workflow, self.options = store, row, task, workflow, options
-        self.model, self.ledger, self.passing, self.on_row = model, ledger, passing, on_row
-        self.runtime = Runtime.of_spec(
-            task.spec, ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files
-        )
-        self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
+        self.run, self.row, self.task, self.workflow, self.options = run, row, task, workflow, options
+        self.model, self.passing, self.on_row = model, passing, on_row
+        self.evaluator = Evaluator(run.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.paid = Spend()
-        ledger.on_call = self._count
+        run.ledger.on_call = self._count
 
     def _count(self, info: CallInfo) -> None:
         spent = Spend(info.attempts, 0, info.prompt_tokens, info.completion_tokens, info.usd, info.seconds)
@@ -262,15 +258,16 @@ class _Course:
         if asked is not None and not info.reused:
             asked[info.key] = info.attempts, info.usd
 
-    async def go(self, failed: Sequence[_Failed], name: str, left_out: int) -> ReplayReport:
-        """Examine the rows, and store what is found with the run of this name."""
-        rows = await self._examine_all(failed)
-        how = self.options.repair if self.model is None else f"{self.options.repair}: {self.model.model}"
-        method = f"replay, steps repaired by {how}"
-        report = ReplayReport(name, method, [self.row["run"]], rows, self.paid, left_out)
-        record = RunRecord(self.store, self.ledger.run_id)
-        record.end_with_report(DONE, report.as_dict(), max(self.ledger.seconds, 0.001))
-        self.store.flush()
+    async def go(self, failed: Sequence[_Failed], left_out: int) -> ReplayReport:
+        """Examine the rows, and store what is found with the run."""
+        async with self.run as run:
+            if run.resumed:
+                run.ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
+            rows = await self._examine_all(failed)
+            how = self.options.repair if self.model is None else f"{self.options.repair}: {self.model.model}"
+            method = f"replay, steps repaired by {how}"
+            report = ReplayReport(run.name, method, [self.row["run"]], rows, self.paid, left_out)
+            run.record.end_with_report(DONE, report.as_dict(), run.ledger.seconds)
         return report
 
     async def _examine_all(self, failed: Sequence[_Failed]) -> list[RowFinding]:
@@ -285,11 +282,7 @@ class _Course:
         try:
             await self.evaluator.gather(len(failed), job)
         except BudgetSpent:
-            self.ledger.bill.check_answered()
-        finally:
-            await self.runtime.aclose()
-            RunRecord(self.store, self.ledger.run_id).save_seconds(max(self.ledger.seconds, 0.001))
-            self.ledger.close()
+            self.run.ledger.bill.check_answered()
         rows = [one or self._row(row, failure=ENDED) for one, row in zip(found, failed, strict=True)]
         return share_costs(rows, asked)
 

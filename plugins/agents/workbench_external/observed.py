@@ -9,11 +9,10 @@ from pathlib import Path
 
 from workbench.base.concurrency import run_in_loop
 from workbench.base.text import one_line
-from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.run import add_started_run
-from workbench.runtime import Runtime
-from workbench.store import RunRecord, Store, new_run_name
+from workbench.runtime import Run
+from workbench.store import Store, new_run_name
 from workbench.study import Evaluator, observe_nodes
 from workbench.task import Task
 from workbench.workflow import ExampleRun, Patch, Workflow
@@ -29,26 +28,18 @@ def observe_file(
 ) -> tuple[Workflow, Sequence[ExampleRun], str]:
     """(the workflow with its slots, the runs, what they cost). Calls are recorded, so that a search with `cache: true`
     need not pay for them. Raises SpecError and BudgetSpent."""
-    store = Store(database)
-    try:
-        run_id = add_started_run(store, new_run_name(), "slots", file, task, {"sets": [], "out": None})
-        ledger = Ledger(store, run_id, task.spec.budget, reuse=task.spec.cache)
 
-        async def course() -> tuple[Workflow, Sequence[ExampleRun], str]:
-            runtime = Runtime.of_spec(task.spec, ledger, pool=pool, data_files=task.data_files)
-            try:
-                evaluator = Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source)
-                workflow, runs = await observe_nodes(task, evaluator, rows)
-                return workflow, runs, f"{ledger.paid.calls} calls, ${ledger.paid.usd:.4f}"
-            finally:
-                await runtime.aclose()
+    async def course(store: Store) -> tuple[Workflow, Sequence[ExampleRun], str]:
+        name = new_run_name()
+        run_id = add_started_run(store, name, "slots", file, task, {"sets": [], "out": None})
+        async with Run(store, run_id, name, task.spec, pool=pool, data_files=task.data_files) as run:
+            evaluator = Evaluator(run.runtime, task.metric, task.spec.concurrency, source=task.source)
+            workflow, runs = await observe_nodes(task, evaluator, rows)
+            run.record.end("finished")
+            return workflow, runs, f"{run.ledger.paid.calls} calls, ${run.ledger.paid.usd:.4f}"
 
-        found = run_in_loop(course())
-        RunRecord(store, run_id).end("finished")
-        return found
-    finally:
-        ledger.close()
-        store.close()
+    with Store(database) as store:
+        return run_in_loop(course(store))
 
 
 def describe_calls(runs: Sequence[ExampleRun]) -> list[str]:

@@ -10,11 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
-from workbench.ledger import Ledger
 from workbench.lm import Forwarded, Message, Response
 from workbench.runtime import Runtime, make_request
-from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
-from workbench.store import IN_MEMORY, Store, add_run
+from workbench.spec import LMSpec, Spec, lm_spec
 from workbench.workflow import Workflow, task_lm
 from workbench_external.asking import Asking, Latest, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.exchange import NOT_TRACED
@@ -143,17 +141,14 @@ async def serve_gateway(
 
     Raises SpecError for a port that is taken.
     """
-    store = Store(IN_MEMORY)
-    run = add_run(store, run="gateway", name=spec.name, status="running", spec="", options="{}")
-    runtime = Runtime.of_spec(spec, Ledger(store, run, BudgetSpec.model_validate({}), recorded=False))
-    gateway = None
+    run, gateway = Run.in_memory("gateway", spec), None
     try:
         gateway = await _listen(host, port, lambda error: log(f"{type(error).__name__}: {error}"))
         session = ServedSession(
             node,
             workflow,
             spec,
-            runtime,
+            run.runtime,
             lambda text: log(f"no slot matches: {text}"),
             lambda words: log(f"refused: {words}"),
         )
@@ -174,8 +169,7 @@ async def serve_gateway(
     finally:
         if gateway is not None:
             await gateway.aclose()
-        await runtime.aclose()
-        store.close()
+        await run.aclose()
 
 
 def _on_signals() -> tuple[asyncio.Event, asyncio.Event]:

@@ -9,12 +9,11 @@ from typing import Any
 
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError
-from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.run import evaluated_lms, lms_not_ready, make_crew, place_of, prepare
-from workbench.runtime import Runtime, SandboxChoice
+from workbench.runtime import Run, SandboxChoice
 from workbench.spec import Source
-from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run
+from workbench.store import Store, dumps
 from workbench.study import Attacker, Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Task
 from workbench_redteam.report import RedTeamReport
@@ -69,30 +68,25 @@ def red_team(
     for error in lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd):
         raise source.locate(error) if isinstance(error, SpecError) else error
     with Store(database) as store:
-        run_id, name, seconds = _run_of(store, place_of(path), task, options)
-        with RunLock(store, name):
-            ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=task.spec.cache)
-            if seconds:
-                ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
-            return run_in_loop(_attack(task, rows, ledger, options, pool, name, on_row))
+        return run_in_loop(_attack(task, rows, _run_of(store, place_of(path), task, options, pool), options, on_row))
 
 
-def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the run with these options on the same data and attacks, or of a new one."""
+def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions, pool: LMPool) -> Run:
+    """The run with these options on the same data and attacks, or a new one."""
     named = {"file": str(place), "data": task.data_hash, "referred": task.external_hash}
     sets = [list(one) for one in options.sets if not one[0].startswith("budget.")]  # a larger budget goes on
     given = dumps({**named, "sets": sets, "split": options.split, "most": options.most})
-    settings: dict[str, Any] = {"name": task.spec.name, "kind": "redteam", "spec": task.source.text, "options": given}
-    return find_or_add_run(store, (WORKING, DONE), **settings)
+    stored: dict[str, Any] = {"name": task.spec.name, "kind": "redteam", "spec": task.source.text, "options": given}
+    opened = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files}
+    run = Run.found(store, (WORKING, DONE), task.spec, stored, **opened)
+    run.resume_with = "the same command"
+    return run
 
 
-async def _attack(
-    task: Task, rows: Any, ledger: Ledger, options: RedTeamOptions, pool: LMPool, name: str, on_row: OnRow
-) -> RedTeamReport:
-    """Run all rows, several at once, and store the report with the run of this name."""
-    runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files)
-    runtime.elsewhere = make_crew(task, runtime, lambda *_, **__: None)
-    evaluator = Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source)
+async def _attack(task: Task, rows: Any, run: Run, options: RedTeamOptions, on_row: OnRow) -> RedTeamReport:
+    """Run all rows, several at once, and store the report."""
+    run.runtime.elsewhere = make_crew(task, run.runtime, lambda *_, **__: None)
+    evaluator = Evaluator(run.runtime, task.metric, task.spec.concurrency, source=task.source)
     results: list[Result | None] = [None] * len(rows)
 
     async def job(index: int) -> None:
@@ -101,22 +95,20 @@ async def _attack(
         results[index] = replace(clean, trace=None, attacked=attacked)
         on_row(sum(one is not None for one in results), len(rows))
 
-    try:
+    async with run:
+        if run.resumed:
+            run.ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
         attacker = Attacker(evaluator, task.workflow, task.attacks)
-        await evaluator.gather(len(rows), job)
-    except BudgetSpent:
-        ledger.bill.check_answered()
-    finally:
-        await runtime.aclose()
-        RunRecord(ledger.store, ledger.run_id).save_seconds(max(ledger.seconds, 0.001))
-        ledger.close()
-    evaluator.check_metric(len(rows))
-    done = [one for one in results if one is not None]
-    if (error := unanswered_error(Evaluation(task.workflow, options.split, tuple(done), True))) is not None:
-        ledger.bill.forget_unanswered()
-        raise error
-    warnings = [*runtime.warnings(), *ledger.warnings()]
-    report = RedTeamReport(name, task, options.split, len(rows), done, ledger.summary(), warnings)
-    record, stored = RunRecord(ledger.store, ledger.run_id), {**report.as_dict(), "lines": report.lines()}
-    record.end_with_report(DONE, stored, max(ledger.seconds, 0.001))
+        try:
+            await evaluator.gather(len(rows), job)
+        except BudgetSpent:
+            run.ledger.bill.check_answered()
+        evaluator.check_metric(len(rows))
+        done = [one for one in results if one is not None]
+        if (error := unanswered_error(Evaluation(task.workflow, options.split, tuple(done), True))) is not None:
+            run.ledger.bill.forget_unanswered()
+            raise error
+        warnings = [*run.runtime.warnings(), *run.ledger.warnings()]
+        report = RedTeamReport(run.name, task, options.split, len(rows), done, run.ledger.summary(), warnings)
+        run.record.end_with_report(DONE, {**report.as_dict(), "lines": report.lines()}, run.ledger.seconds)
     return report

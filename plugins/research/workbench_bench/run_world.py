@@ -210,25 +210,20 @@ def compute_accuracy(world: World, winner: Workflow, seed: int) -> float:
 def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]], repeats: int = 32) -> float:
     """The share of right answers of a workflow, measured by running each row many times. For workflows of several
     requests, whose accuracy no formula gives."""
-    from workbench.ledger import Ledger
-    from workbench.runtime import Program, Runtime
-    from workbench.spec import BudgetSpec, lm_spec
+    from workbench.runtime import Program, Run
+    from workbench.spec import lm_spec
     from workbench.store import Store, add_run
     from workbench.task import Example
 
     async def course(store: Store, run_id: int) -> list[bool]:
-        runtime = Runtime(
-            Ledger(store, run_id, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
-        )
-        program, right = Program(workflow, runtime), []
-        try:
+        right = list[bool]()
+        async with Run(store, run_id, "m", lm_spec("openai/simulated"), pool=SimulatedPool(world)) as run:
+            program = Program(workflow, run.runtime)
             for number in range(repeats):
                 for row in rows:
                     asked = {**row, "text": f"{number} {row['text']}"}
                     found = (await program.run(Example(asked["text"], asked))).prediction.get("label")
                     right.append(f" {found}-thing" in asked["text"])
-        finally:
-            await runtime.aclose()
         return right
 
     with tempfile.TemporaryDirectory() as folder:

@@ -17,11 +17,10 @@ from workbench.base.concurrency import run_in_loop
 from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, ServerDead, WorkbenchError
-from workbench.ledger import Ledger
 from workbench.lm import LMPool
-from workbench.runtime import FIRST_DRAW, Draw, Runtime
+from workbench.runtime import FIRST_DRAW, Draw, Run
 from workbench.spec import Source, apply_overrides, code_files, read_source
-from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run
+from workbench.store import Store, dumps
 from workbench.study import Evaluator
 from workbench.task import Example, Metric
 from workbench.workflow import Trace, Workflow
@@ -106,14 +105,19 @@ def synthesize(
     }
     with Store(database) as store:
         named = {"name": pipeline.spec.name, "spec": source.text, "options": dumps(settings)}
-        run_id, run, earlier = find_or_add_run(store, ["synthesizing"], **named, seed=pipeline.spec.seed)
-        with RunLock(store, run):
-            ledger = Ledger(store, run_id, pipeline.spec.budget, earlier_seconds=earlier)
-            found = run_in_loop(_Course(pipeline, seeds, ledger, pool, on_progress).go())
-            if out is not None and found.rows:  # an empty result must not replace an earlier file
-                write_rows(found.rows, out)
-            RunRecord(store, run_id).end(f"synthesized ({found.status})")
-            return found
+        stored = {**named, "seed": pipeline.spec.seed}
+        run = Run.found(store, ["synthesizing"], pipeline.spec, stored, pool=pool, reuse=False)
+        run.resume_with = "the same command"
+
+        async def course() -> Found:
+            async with run:
+                found = await _Course(pipeline, seeds, run, on_progress).go()
+                if out is not None and found.rows:  # an empty result must not replace an earlier file
+                    write_rows(found.rows, out)
+                run.record.end(f"synthesized ({found.status})")
+                return found
+
+        return run_in_loop(course())
 
 
 class _Course:
@@ -123,13 +127,12 @@ class _Course:
         self,
         pipeline: Pipeline,
         seeds: Sequence[Seed],
-        ledger: Ledger,
-        pool: LMPool | None,
+        run: Run,
         on_progress: Callable[[Found], None] | None,
     ):
-        self.own, self.spec, self.pipeline, self.ledger = pipeline.own, pipeline.spec, pipeline, ledger
+        self.own, self.spec, self.pipeline, self.run = pipeline.own, pipeline.spec, pipeline, run
+        self.ledger, self.runtime = run.ledger, run.runtime
         self.on_progress = on_progress or (lambda found: None)
-        self.runtime = Runtime.of_spec(self.spec, ledger, pool=pool)
         self.evaluator = Evaluator(self.runtime, lambda example, prediction, trace: 1.0, self.spec.concurrency)
         self.evaluator.named = {k: v for k, v in pipeline.checks.items() if not isinstance(v, FieldCondition)}
         self.seeds, self.found = Seeds(seeds, self.own.synthesize.beside, self.spec.seed), Found()
@@ -144,7 +147,7 @@ class _Course:
             while dealt := [self.seeds.deal() for _ in range(self._wanted())]:
                 self.found.requests += len(dealt)
                 await self._round(dealt)
-                RunRecord(self.ledger.store, self.ledger.run_id).save_seconds(self.ledger.seconds)
+                self.run.record.save_seconds(self.ledger.seconds)
                 self.on_progress(self.found)
         except BudgetSpent:
             self.found.status = "budget"
@@ -153,9 +156,6 @@ class _Course:
             except ServerDead as dead:
                 self.found.status = "unanswered"
                 self.found.reject("unanswered", dead)
-        finally:
-            await self.runtime.aclose()
-            self.ledger.close()
         self.found.spent = self.ledger.summary()
         return self.found
 

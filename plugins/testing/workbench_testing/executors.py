@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BudgetSpent
-from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
-from workbench.runtime import Crew, Draw, Executor, Program, Runtime, SandboxChoice, WorkerSetup
+from workbench.runtime import Crew, Draw, Executor, Program, Run, SandboxChoice, WorkerSetup
 from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
@@ -64,8 +63,8 @@ class _Driver:
     def __init__(self, folder: Path, executor: Executor | None, pool: LMPool | None, spec: LMSpec, calls: int):
         self.store = Store(folder / f"{'here' if executor is None else 'there'}.db")
         number = add_run(self.store, run="r", name="rows", status="running", spec="", options="{}")
-        self.ledger = Ledger(self.store, number, BudgetSpec.model_validate({"calls": calls}))
-        self.runtime = Runtime(self.ledger, spec, {}, pool or LMPool())
+        self.run = Run(self.store, number, "r", spec, budget=BudgetSpec.model_validate({"calls": calls}), pool=pool)
+        self.ledger, self.runtime = self.run.ledger, self.run.runtime
         self.events: list[tuple[str, dict[str, Any]]] = []
         if executor is not None:
             setup = WorkerSetup(folder, spec, {}, PolicySpec(), 60.0, SandboxChoice())
@@ -89,8 +88,7 @@ class _Driver:
         return [asyncio.create_task(self.program.run(example, Draw())) for example in examples]
 
     async def aclose(self) -> None:
-        await self.runtime.aclose()
-        self.ledger.close()
+        await self.run.aclose()
         self.store.close()
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, NodeError, WorkbenchError
-from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
-from workbench.runtime import Context, Program, Runtime
+from workbench.runtime import Context, Program, Run
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.workflow import NodeKind, Trace, Workflow
@@ -131,19 +130,17 @@ def _run(
 
     async def course(store: Store, run: int) -> _Outcome:
         made, given = node or case.make(), _Watched(copy.deepcopy(case.row))
-        ledger = Ledger(store, run, BudgetSpec.model_validate(budget or {"calls": 1000}))
         spec = lm_spec({"model": "openai/simulated", "attempts": 1})
-        runtime = Runtime(ledger, spec, dict.fromkeys(made.roles, spec), pool)
-        program = _Alone(Workflow({"nodes": {}}, case.folder), runtime)
+        ceiling = BudgetSpec.model_validate(budget or {"calls": 1000})
         outputs = error = None
         before = pool.requests
-        try:
-            outputs = await Context(program, "row", Trace("row"), made.name).run_node(made, given)
-        except (WorkbenchError, ValueError, TypeError) as raised:
-            error = raised
-        finally:
-            await runtime.aclose()
-            ledger.close()
+        roles = dict.fromkeys(made.roles, spec)
+        async with Run(store, run, "checked", spec, roles=roles, budget=ceiling, pool=pool) as opened:
+            program = _Alone(Workflow({"nodes": {}}, case.folder), opened.runtime)
+            try:
+                outputs = await Context(program, "row", Trace("row"), made.name).run_node(made, given)
+            except (WorkbenchError, ValueError, TypeError) as raised:
+                error = raised
         return _Outcome(outputs, error, pool.requests - before, given)
 
     async def courses(database: Path) -> _Outcome:

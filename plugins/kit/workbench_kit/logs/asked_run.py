@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from workbench.base.concurrency import run_in_loop
-from workbench.ledger import CallInfo, Ledger, Settled
+from workbench.ledger import CallInfo, Settled
 from workbench.lm import LMPool, Message, Response
-from workbench.runtime import Runtime, make_request
+from workbench.runtime import Run, make_request
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import RunLock, RunRecord, Store, dumps, find_or_add_run, read_report
+from workbench.store import Store, dumps, read_report
 from workbench.task import check_lms
 
 T = TypeVar("T")
@@ -43,11 +43,11 @@ class Command:
 class AskedRun:
     """An open run of a command. `paid` counts the requests of this process alone."""
 
-    def __init__(self, store: Store, run_id: int, run: str, ledger: Ledger, runtime: Runtime):
-        self.run, self.ledger, self.runtime = run, ledger, runtime
+    def __init__(self, opened: Run):
+        self.opened, self.run, self.store = opened, opened.name, opened.store
+        self.ledger, self.runtime = opened.ledger, opened.runtime
         self.paid: dict[str, Any] = {"calls": 0, "tokens": 0, "usd": 0.0}
-        self.store, self._record = store, RunRecord(store, run_id)
-        ledger.on_call = self._count
+        self.ledger.on_call = self._count
 
     def _count(self, info: CallInfo) -> None:
         if not info.cached:
@@ -79,17 +79,15 @@ class AskedRun:
         """Run a coroutine to its end. The run takes no call afterwards."""
 
         async def whole() -> T:
-            try:
+            async with self.opened:
+                self.ledger.bill.forget_unanswered()
                 return await course
-            finally:
-                await self.runtime.aclose()
-                self.ledger.close()
 
         return run_in_loop(whole())
 
     def save_seconds(self) -> None:
         """Store the time so far, which counts in a budget of minutes."""
-        self._record.save_seconds(self.ledger.seconds)
+        self.opened.record.save_seconds(self.ledger.seconds)
 
     def read_report(self) -> dict[str, Any] | None:
         """The report of an earlier process. Raises StoreError if it is damaged."""
@@ -97,11 +95,11 @@ class AskedRun:
 
     def end_with_report(self, status: str, report: dict[str, Any]) -> None:
         """Store that the run has ended, and its report; from inside `go`."""
-        self._record.end_with_report(status, report, self.ledger.seconds)
+        self.opened.record.end_with_report(status, report, self.ledger.seconds)
         self.store.flush()
 
     def end(self, status: str) -> None:
-        self._record.end(status)
+        self.opened.record.end(status)
 
 
 @contextmanager
@@ -129,8 +127,6 @@ def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, po
         "options": dumps({**command.inputs, "lm": lm.model_dump(mode="json")}),
     }
     with Store(database) as store:
-        run_id, run, earlier = find_or_add_run(store, (command.working, command.done), **given)
-        with RunLock(store, run):
-            ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
-            ledger.bill.forget_unanswered()
-            yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool))
+        run = Run.found(store, (command.working, command.done), lm, given, budget=budget, reuse=True, pool=pool)
+        run.resume_with = "the same command"
+        yield AskedRun(run)
