@@ -39,12 +39,12 @@ from workbench.run.options import Listener, Options
 from workbench.run.rerun import rerun_baseline
 from workbench.run.result_files import write_results
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
+from workbench.run.steering import Steering
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo
 from workbench.run.workers import make_crew
 from workbench.runtime import Runtime
-from workbench.steering import Steering
 from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps
 from workbench.study import (
     Evaluation,
@@ -103,10 +103,7 @@ class Session:
             on_rows=TrainRows(store, run_id, task.dataset.train, self.scored).record,
             stored=lambda workflow: find_evaluation(store, run_id, workflow, task.dataset.val),
         )
-        self.steering = Steering(
-            Orders(store, run_id), self.ledger, self.progress, task.workflow.base, self._add_by_hand, self._emit
-        )
-        self.steering.running = self.evaluator.running
+        self.steering = Steering(Orders(store, run_id), self.ledger, self.evaluator.running, self._emit)
         self.searchers: Searchers | None = None
         self._candidates = set[str]()
         self._saved_seconds = 0.0
@@ -160,7 +157,7 @@ class Session:
         async with self.steering, self._together():
             with self.task.dataset.test.sealed():
                 status, broken = await self._search()
-            await self.steering.end_search()
+            self.steering.end_search()
             elsewhere = await self.searchers.elect() if self.searchers is not None else None
             if elsewhere is not None:
                 return self._report(status, self._pick(), None, broken, elsewhere)
@@ -271,9 +268,6 @@ class Session:
             description=spec.description,
         )
 
-    async def _add_by_hand(self, workflow: Workflow) -> None:
-        await self._study(workflow, 0, "hand").evaluate(workflow)
-
     def _reserve_for_proof(self) -> None:
         reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
@@ -284,7 +278,7 @@ class Session:
     def _pick(self) -> Workflow:
         """The winner: the best on val, or, with several objectives, the named pick of the Pareto set or the cheapest
         that meets the targets."""
-        found = self.progress.eligible
+        found = [*self.progress.complete.values()]
         return pick_winner(found, self.task.spec).workflow if found else self.task.workflow
 
     # Events and the store
@@ -332,8 +326,8 @@ class Session:
         best, calls = self._best() == evaluation.workflow, self.ledger.spent.calls
         self._emit("candidate_evaluated", evaluation=evaluation, accepted=best, calls=calls)
         self._save_seconds()
-        await self.steering.carry_out(evaluation.workflow.hash)
-        self._reserve_for_proof()  # orders may have changed budget and best
+        self.steering.carry_out(evaluation.workflow.hash)
+        self._reserve_for_proof()  # an order may have raised the budget
 
     def _save_seconds(self) -> None:
         if self.ledger.seconds - self._saved_seconds > 2:

@@ -37,7 +37,6 @@ from workbench.study.sampler import (
 )
 from workbench.study.searchers import Joining as Joining, Searchers as Searchers
 from workbench.study.standing import (
-    Choice as Choice,
     Progress as Progress,
     find_undominated as find_undominated,
     objective_sign as objective_sign,
