@@ -9,8 +9,8 @@ import asyncio
 import os
 import random
 import traceback
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,6 @@ from workbench.errors import (
     ServerDead,
     ShareSpent,
     WorkbenchError,
-    errors_at,
     merge_errors,
 )
 from workbench.ledger import CallInfo, Ledger
@@ -41,7 +40,6 @@ from workbench.run.result_files import write_results
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.steering import Steering
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
-from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo
 from workbench.run.workers import make_crew
 from workbench.runtime import Runtime
@@ -52,7 +50,6 @@ from workbench.study import (
     Optimizer,
     Progress,
     Result,
-    Searchers,
     Study,
     observe_nodes,
     pick_winner,
@@ -104,7 +101,6 @@ class Session:
             stored=lambda workflow: find_evaluation(store, run_id, workflow, task.dataset.val),
         )
         self.steering = Steering(Orders(store, run_id), self.ledger, self.evaluator.running, self._emit)
-        self.searchers: Searchers | None = None
         self._candidates = set[str]()
         self._saved_seconds = 0.0
         self._in_flight = list[int]()  # at each call since the last evaluation
@@ -154,29 +150,11 @@ class Session:
         return await preflight.obstacles(self.task, self.runtime, studies)
 
     async def _course(self) -> Report:
-        async with self.steering, self._together():
+        async with self.steering:
             with self.task.dataset.test.sealed():
                 status, broken = await self._search()
             self.steering.end_search()
-            elsewhere = await self.searchers.elect() if self.searchers is not None else None
-            if elsewhere is not None:
-                return self._report(status, self._pick(), None, broken, elsewhere)
             return await self._prove(status, broken)
-
-    @asynccontextmanager
-    async def _together(self) -> AsyncGenerator[None]:
-        """Search with the other runs of a shared study, if an optimizer has one. All of them share the budget."""
-        if (place := shared_turn(self.optimizers)) is None:
-            yield
-            return
-        name, optimizer = self.optimizers[place]
-        with self.task.source.locating(), errors_at("optimize", place, name):
-            study = self._study(self.task.workflow, 0, "baseline")
-            self.searchers = self.ledger.ceilings.shares = await optimizer.join(study, joining(self.task, self.run))
-        try:
-            yield
-        finally:
-            await self.searchers.leave()
 
     async def _prove(self, status: str, broken: str | None) -> Report:
         task, baseline, winner = self.task, self.task.workflow, self._pick()
@@ -198,8 +176,7 @@ class Session:
         self._reserve_for_proof()
         try:
             baseline = current = await self._observe()
-            once = self.searchers.evaluate_baseline if self.searchers is not None else None
-            self._check_answered(await (once or self._study(baseline, 0, "baseline").evaluate)(baseline))
+            self._check_answered(await self._study(baseline, 0, "baseline").evaluate(baseline))
             self._reserve_for_proof()
             turns = self.optimizers * self.task.spec.rounds
             for number, (name, optimizer) in enumerate(turns):
@@ -264,7 +241,6 @@ class Session:
             targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
             levels=spec.targets,
-            searchers=self.searchers,
             description=spec.description,
         )
 
@@ -340,7 +316,6 @@ class Session:
         winner: Workflow | None = None,
         rows: list[tuple[Result, ...]] | None = None,
         error: str | None = None,
-        elsewhere: str | None = None,
     ) -> Report:
         winner = winner or self._best()
         warnings = [
@@ -353,7 +328,7 @@ class Session:
             *plugins().warnings(),
             *self.ledger.warnings(),
         ]
-        report = build_report(
+        return build_report(
             run=self.run,
             status=status,
             task=self.task,
@@ -368,13 +343,10 @@ class Session:
             warnings=warnings,
             error=error,
         )
-        if self.searchers is not None:
-            report.searchers, report.elsewhere = self.searchers.summary(), elsewhere
-        return report
 
     def _finish(self, report: Report) -> None:
         """Write the result files and store the report."""
-        if report.elsewhere is None and (report.test_rows or report.status in ("finished", "budget")):
+        if report.test_rows or report.status in ("finished", "budget"):
             write_results(report, self.task, self.options, self.record, self.progress.complete)
         stored = {**report.as_dict(), "lines": report.lines()}
         self.record.end_with_report(report.status, stored, self.ledger.seconds)

@@ -35,7 +35,6 @@ from workbench.study.sampler import (
     Searcher as Searcher,
     make_sampler as make_sampler,
 )
-from workbench.study.searchers import Joining as Joining, Searchers as Searchers
 from workbench.study.standing import (
     Progress as Progress,
     find_undominated as find_undominated,
