@@ -47,7 +47,6 @@ ROOMS = {
     "inference": "a finished workflow, called",
     "study": "what an optimizer is handed",
     "proof": "statistics, leakage, report",
-    "steering": "orders to a running run",
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
     # What plugins share, in drawers. No room above imports it.

@@ -50,9 +50,9 @@ CONTENTS: dict[str, Links] = {
             "with a proof that nothing is lost",
         ),
         ("Keep service levels", "docs/how-to/service-levels.md", "latency and cost as targets"),
-        ("Search on several machines", "docs/how-to/shared-search.md", "one study, one budget, one proof"),
+        ("Search on several machines", "docs/how-to/shared-search.md", "one study of Optuna, a budget for each"),
         ("Train the model", "docs/how-to/train.md", "weights in place of prompts"),
-        ("When one machine is too small", "docs/how-to/more-machines.md", "Ray, Slurm, several searchers"),
+        ("When one machine is too small", "docs/how-to/more-machines.md", "Ray, Slurm, several runs"),
     ],
     "Use the result": [
         ("Use the winner", "docs/how-to/use-the-winner.md", "from Python, behind HTTP, in a container"),

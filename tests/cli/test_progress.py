@@ -161,28 +161,6 @@ def test_a_run_that_is_paused_says_so_until_it_goes_on(terminal: Terminal) -> No
         assert terminal.screen(tell)[-1].startswith("evaluating the baseline")
 
 
-def test_the_best_is_no_candidate_that_was_dropped_and_the_pinned_one_whatever_follows(terminal: Terminal) -> None:
-    def named(hash_: str, score: float) -> dict[str, Any]:
-        found = evaluated(score, hash_)
-        found["evaluation"].workflow.hash = hash_
-        return found
-
-    def order(action: str, candidate: str, outcome: str = "done") -> dict[str, Any]:
-        return {"action": action, "order": {"candidate": candidate}, "outcome": outcome}
-
-    with shown_on(terminal) as tell:
-        for hash_, score in (("base", 0.25), ("good", 0.5), ("lucky", 1.0)):
-            tell("candidate_evaluated", named(hash_, score))
-        tell("steered", order("drop", "lucky"))
-        assert "best 0.500" in terminal.screen(tell)[-1]
-        tell("steered", order("pin", "base", "refused: why"))
-        assert "best 0.500" in terminal.screen(tell)[-1]
-        tell("steered", order("pin", "base"))
-        tell("candidate_evaluated", named("other", 0.75))
-        *_, said, live = terminal.screen(tell)
-        assert "best 0.250" in live and "<- best" not in said
-
-
 def test_friction_12_an_eval_shows_its_rows_and_their_mean_as_they_come(terminal: Terminal) -> None:
     with shown_on(terminal) as tell:
         tell("run_started", {**started(kind="eval"), "split": "val"})

@@ -62,10 +62,12 @@ def test_what_the_page_serves_is_asked_as_it_says(tmp_path: Path) -> None:
             process.terminate()
 
 
-def test_the_container_of_the_page_is_that_of_a_bundle(tmp_path: Path) -> None:
+def test_the_container_of_the_page_serves_the_bundle_of_the_page(tmp_path: Path) -> None:
     from workbench.inference import bundle_file
 
-    bundle_file(ROOT / "workflows/quickstart.yaml", tmp_path / "winner")
-    readme, docker = ((tmp_path / "winner" / name).read_text() for name in ("README.md", "Dockerfile"))
-    run = block("text", "docker run").strip().splitlines()[1]
-    assert run.rpartition(" ")[0] in readme and "EXPOSE 8000" in docker and "USER app" in docker
+    made = bundle_file(ROOT / "workflows/quickstart.yaml", tmp_path / "winner")
+    docker, run = block("dockerfile", "FROM"), block("text", "docker run").strip().splitlines()[1]
+    served = json.loads(docker.partition("CMD ")[2])
+    assert served[:3] == ["workbench", "serve", made.name] and (made.parent / served[2]).is_file()
+    assert "-r requirements.lock" in docker and (tmp_path / "winner" / "requirements.lock").is_file()
+    assert "USER app" in docker and "EXPOSE 8000" in docker and "-p 8000:8000 -e WORKBENCH_SERVE_TOKEN" in run

@@ -1,4 +1,4 @@
-"""Several searchers of one study on a planted problem: in threads of this process, or in a process that is killed."""
+"""Several runs that search one study on a planted problem: in threads of this process, or in one that is killed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.helpers.planted import PlantedLM, Skill, plant
 from workbench.proof import Report
-from workbench_optuna import searchers
+from workbench.store import Store
 
 Found = tuple[Report, PlantedLM]
 
 
-def hurry(patch: pytest.MonkeyPatch, lease: float = 5.0, beat: float = 0.1) -> None:
-    """Let searchers beat, look and expire in fractions of a second."""
-    for name, seconds in (("BEAT", beat), ("LEASE", lease), ("POLL", 0.02)):
-        patch.setattr(searchers, name, seconds)
-
-
 def search_together(folder: Path, n: int, skill: Skill, storage: str, *, calls: int, **more: Any) -> list[Found]:
-    """Start n searchers at once, each with a folder, a database and a model of its own; and wait for all.
+    """Start n runs at once, each with a folder, a database and a model of its own; and wait for all.
 
     more: arguments of `plant`, and the settings of the optimizer besides its storage.
     """
@@ -41,17 +33,22 @@ def search_together(folder: Path, n: int, skill: Skill, storage: str, *, calls: 
         return [*threads.map(one, range(n))]
 
 
-#: A searcher whose model answers slowly, and counts its requests in a file before it answers.
+def only_run(folder: Path) -> str:
+    store = Store(folder / "run.db", create=False)
+    try:
+        return store.find_run("last")["run"]
+    finally:
+        store.close()
+
+
+#: A run whose model hangs after so many answers, and counts its requests in a file before it answers.
 _VICTIM = """
     import asyncio, sys
     from pathlib import Path
-    from tests.helpers import planted, searchers
+    from tests.helpers import planted
     from tests.plugins.optuna.test_optuna import SPACE, skill
-    import pytest
 
-    TRIALS = int(sys.argv[5])
     folder, storage, calls, after = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    searchers.hurry(pytest.MonkeyPatch(), beat=2.0)  # rarely: a kill while it holds a lock takes others 10 s
     answer = planted.PlantedLM.complete
 
     async def slowly(self, request):
@@ -63,26 +60,25 @@ _VICTIM = """
         return await answer(self, request)
 
     planted.PlantedLM.complete = slowly
-    settings = {"trials": TRIALS, "storage": storage}
+    settings = {"trials": 500, "storage": storage}
     planted.plant(folder, skill, {"optuna": settings}, calls=calls, search=SPACE, given={"listener": None})
 """
 
 
 @contextmanager
-def doomed(folder: Path, storage: str, *, calls: int, after: int, trials: int = 500) -> Iterator[Callable[[], int]]:
-    """A searcher in a process of its own, which hangs after so many answers. Gives a function that kills it there
-    (SIGKILL), and returns the number of requests that it sent."""
+def doomed(folder: Path, storage: str, *, calls: int, after: int) -> Iterator[Callable[[], int]]:
+    """A run in a process of its own, which hangs after so many answers. Gives a function that kills it there (SIGKILL),
+    and returns the number of requests that it sent."""
     folder.mkdir(parents=True)
     words = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_VICTIM)]
-    process = subprocess.Popen([*words, str(folder), storage, str(calls), str(after), str(trials)])
+    process = subprocess.Popen([*words, str(folder), storage, str(calls), str(after)])
 
     def kill() -> int:
         while not (folder / "hangs").exists():
-            with pytest.MonkeyPatch.context():
-                try:
-                    process.wait(0.05)
-                except subprocess.TimeoutExpired:
-                    continue
+            try:
+                process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
             raise AssertionError("it ended before it was killed")
         process.kill()
         process.wait(30)

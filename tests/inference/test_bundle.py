@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -18,9 +19,9 @@ from tests.helpers.lm_faults import ChatServer
 import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.inference import bundle_file
-from workbench.inference.bundle_files import Collector
+from workbench.inference import LOCK, bundle_file
 from workbench.run import Options, optimize
+from workbench.store import Store
 
 WEIGHTS = Path(__file__).parents[2] / "plugins" / "standard" / "workbench_nano" / "weights"
 TOOLS = """
@@ -43,14 +44,13 @@ def write(folder: Path, **changes: Any) -> Path:
     """A workflow that names a bit of everything."""
     home = folder / "home"
     (home / "inner").mkdir(parents=True)
-    (folder / "shared").mkdir()
     (home / "tools.py").write_text(TOOLS)
     (home / "helper.py").write_text("def twice(text):\n    return text + text\n")
     (home / "inner" / "__init__.py").write_text("")
     (home / "inner" / "deep.py").write_text("MARK = '!'\n")
     (home / "corpus.txt").write_text("corpus")
     (home / "unused.py").write_text("")
-    (folder / "shared" / "up.py").write_text("def up(found: str) -> str:\n    return found.upper()\n")
+    (home / "up.py").write_text("def up(found: str) -> str:\n    return found.upper()\n")
     (home / "more").mkdir()
     (home / "more" / "end.py").write_text("def end(upper: str) -> str:\n    return upper + '.'\n")
     sub = {"data": {"file": "gone.jsonl"}, "nodes": {"e": {"tool": "python:end.py:end", "output": "ended"}}}
@@ -58,7 +58,7 @@ def write(folder: Path, **changes: Any) -> Path:
     (home / "rows.jsonl").write_text('{"text": "secret row"}\n')
     nodes = {
         "look": {"tool": "python:tools.py:look", "output": "found"},
-        "up": {"tool": "python:../shared/up.py:up", "output": "upper"},
+        "up": {"tool": "python:up.py:up", "output": "upper"},
         "more": {"workflow": "more/sub.yaml"},
     }
     spec = {
@@ -75,7 +75,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 def export(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["export", "--carry", *map(str, words)])
+    return CliRunner().invoke(cli, ["export", *map(str, words)])
 
 
 def moved(folder: Path, bundle: Path) -> Path:
@@ -83,8 +83,7 @@ def moved(folder: Path, bundle: Path) -> Path:
     away = folder / "away" / "bundle"
     away.parent.mkdir()
     shutil.move(bundle, away)
-    for rest in (folder / "home", folder / "shared"):
-        shutil.rmtree(rest, ignore_errors=True)
+    shutil.rmtree(folder / "home")
     return away
 
 
@@ -101,40 +100,65 @@ def test_friction_2_a_moved_bundle_runs_where_nothing_else_is(tmp_path: Path) ->
     done = export(write(tmp_path), "--format", "bundle", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     away = moved(tmp_path, tmp_path / "out")
-    found = run(tmp_path, "run", "workflow.yaml", "--input", "text=ab", "--json", cwd=away)
+    found = run(tmp_path, "run", "winner.yaml", "--input", "text=ab", "--json", cwd=away)
     assert json.loads(found.splitlines()[-1])["prediction"]["ended"] == "ABAB!CORPUS?."
     (away / "in.jsonl").write_text('{"text": "x"}\n')
-    run(tmp_path, "predict", "workflow.yaml", "in.jsonl", "--out", "out.jsonl", cwd=away)
+    run(tmp_path, "predict", "winner.yaml", "in.jsonl", "--out", "out.jsonl", cwd=away)
     assert json.loads((away / "out.jsonl").read_text())["ended"] == "XX!CORPUS?."
-    with workbench.load(away / "workflow.yaml") as wf:  # from another folder
+    with workbench.load(away / "winner.yaml") as wf:  # from another folder
         assert wf(text="y").ended.startswith("YY!CORPUS")
 
 
-@pytest.mark.slow
-def test_a_bundle_has_what_is_named_and_nothing_else(tmp_path: Path) -> None:
-    made = bundle_file(write(tmp_path), tmp_path / "out")
-    assert made.files == (
-        "Dockerfile",
-        "README.md",
-        "corpus.txt",
-        "helper.py",
-        "inner/__init__.py",
-        "inner/deep.py",
-        "more/end.py",
-        "more/sub.yaml",
-        "outside/shared/up.py",
-        "requirements.txt",
-        "tools.py",
-        "workflow.yaml",
-    )
-    spec = yaml.safe_load((tmp_path / "out" / "workflow.yaml").read_text())
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+OWN = ["corpus.txt", "helper.py", "inner/__init__.py", "inner/deep.py", "more/end.py", "more/sub.yaml"]
+OWN = sorted([*OWN, LOCK, "rows.jsonl", "tools.py", "unused.py", "up.py", "winner.yaml"])
+
+
+def test_outside_git_a_bundle_has_the_folder_without_what_is_hidden_installed_or_of_runs(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    home = path.parent
+    for name in (".env", ".git2/config", "inner/__pycache__/deep.pyc", "venv/lib/x.py"):
+        (home / name).parent.mkdir(exist_ok=True, parents=True)
+        (home / name).write_text("private")
+    (tmp_path / "key.pem").write_text("private")
+    (home / "link.txt").symlink_to(tmp_path / "key.pem")
+    (home / "away").symlink_to(tmp_path)
+    Store(home / "mine.db").close()
+    (home / "mine.db-intents-1").write_text("private")
+    assert bundle_file(path, tmp_path / "out") == tmp_path / "out" / "winner.yaml" and files(tmp_path / "out") == OWN
+    spec = yaml.safe_load((tmp_path / "out" / "winner.yaml").read_text())
     assert list(spec) == ["name", "nodes", "timeout"] and spec["timeout"] == 20
-    assert spec["nodes"]["up"]["tool"] == "python:outside/shared/up.py:up"
-    assert list(yaml.safe_load((tmp_path / "out" / "more" / "sub.yaml").read_text())) == ["nodes"]
-    lines = (tmp_path / "out" / "requirements.txt").read_text().splitlines()
-    assert lines[0] == f"agent-optimization-workbench[serve]=={workbench.__version__}"
-    assert [line.partition("==")[0] for line in lines[1:]] == ["httpx"]
-    assert made.variables == ("LOOK_SUFFIX",) and "LOOK_SUFFIX" in (tmp_path / "out" / "README.md").read_text()
+    lines = (tmp_path / "out" / LOCK).read_text().splitlines()
+    assert f"httpx=={importlib.metadata.version('httpx')}" in lines and lines == sorted({*lines})
+
+
+def test_in_a_repository_a_bundle_has_what_git_tracks_and_what_the_workflow_names(tmp_path: Path) -> None:
+    """The workflow names a file outside its folder, which moves the root of the bundle, and one that git ignores."""
+    repo = tmp_path / "home"
+    write(tmp_path).rename(repo / "more" / "winner.yaml")
+    flow = repo / "more" / "winner.yaml"
+    nodes = {
+        "look": {"tool": "python:../tools.py:look", "output": "found"},
+        "far": {"search": "ignored.jsonl", "query": "text"},
+    }
+    flow.write_text(yaml.safe_dump({"nodes": nodes}))
+    (repo / "more" / "ignored.jsonl").write_text('{"id": "1", "text": "about ab"}\n')
+    (repo / ".gitignore").write_text("*.jsonl\n")
+    (repo / "secret.txt").write_text("private")
+    for words in (["init", "-q"], ["add", "-A"], ["rm", "-q", "--cached", "secret.txt"]):
+        subprocess.run(["git", *words], cwd=repo, check=True)
+    bundle_file(flow, tmp_path / "out")
+    named = {".gitignore", "more/winner.yaml", "more/ignored.jsonl"}
+    assert {*files(tmp_path / "out")} == {*OWN} - {"rows.jsonl", "winner.yaml"} | named
+    with workbench.load(flow) as wf:
+        before = wf(text="ab")
+    away = moved(tmp_path, tmp_path / "out")
+    with workbench.load(away / "more" / "winner.yaml") as wf:
+        after = wf(text="ab")
+    assert before.found == after.found == "abab!corpus" and before.documents == after.documents != []
 
 
 def test_a_strangers_workflow_is_asked_about_before_what_it_names_is_copied(
@@ -148,92 +172,6 @@ def test_a_strangers_workflow_is_asked_about_before_what_it_names_is_copied(
     refused = export(path, "--format", "bundle", "--out", tmp_path / "out")
     assert isinstance(refused.exception, SpecError) and "key.pem" in str(refused.exception)
     assert not (tmp_path / "out").exists()
-
-
-#: What rows and models say, in each place where their words stand.
-SAID: dict[str, dict[str, Any]] = {
-    "demos": {"predict": "text -> answer", "demos": [{"text": "a", "answer": ".env"}]},
-    "a demo like a node": {"predict": "text -> answer", "demos": [{"text": {"search": "rows.jsonl"}, "answer": "b"}]},
-    "a demo like a model": {"predict": "text -> answer", "demos": [{"text": "a", "answer": "b", "lm": "hf:./keys"}]},
-    "instructions": {"predict": "text -> answer", "instructions": "rows.jsonl"},
-    "descriptions": {"predict": "text -> answer", "descriptions": {"answer": "keys/prod.pem"}},
-    "entries": {"recall": "text -> found", "entries": [{"text": ".env"}]},
-    "demos of an agent": {"agent": "text -> answer", "tools": [], "demos": [{"text": "a", "answer": "keys/prod.pem"}]},
-    "normal form": {"kind": "predict", "signature": "text -> answer", "instructions": "keys/prod.pem"},
-    "inside": {"ensemble": {"predict": "text -> answer", "instructions": ".env"}},
-}
-
-
-@pytest.mark.parametrize("where", SAID)
-def test_finding_6_a_bundle_carries_no_file_that_a_row_or_a_model_merely_says(tmp_path: Path, where: str) -> None:
-    (tmp_path / "keys").mkdir()
-    for name in (".env", "keys/prod.pem", "rows.jsonl"):
-        (tmp_path / name).write_text('{"id": "1", "text": "private"}\n')
-    collector = Collector(tmp_path)
-    assert collector.rewrite({"nodes": {"n": SAID[where]}}, tmp_path, "") == {"nodes": {"n": SAID[where]}}
-    assert not collector.found.copies and not collector.found.texts
-
-
-def test_finding_6_files_that_are_no_program_are_asked_about_and_each_is_listed(tmp_path: Path) -> None:
-    (tmp_path / ".hidden.py").write_text("def f(text): return text\n")
-    (tmp_path / "corpus.jsonl").write_text('{"id": "1", "text": "private"}\n')
-    (tmp_path / "link.txt").symlink_to("/etc/hostname")
-    nodes = {"a": {"search": "corpus.jsonl"}, "b": {"tool": "python:.hidden.py:f"}}
-    path = tmp_path / "w.yaml"
-    path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": nodes}))
-    refused = CliRunner().invoke(cli, ["export", str(path), "--format", "bundle", "--out", str(tmp_path / "out")])
-    assert isinstance(refused.exception, SpecError) and not (tmp_path / "out").exists()
-    assert ".hidden.py" in str(refused.exception) and "corpus.jsonl" in str(refused.exception)
-    done = export(path, "--format", "bundle", "--out", tmp_path / "out")
-    assert done.exit_code == 0 and ".hidden.py" in done.output and "corpus.jsonl" in done.output
-
-
-def test_finding_6_a_folder_is_carried_without_links_that_lead_out_of_it(tmp_path: Path) -> None:
-    (tmp_path / "agent").mkdir()
-    (tmp_path / "key.pem").write_text("private")
-    (tmp_path / "agent" / "main.py").write_text("print('x')\n")
-    (tmp_path / "agent" / "notes.txt").symlink_to(tmp_path / "key.pem")
-    node = {"external": "text -> answer", "command": ["python", "main.py"], "folder": "agent"}
-    (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
-    made = bundle_file(tmp_path / "w.yaml", tmp_path / "out")
-    assert "agent/main.py" in made.files and "agent/notes.txt" not in made.files
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"url": "http://bob:pw@x.org/"},
-        {"url": "http://x.org/?key=abc"},
-        {"command": ["a"], "env": {"T": "sk-proj-123"}},
-        {"command": ["a", "sk-proj-123"]},
-        {"command": ["a", "--api-key", "abc"]},
-        {"command": ["sh", "-c", "TOKEN=abc a --token=abc"]},
-        {"mcp": "a --token abc#t"},
-    ],
-)
-def test_finding_6_keys_of_agents_are_not_handed_on(tmp_path: Path, change: dict[str, Any]) -> None:
-    node = {"external": "text -> answer", **change}
-    (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
-    with pytest.raises(SpecError, match="a bundle is passed on"):
-        bundle_file(tmp_path / "w.yaml", tmp_path / "out")
-
-
-def test_finding_6_words_of_a_command_that_are_no_keys_are_handed_on(tmp_path: Path) -> None:
-    words = [
-        "a",
-        "--token-limit",
-        "5",
-        "--model=gpt-4o-mini-2024-07-18",
-        "$KEY",
-        "--api-key",
-        "$KEY",
-        "-p",
-        "The key is {q}.",
-    ]
-    node = {"external": "q -> answer", "command": words}
-    (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
-    made = bundle_file(tmp_path / "w.yaml", tmp_path / "out")
-    assert yaml.safe_load((made.folder / "workflow.yaml").read_text())["nodes"]["n"]["command"] == words
 
 
 def test_no_code_is_run_to_make_a_bundle(tmp_path: Path) -> None:
@@ -268,9 +206,9 @@ def test_the_winner_of_a_run_is_bundled_with_its_weights(tmp_path: Path) -> None
     with workbench.load(path) as wf:
         before = wf(text="where is my parcel").answer
     away = moved(tmp_path, tmp_path / "out")
-    assert yaml.safe_load((away / "workflow.yaml").read_text())["lm"]["extra"]["path"] == "./weights/trained"
+    assert yaml.safe_load((away / "w.yaml").read_text())["lm"]["extra"]["path"] == "./trained"
     assert not list(away.rglob(".env")), "hidden files of a folder stay at home"
-    with workbench.load(away / "workflow.yaml") as wf:
+    with workbench.load(away / "w.yaml") as wf:
         assert wf(text="where is my parcel").answer == before
 
 
@@ -295,17 +233,22 @@ def test_friction_54_a_moved_folder_keeps_its_weights(tmp_path: Path, monkeypatc
 
 def test_what_another_machine_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "far.yaml").write_text(yaml.safe_dump({"nodes": {"n": {"predict": "text -> answer"}}}))
-    path = write(tmp_path, nodes={"n": {"workflow": str(tmp_path / "far.yaml")}})
-    with pytest.raises(SpecError, match=r"far\.yaml is an absolute path outside"):
-        bundle_file(path, tmp_path / "out")
+    path = write(tmp_path)
     lost = {"model": "bundled/nano", "extra": {"path": "/no/such/weights"}}
-    path.write_text(yaml.safe_dump({"lm": lost, "nodes": {"n": {"predict": "text -> answer"}}}))
-    with pytest.raises(SpecError, match="no weights in /no/such/weights"):
-        bundle_file(path, tmp_path / "out")
-    path.write_text(yaml.safe_dump({"nodes": {"n": {"tool": "python:none.py:look", "output": "found"}}}))
-    with pytest.raises(SpecError, match=r"no file .*none\.py"):
-        bundle_file(path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    (path.parent / ".keys.jsonl").write_text('{"text": "private"}\n')
+    near = str(path.parent / "up.py")
+    for change, said in (
+        ({"nodes": {"n": {"workflow": str(tmp_path / "far.yaml")}}}, r"far\.yaml, which lies outside .*home"),
+        ({"nodes": {"n": {"workflow": "../far.yaml"}}}, r"far\.yaml, which lies outside .*home"),
+        ({"nodes": {"n": {"tool": f"python:{near}:up", "output": "x"}}}, r"up\.py, which lies outside .*out"),
+        ({"lm": lost, "nodes": {"n": {"predict": "text -> answer"}}}, "/no/such/weights, which is missing"),
+        ({"nodes": {"n": {"tool": "python:none.py:look", "output": "found"}}}, r"none\.py"),
+        ({"nodes": {"n": {"search": ".keys.jsonl", "query": "text"}}}, r"\.keys\.jsonl is hidden"),
+    ):
+        path.write_text(yaml.safe_dump(change))
+        with pytest.raises(SpecError, match=said):
+            bundle_file(path, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -317,31 +260,6 @@ def test_a_folder_with_files_is_not_written_into(tmp_path: Path) -> None:
     assert export(path, "--format", "bundle", "--out", tmp_path / "c").exit_code == 0
 
 
-def test_keys_servers_and_mcp_servers_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    (tmp_path / "home" / "scripts").mkdir(parents=True)
-    (tmp_path / "home" / "scripts" / "server.py").write_text("import os\nKEY = os.environ['SERVER_KEY']\n")
-    nodes = {
-        "a": {"agent": "text -> found", "tools": ["mcp:python scripts/server.py --fast#search"]},
-        "b": {"predict": "found -> answer", "lm": {"model": "openai/x", "api_base": "http://127.0.0.1:1/v1"}},
-        "c": {
-            "predict": "answer -> end",
-            "lm": {"model": "openai/y", "api_base": "https://x.org", "api_key_env": "X"},
-        },
-    }
-    roles = {"proposer": {"model": "openai/z", "api_key_env": "NOT_NEEDED"}}
-    path = tmp_path / "home" / "w.yaml"
-    path.write_text(yaml.safe_dump({"lm": "openai/gpt-4.1-mini", "roles": roles, "nodes": nodes}))
-    made = bundle_file(path, tmp_path / "out")
-    assert made.variables == ("OPENAI_API_KEY", "SERVER_KEY", "X") and "scripts/server.py" in made.files
-    assert any("127.0.0.1" in note and "lm.api_base" in note for note in made.notes)
-    assert "[mcp,serve]" in (tmp_path / "out" / "requirements.txt").read_text()
-    text = (tmp_path / "out" / "workflow.yaml").read_text()
-    assert "mcp:python scripts/server.py --fast#search" in text and "proposer" not in text
-    docker = (tmp_path / "out" / "Dockerfile").read_text()
-    assert '"serve", "workflow.yaml", "--host", "0.0.0.0"' in docker and "no-auth" not in docker
-
-
 @pytest.mark.slow
 def test_a_bundle_is_served_in_another_place(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
@@ -350,7 +268,7 @@ def test_a_bundle_is_served_in_another_place(tmp_path: Path) -> None:
     bundle_file(write(tmp_path), tmp_path / "out")
     away = moved(tmp_path, tmp_path / "out")
     env = {**os.environ, "WORKBENCH_TRUST": str(tmp_path)}
-    command = [sys.executable, "-m", "workbench", "serve", str(away / "workflow.yaml"), "--port", "0"]
+    command = [sys.executable, "-m", "workbench", "serve", str(away / "winner.yaml"), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr is not None
         try:
@@ -377,31 +295,3 @@ def test_the_result_file_keeps_the_timeout(tmp_path: Path) -> None:
         (tmp_path / "w.yaml").write_text(yaml.safe_dump(spec))
         optimize(tmp_path / "w.yaml", database=tmp_path / "run.db", options=Options(out=str(tmp_path / "out.yaml")))
     assert yaml.safe_load((tmp_path / "out.yaml").read_text())["timeout"] == 33
-
-
-@pytest.mark.parametrize(
-    ("extra", "refused"),
-    [
-        ({"api_key": "sk-123"}, "extra.api_key"),
-        ({"headers": {"Authorization": "Bearer abc"}}, "extra.headers.Authorization"),
-        pytest.param({"x-token-of-mine": "sk-proj-1"}, "extra.x-token-of-mine", id="finding 6: any name"),
-        pytest.param({"a": {"b": ["q7Z2m9X4c6V8b1N3k5"]}}, "extra.a.b.0", id="finding 6: a look"),
-        pytest.param({"base": "https://bob:pw@x.org"}, "extra.base", id="finding 6: a password in an address"),
-        ({"adapter": "my-lora-v2-checkpoint-001", "seed": 7, "service": "https://x.org/v1?a=b"}, None),
-        ({"aws_secret_access_key": "abc"}, "extra.aws_secret_access_key"),
-        ({"headers": {"Authorization": "Bearer $MINE"}}, None),
-        ({"max_token_count": "5", "stop_token": "x"}, None),
-    ],
-)
-def test_a_key_that_is_written_in_the_file_is_not_handed_on(
-    tmp_path: Path, extra: dict[str, Any], refused: str | None
-) -> None:
-    path = tmp_path / "w.yaml"
-    lm = {"model": "openai/x", "extra": extra}
-    path.write_text(yaml.safe_dump({"lm": lm, "nodes": {"n": {"predict": "text -> answer"}}}))
-    if refused is None:
-        assert bundle_file(path, tmp_path / "out").folder.exists()
-        return
-    with pytest.raises(SpecError, match=f"{refused} of openai/x (is written in the file|contains a password)"):
-        bundle_file(path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -142,8 +142,7 @@ def test_a_bundle_carries_the_configurations(tmp_path: Path) -> None:
     run(tmp_path, targets={"score": 0.85, "usd": 0.005, "p95_latency": 2.0})
     from workbench.inference import bundle_file
 
-    bundle = bundle_file(tmp_path / "optimized.yaml", tmp_path / "bundle")
-    carried = yaml.safe_load((bundle.folder / "workflow.yaml").read_text())
+    carried = yaml.safe_load(bundle_file(tmp_path / "optimized.yaml", tmp_path / "bundle").read_text())
     assert carried["configurations"][1]["lm"]["model"] == "openai/quick" and carried["targets"]["p95_latency"] == 2.0
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,8 +17,7 @@ from workbench.cli import cli
 from workbench.errors import BudgetSpent, Interrupted, SpecError, StoreError
 from workbench.lm import Request
 from workbench.proof import Report
-from workbench.run import resume
-from workbench.steering import ACTIONS, give_order
+from workbench.run import give_order, resume
 from workbench.store import Orders, Store
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
@@ -102,11 +99,10 @@ def steered(
 
 
 def at(text: str, kind: str, **data: Any) -> Callable[[str, str], tuple[str, dict[str, Any]] | None]:
-    """An order once a candidate with these instructions was evaluated; SELF stands for its hash."""
+    """An order once a candidate with these instructions was evaluated."""
 
     def order(instructions: str, hash_: str) -> tuple[str, dict[str, Any]] | None:
-        filled = {key: hash_ if value == "SELF" else value for key, value in data.items()}
-        return (kind, filled) if instructions == text else None
+        return (kind, data) if instructions == text else None
 
     return order
 
@@ -123,19 +119,6 @@ def test_a_stopped_search_is_proved_at_once(stubborn: bool, tmp_path: Path) -> N
     assert report.proof is not None and report.proof.n == 40 and told[0]["outcome"] == "done"
     evaluated = _val_scores(tmp_path)
     assert len(evaluated) == 3, "baseline, level 2, level 3"
-
-
-def test_a_pinned_candidate_wins_over_better_ones(tmp_path: Path) -> None:
-    report, _, _ = steered(tmp_path, at("Level 3.", "pin", candidate="SELF"))
-    assert level(report) == "Level 3." and report.candidates == 6
-    assert any("was pinned by its user" in warning for warning in report.warnings)
-    assert report.best["val"] < max(_val_scores(tmp_path))
-
-
-def test_a_dropped_candidate_cannot_win(tmp_path: Path) -> None:
-    """It is the last one, so the order takes effect at the end of the search."""
-    report, _, _ = steered(tmp_path, at("Level 5.", "drop", candidate="SELF"))
-    assert level(report) == "Level 4." and any("dropped by the user" in warning for warning in report.warnings)
 
 
 def _val_scores(folder: Path) -> list[float]:
@@ -159,38 +142,10 @@ def test_a_lower_budget_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_candidate_written_by_hand_is_evaluated_and_may_win(tmp_path: Path) -> None:
-    by_hand = {"nodes.sort.instructions": "Level 5. By hand."}
-    report, _, told = steered(tmp_path, at("Level 2.", "add", parent="SELF", set=by_hand))
-    assert told[0]["outcome"] == "done" and report.candidates == 7
-    row = Store(tmp_path / "run.db").row("select * from candidates where optimizer = 'hand'")
-    assert row is not None and row["note"] == "by hand" and "Level 5. By hand." in row["tree"]
+ORDERS = {"stop": at("Level 2.", "stop"), "budget": at("Plain.", "budget", calls=400)}
 
 
-@pytest.mark.parametrize(
-    ("address", "value", "said"),
-    [
-        ("nodes.sort.types", {"X": "python:evil.py:X"}, "cannot be written by hand"),
-        ("nodes.sort.lm", "openai/other", "cannot be written by hand"),
-    ],
-)
-def test_what_needs_a_trusted_file_is_not_written_by_hand(address: str, value: Any, said: str, tmp_path: Path) -> None:
-    report, _, told = steered(tmp_path, at("Level 2.", "add", parent="SELF", set={address: value}))
-    assert said in told[0]["outcome"] and level(report) == "Level 5." and report.candidates == 6
-
-
-ORDERS = {
-    "stop": at("Level 2.", "stop"),
-    "pin": at("Level 3.", "pin", candidate="SELF"),
-    "drop": at("Level 4.", "drop", candidate="SELF"),
-    "budget": at("Plain.", "budget", calls=400),
-    "add": at("Level 2.", "add", parent="SELF", set={"nodes.sort.instructions": "Level 4. By hand."}),
-}
-
-
-@pytest.mark.parametrize(
-    "kind", [kind if kind in ("budget", "add") else pytest.param(kind, marks=pytest.mark.slow) for kind in ORDERS]
-)
+@pytest.mark.parametrize("kind", ["budget", pytest.param("stop", marks=pytest.mark.slow)])
 def test_a_resumed_run_takes_orders_up_at_the_same_place(kind: str, tmp_path: Path) -> None:
     """Interrupted before, at and after the order, it ends with the winner, the candidates and the calls of a run that
     was not."""
@@ -255,95 +210,54 @@ def test_orders_that_cannot_be_taken_up_are_refused(tmp_path: Path) -> None:
             inner = Store(tmp_path / "b/run.db")
             for kind, data in (
                 ("fly", {}),
-                ("pin", {}),
-                ("pin", {"candidate": "zzzz"}),
+                ("pin", {"candidate": hash_}),
                 ("budget", {}),
                 ("budget", {"calls": -1}),
                 ("budget", {"pounds": 3}),
-                ("add", {"parent": hash_, "set": {}}),
-                ("add", {"parent": hash_, "set": {"nodes.nothere.instructions": "x"}}),
-                ("add", {"parent": hash_, "set": {"lm.api_base": "http://evil.example"}}),
                 ("stop", {"now": True}),
             ):
                 with pytest.raises(SpecError) as said:
                     give_order(inner, "last", kind, data)
                 refused.append(str(said.value))
-            row = inner.row("select hash from candidates order by seq limit 1")
-            assert row is not None
-            with pytest.raises(SpecError, match="the baseline cannot be dropped"):
-                give_order(inner, "last", "drop", {"candidate": row["hash"][:8]})
             inner.close()
 
     steered(tmp_path / "b", try_all)
-    assert len(refused) == 10 and "fly" in refused[0] and "no candidate begins with 'zzzz'" in refused[2]
+    assert len(refused) == 6 and "fly" in refused[0] and "'pin' cannot be ordered" in refused[1]
 
 
 def test_the_command_line_gives_and_lists_orders(tmp_path: Path) -> None:
     said: list[str] = []
+    db = ["--db", str(tmp_path / "run.db")]
 
     def order(text: str, hash_: str) -> None:
-        if text == "Level 3.":
-            call = ["steer", "last", "pin", hash_[:8], "--db", str(tmp_path / "run.db")]
-            said.append(CliRunner().invoke(cli, call).output)
+        if text == "Level 2.":
+            said.extend(CliRunner().invoke(cli, ["steer", "last", *words, *db]).output for words in WORDS)
 
     report, _, _ = steered(tmp_path, order)
     assert level(report) == "Level 3." and said[0].startswith("order 1 sent")
-    db = ["--db", str(tmp_path / "run.db")]
-    listed = CliRunner().invoke(cli, ["steer", "last", "list", *db])
-    assert "pin" in listed.output and "done" in listed.output
-    for wrong in (["stop", "now"], ["pin"], ["add", "c0"], ["budget"], ["list"][:0]):
+    listed = CliRunner().invoke(cli, ["steer", "last", "list", *db]).output
+    assert "budget  calls=5  refused: ceilings are raised and never lowered, and the run has calls=2000" in listed
+    assert "stop  done" in listed
+    for wrong in (["stop", "now"], ["stop", "calls=5"], ["budget", "5"], ["budget"], ["list"][:0]):
         found = CliRunner().invoke(cli, ["steer", "last", *wrong, *db])
         assert found.exit_code == 2, wrong
 
 
-def test_a_setting_inside_a_setting_can_be_written_and_others_are_refused_by_their_address() -> None:
-    from workbench.steering.steered import _check_writable
-
-    class Agent:
-        learnable: ClassVar = {"slots.system.text": "text", "demos": "demos", "command": "code"}
-
-    parent: Any = SimpleNamespace(enabled_nodes={"agent": Agent()})
-    _check_writable(parent, "nodes.agent.slots.system.text")
-    _check_writable(parent, "nodes.agent.demos.0")
-    for address in ("nodes.agent.slots.system.match", "nodes.agent.slots", "nodes.agent.command", "lm"):
-        with pytest.raises(SpecError, match="cannot be written by hand") as said:
-            _check_writable(parent, address)
-        assert address == "lm" or "nodes.agent.slots.system.text, nodes.agent.demos." in str(said.value)
+WORDS = (["budget", "calls=5"], ["stop"])
 
 
-def test_orders_are_listed_as_they_are_given_and_the_baseline_has_its_name(tmp_path: Path) -> None:
+def test_an_order_of_an_earlier_version_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
+    """A run that was cut off may have stored orders that are gone: `pin`, `drop` and `add`."""
+
     def order(text: str, hash_: str) -> None:
-        if text == "Level 3.":
-            db = ["--db", str(tmp_path / "run.db")]
-            for words in (["budget", "calls=5"], ["add", "baseline", "nodes.sort.instructions=Level 4. Mine."]):
-                assert CliRunner().invoke(cli, ["steer", "last", *words, *db]).exit_code == 0
+        store = Store(tmp_path / "run.db")
+        if text == "Level 3." and not Orders(store, 1).read_all():
+            Orders(store, 1).add("pin", {"candidate": hash_})
+        store.close()
 
-    steered(tmp_path, order)
-    listed = CliRunner().invoke(cli, ["steer", "last", "list", "--db", str(tmp_path / "run.db")]).output
-    assert "budget  calls=5  refused: ceilings are raised and never lowered, and the run has calls=2000" in listed
-    assert "  nodes.sort.instructions=Level 4. Mine.  done" in listed
-
-
-def test_every_action_is_carried_out_by_name() -> None:
-    from workbench.steering.steered import Steering
-
-    for action in set(ACTIONS) - {"pause", "continue"}:
-        assert asyncio.iscoroutinefunction(getattr(Steering, f"_{action}")), action
-
-
-def test_a_pin_does_not_reach_a_search_on_other_rows(tmp_path: Path) -> None:
-    """An optimizer may search on a part of the rows first, where the pinned candidate was never evaluated."""
-
-    class Inner(Ladder):
-        async def optimize(self, study: Study) -> Workflow:
-            await super().optimize(study)
-            part = study.narrow(val=study.train[:8])
-            await part.evaluate(study.workflow.patched({"nodes.sort.instructions": "Level 4. Inner."}))
-            assert part.best.get("nodes.sort.instructions") == "Level 4. Inner."
-            return study.best
-
-    report, _, _ = steered(tmp_path, at("Level 2.", "pin", candidate="SELF"), optimizer=Inner())
-    assert level(report) == "Level 2."
+    report, _, told = steered(tmp_path, order, stop_after=5)
+    assert (report.status, level(report)) == ("finished", "Level 5.")
+    assert [one["outcome"] for one in told] == ["refused: this version of workbench has no `pin`"]
 
 
 def test_a_wrong_name_of_the_database_makes_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from workbench.spec import Spec
-from workbench.study import Choice, Evaluation, Progress, Result, objective_sign, pareto_set, pick, pick_winner
+from workbench.study import Evaluation, Progress, Result, objective_sign, pareto_set, pick, pick_winner
 from workbench.task import Example
 from workbench.workflow import Workflow
 
@@ -143,17 +143,6 @@ def test_at_most_one_row_in_twenty_is_slower_than_the_95th_percentile(subtests: 
             assert sum(one > found for one in seconds) <= 0.05 * rows < sum(one >= found for one in seconds)
 
 
-def test_a_candidate_is_pinned_or_dropped_and_the_last_word_counts() -> None:
-    choice = Choice()
-    choice.pin("a")
-    choice.drop("b")
-    assert (choice.pinned, choice.able("abc")) == ("a", ["a"])
-    choice.drop("a")
-    assert (choice.pinned, choice.able("abc")) == (None, ["c"])
-    choice.pin("b")
-    assert (choice.pinned, choice.able("abc"), choice.dropped) == ("b", ["b"], {"a"})
-
-
 def test_a_candidate_that_loses_its_hard_rows_is_not_the_best() -> None:
     """Each line is a candidate on six rows; `-` is a row without a result."""
     cases = [
@@ -173,5 +162,5 @@ def test_a_candidate_that_loses_its_hard_rows_is_not_the_best() -> None:
             found.append(replace(made, results=tuple(results)))
             progress.add(found[-1])
         assert progress.best is not None and progress.best.workflow == found[best].workflow, lines
-        assert pick_winner(progress.eligible, spec).workflow == found[best].workflow
+        assert pick_winner(found, spec).workflow == found[best].workflow
         assert "-" not in lines[best] or None in [r.score for r in progress.best.results], "what is shown is as it was"

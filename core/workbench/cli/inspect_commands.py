@@ -6,15 +6,13 @@ One file: three commands that open a stored run in one way.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from workbench.base.text import indented, one_line, short, visible_json
-from workbench.cli import ask, echo_json, fail, say
+from workbench.cli import echo_json, fail, say
 from workbench.cli.options import DB, JSON, OVERWRITE, open_store
 
 
@@ -231,45 +229,21 @@ def _lines(value: Any) -> list[str]:
     return str(value).split("\n")
 
 
-def _bundle(run: str, candidate: str | None, out: Path | None, carry: bool, db: str) -> None:
+def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
     from workbench.cli.trust import require_trust, require_trust_in_run
-    from workbench.inference import bundle_file
+    from workbench.inference import LOCK, bundle_file
     from workbench.run import bundle_candidate
 
     if out is None:
         raise click.UsageError("--format bundle writes a folder: name it with --out")
-    check = None if carry else _ask_to_carry
     if Path(run).suffix in (".yaml", ".yml"):
         if candidate is not None:
             raise click.UsageError("--candidate needs a run, and this is a workflow file")
-        source = require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
-        made = bundle_file(source, out, check)
+        made = bundle_file(require_trust(Path(run), called=True), out)
     else:
-        made = bundle_candidate(open_store(db), require_trust_in_run(run, db), candidate, out, check)
-    say(f"wrote {one_line(out)}: {one_line(', '.join(made.files))}")
-    if made.variables:
-        say(f"It needs these variables of the environment: {one_line(', '.join(made.variables))}")
-    for note in made.notes:
-        say(f"Note: {indented(note)}")
-    say(f"See {one_line(out / 'README.md')}.")
-
-
-def _ask_to_carry(files: Sequence[str]) -> None:
-    """Name the files that are no part of a program before a bundle is handed on. Raises SpecError."""
-    from workbench.errors import SpecError
-
-    shown = ", ".join(one_line(file) for file in files)
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        if ask(f"The bundle would include {shown}. Include them?"):
-            return
-        raise SpecError(
-            "the bundle was not written",
-            hint="Remove references to files that must not be included from the workflow file.",
-        )
-    raise SpecError(
-        f"the bundle would include {shown}, and nobody can be asked here",
-        hint="Check them: everyone with the bundle can read them. Then add --carry.",
-    )
+        made = bundle_candidate(open_store(db), require_trust_in_run(run, db), candidate, out)
+    files = sum(path.is_file() for path in out.rglob("*"))
+    say(f"wrote {files} files to {one_line(out)}; the workflow is {one_line(made)}, its packages are in {LOCK}")
 
 
 @click.command("export")
@@ -286,7 +260,6 @@ def _ask_to_carry(files: Sequence[str]) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Output file or folder. [default: stdout, where the format allows]"
 )
-@click.option("--carry", is_flag=True, help="Bundle non-Python and hidden files without asking.")
 @OVERWRITE
 @click.option("--run-code", is_flag=True, help="Load the Python that the run names, if the format needs it.")
 @DB
@@ -296,16 +269,14 @@ def export_command(
     form: str,
     split: str | None,
     out: Path | None,
-    carry: bool,
     overwrite: bool,
     run_code: bool,
     db: str,
 ) -> None:
     """Export the winner as a workflow file or another format.
 
-    With --format bundle, a folder that runs on another machine: the workflow and all files that it names, without data,
-    metric and budget. RUN may also be a workflow file. Left-out files are listed, and what would break elsewhere is
-    refused. You are asked about files that are neither Python nor workflow files, and about hidden files.
+    With --format bundle, a folder that runs on another machine: what git tracks (or else the folder of the workflow
+    file), the files that the workflow names, and the lock of the installed packages. RUN may also be a workflow file.
 
     With --format atif, the rows as trajectories in the Agent Trajectory Interchange Format. --out names a .jsonl file,
     or a folder for one file per row. RUN may also be an evaluation.
@@ -313,7 +284,7 @@ def export_command(
     from workbench.run import export_candidate
 
     if form == "bundle":
-        return _bundle(run, candidate, out, carry, db)
+        return _bundle(run, candidate, out, db)
     if form == "atif":
         return _export_rows(run, candidate, split, out, overwrite, db)
     if split is not None:

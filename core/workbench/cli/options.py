@@ -86,9 +86,7 @@ def open_store(db: str, *, write: bool = False) -> Any:
     """Open the run database of `--db` until the command ends."""
     from workbench.store import ReadOnlyStore, Store
 
-    store = Store(db, create=False) if write else ReadOnlyStore(db)
-    click.get_current_context().call_on_close(store.close)
-    return store
+    return click.get_current_context().with_resource(Store(db, create=False) if write else ReadOnlyStore(db))
 
 
 def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:

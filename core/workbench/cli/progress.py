@@ -60,10 +60,9 @@ def _call_line(data: dict[str, Any]) -> str:
 
 def order_words(order: dict[str, Any]) -> list[str]:
     """The data of an order, as it is given on the command line."""
-    named = ("candidate", "parent", "run")
+    named = ("candidate", "run")
     words = [str(order[key])[:8] for key in named if key in order]
-    settings = order.get("set", {key: order[key] for key in order if key not in named})
-    return [*words, *(f"{key}={value}" for key, value in settings.items())]
+    return [*words, *(f"{key}={value}" for key, value in order.items() if key not in named)]
 
 
 def _with_warnings(line: str, data: dict[str, Any]) -> str:
@@ -85,10 +84,7 @@ class _State:
     """The progress so far, gathered from the events."""
 
     def __init__(self) -> None:
-        from workbench.study import Choice
-
-        self.scored: list[tuple[str, float, str]] = []  # hash, score on val, and its 95% interval
-        self.choice = Choice()
+        self.scored: list[tuple[float, str]] = []  # score on val, and its 95% interval
         self.candidates = 0
         self.doing = "starting"
         self.paused = False
@@ -115,7 +111,7 @@ class _State:
             return worker_line(event, data)
         if event == "steered":
             what = "".join(f" {one_line(word)}" for word in order_words(data["order"]))
-            self._steered(data["action"], data["order"].get("candidate"), data["outcome"] == "done")
+            self.paused = {"pause": True, "continue": False}.get(data["action"], self.paused)
             return f"order {data['action']}{what}: {one_line(data['outcome'])}"
         if event == "testing":
             self.doing = "sealed test"
@@ -139,18 +135,8 @@ class _State:
 
     @property
     def best(self) -> tuple[float, str] | None:
-        """The score and the interval of the best so far: of the first that has it, or the pinned one."""
-        able = {*self.choice.able([one[0] for one in self.scored])}
-        left = [one[1:] for one in self.scored if one[0] in able]
-        return max(left, key=lambda one: one[0], default=None)
-
-    def _steered(self, action: str, candidate: str | None, done: bool) -> None:
-        if action in ("pause", "continue"):
-            self.paused = action == "pause"
-        elif done and candidate is not None and action == "pin":
-            self.choice.pin(candidate)
-        elif done and candidate is not None and action == "drop":
-            self.choice.drop(candidate)
+        """The score and the interval of the best so far: of the first that has it."""
+        return max(self.scored, key=lambda one: one[0], default=None)
 
     def _evaluated(self, evaluation: Any) -> str | None:
         failed = _failed(evaluation)
@@ -158,12 +144,12 @@ class _State:
         name = evaluation.workflow.hash[:8]  # show, diff and export accept it
         if not self.scored:
             within = _interval(evaluation)
-            self.scored.append((evaluation.workflow.hash, evaluation.score, within))
+            self.scored.append((evaluation.score, within))
             return f"baseline: val {evaluation.score:.3f}{within}{failed}{_reason(evaluation)}"
         if not evaluation.complete:
             return f"candidate {name} ({note}): stopped after {len(evaluation.results)} rows"
         before, within = self.best, _interval(evaluation)
-        self.scored.append((evaluation.workflow.hash, evaluation.score, within))
+        self.scored.append((evaluation.score, within))
         mark = failed if self.best == before else f"{within}{failed}  <- best"
         return f"candidate {name} ({note}): val {evaluation.score:.3f}{mark}"
 

@@ -3,12 +3,7 @@
 Nothing is journalled, except by `predict_file`: each call is sent, and forgotten once it is answered.
 """
 
-from workbench.inference.bundle import (
-    Ask as Ask,
-    Bundle as Bundle,
-    bundle_file as bundle_file,
-    write_bundle as write_bundle,
-)
+from workbench.inference.bundle import LOCK as LOCK, bundle_file as bundle_file, write_bundle as write_bundle
 from workbench.inference.configurations import (
     check_configurations as check_configurations,
     load_configurations as load_configurations,

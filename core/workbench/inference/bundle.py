@@ -2,210 +2,125 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from workbench._version import __version__
-from workbench.base.distribution import PROJECT as NAME
-from workbench.errors import PluginError, SpecError, WorkbenchError
-from workbench.inference.bundle_files import Collector, Contents
+from workbench.base.files import NEVER_COPIED
+from workbench.errors import SpecError, WorkbenchError
 from workbench.inference.loaded import read_workflow
-from workbench.lm import is_loopback, make_lm, split_model
-from workbench.plugins import plugins
-from workbench.spec import LMSpec, Source, Spec, without_user_code
-from workbench.task import called_tree, dump_yaml
-from workbench.workflow import Workflow, called_lms
+from workbench.lm import weights_folder
+from workbench.spec import Source, Spec, load_yaml_file, without_user_code
+from workbench.store import is_run_database
+from workbench.task import called_tree, dump_yaml, find_powers
+from workbench.workflow import Workflow
 
-FILE = "workflow.yaml"
-Ask = Callable[[Sequence[str]], None]
-#: The extras that models of a provider need, by its prefix.
-_EXTRAS = {"hf": "local", "llm": "llm"}
-
-_README = """# {name}
-
-{about}Made by workbench {version}. The folder can be moved as a whole; paths in it are relative.
-
-    pip install -r requirements.txt
-    workbench trust {file}
-    workbench run {file} {inputs}
-
-Further: `workbench predict {file} ROWS --out OUT`, `workbench serve {file}` and, from Python,
-`workbench.load("{file}")`. If no package index has {distribution}, put its wheel into this folder
-(`pip wheel --no-deps -w DIR CLONE`) and add `--find-links .` to the first line.
-
-As a container:
-
-    docker build -t {image} .
-    docker run -p 8000:8000 -e WORKBENCH_SERVE_TOKEN {variables}{image}
-{notes}"""
-
-_DOCKERFILE = """FROM python:3.11-slim
-WORKDIR /app
-COPY . .
-RUN pip install --no-cache-dir --find-links . -r requirements.txt && useradd --create-home app
-USER app
-# What this folder names was read by whoever built the image.
-ENV WORKBENCH_TRUST=/app
-EXPOSE 8000
-# Clients send the token in WORKBENCH_SERVE_TOKEN; without the variable it does not start.
-CMD ["workbench", "serve", "{file}", "--host", "0.0.0.0"]
-"""
+#: The packages that are installed here, as `pip install -r` reads them.
+LOCK = "requirements.lock"
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """A folder that was written. variables: of the environment, which it needs. notes: what it could not carry."""
-
-    folder: Path
-    files: tuple[str, ...]
-    variables: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def bundle_file(path: Path | Source, out: Path, ask: Ask | None = None) -> Bundle:
-    """Bundle a workflow file, or one that was read before. Runs no Python that it names. Raises SpecError.
-
-    ask: called with the files that are neither Python nor a workflow file, and with hidden ones; raises what refuses.
-    """
+def bundle_file(path: Path | Source, out: Path) -> Path:
+    """Bundle a workflow file, or one that was read before (`write_bundle`)."""
     with without_user_code("outlines"):
         spec, source, workflow = read_workflow(path, ())
-        return write_bundle(spec, source.value, workflow, out, ask)
+        return write_bundle(spec, source, workflow, out)
 
 
-def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path, ask: Ask | None = None) -> Bundle:
-    """Write a folder with a workflow and all that it names, without data, metric and budget. Loads the Python that it
-    names, except inside `without_user_code("outlines")`.
+def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> Path:
+    """Write a folder that runs elsewhere.
+
+    It holds what git tracks, or else the folder of the workflow file; the files that the workflow names; and the lock
+    of the installed packages. The workflow file is written without data, metric and budget.
 
     Args:
-        spec: the file that the workflow comes from.
-        raw: its content as written.
+        spec: the file that the workflow comes from, and `source`, as written.
         workflow: what is written; its base is the folder of the file.
         out: the folder to make. It must not exist, or be empty.
-        ask: as of `bundle_file`.
+
+    Returns the workflow file in the folder.
 
     Raises:
-        SpecError: something cannot be carried, as an absolute path elsewhere.
+        SpecError: the workflow names something that cannot be copied, as an absolute path elsewhere.
         WorkbenchError: the folder cannot be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SpecError(f"{out} exists and is not empty", hint="Name a new folder.")
-    asked = {role for node in workflow.walk() for role in node.roles}
-    found = _collect(called_tree(spec, raw, workflow), workflow.base, asked)
-    lms = [*called_lms(workflow, spec.lm), *(lm for role, lm in spec.roles.items() if role in asked)]
-    _note_models(lms, found)
-    _note_plugins(workflow, lms, found)
-    found.texts |= _guides(spec, workflow, found)
-    if ask is not None and (unusual := found.unusual()):
-        ask(unusual)
+    base = workflow.base.resolve()
+    tree = called_tree(spec, source.value, workflow)
+    tracked = _git(base, "rev-parse", "--show-toplevel")
+    top = Path(tracked.rstrip("\n")) if tracked else base
+    named = list(_named(tree, base, top))
+    root = Path(os.path.commonpath([base, *named])) if tracked else base
+    files = {root / name for name in _git(root, "ls-files", "-z").split("\0")} if tracked else {*_inside(base)}
+    for path in named:
+        if path.name.startswith(".") and path not in files:
+            raise SpecError(f"{path} is hidden, and a bundle is passed on", hint="Rename it, or remove its name.")
+        files |= set() if base.is_relative_to(path) else {*_inside(path)}
+    made = out / base.relative_to(root) / Path(source.file).name
     try:
-        _write(found, out)
+        for file in sorted(files):
+            if file.is_file() and file.resolve().is_relative_to(root):
+                (target := out / file.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, target)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(dump_yaml(tree), encoding="utf-8")
+        found = {f"{one.name}=={one.version}" for one in importlib.metadata.distributions()}
+        (out / LOCK).write_text("".join(f"{line}\n" for line in sorted(found)), encoding="utf-8")
+        read_workflow(made, ())
+        list(_named(tree, made.parent.resolve(), out.resolve()))
     except OSError as error:
         shutil.rmtree(out, ignore_errors=True)
         raise WorkbenchError(f"{out} cannot be written: {error.strerror or error}") from error
-    try:
-        read_workflow(out / FILE, ())
-    except SpecError as error:
+    except SpecError:
         shutil.rmtree(out, ignore_errors=True)
-        raise SpecError(f"the bundle would not load: {error}", hint="Nothing was written.") from None
-    files = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
-    return Bundle(out, tuple(files), tuple(sorted(found.variables)), tuple(found.notes))
+        raise
+    return made
 
 
-def _collect(tree: Mapping[str, Any], base: Path, asked: Collection[str]) -> Contents:
-    """The workflow file of the bundle, and what it names. asked: the roles that its nodes ask."""
-    collector = Collector(base)
-    kept = {key: value for key, value in tree.items() if key != "roles"}
-    if roles := {role: lm for role, lm in (tree.get("roles") or {}).items() if role in asked}:
-        kept["roles"] = roles
-    written = collector.rewrite(kept, base, "")
-    collector.found.texts[FILE] = dump_yaml({key: written[key] for key in tree if key in written})
-    return collector.found
-
-
-def _note_models(lms: Iterable[LMSpec], found: Contents) -> None:
-    for lm in {lm.model_dump_json(): lm for lm in lms}.values():
-        prefix = split_model(lm.model)[0]
-        if prefix in _EXTRAS:
-            found.extras.add(_EXTRAS[prefix])
-        try:
-            if prefix != "*" and (variable := getattr(make_lm(lm), "key_variable", None)):
-                found.variables.add(variable)
-        except (PluginError, SpecError):
-            pass  # its extra is not here; it may be there
-        if lm.api_base and is_loopback(lm.api_base):
-            found.notes.append(
-                f"The server of {lm.model}, {lm.api_base}, is on this machine. Elsewhere, and in a container, name "
-                "another: --set lm.api_base=ADDRESS."
+def _named(tree: Any, base: Path, top: Path) -> Iterator[Path]:
+    """The files and folders that a workflow names. Raises SpecError for one that does not lie in `top`."""
+    found = find_powers(tree, base, called=True)
+    paths = {path.resolve(): power.kind for power in found.powers for path in power.files}
+    paths |= dict.fromkeys((path.resolve() for path in found.texts), "reads a path")
+    files = [(tree, base), *((load_yaml_file(path).value, path.parent) for path in found.texts)]
+    for value, folder in files:
+        for at in find_powers(value, folder, called=True, follow=False).models:
+            if (written := weights_folder(reduce(getitem, at, value))) is not None:
+                paths[(folder / Path(written).expanduser()).resolve()] = "reads a path"
+    for path, kind in paths.items():
+        if not path.exists():
+            raise SpecError(f"the workflow names {path}, which is missing", hint="A bundle carries it: put it there.")
+        if path.is_relative_to(top):
+            yield path
+        elif kind != "starts a program" or not os.access(path, os.X_OK) or path.is_dir():
+            raise SpecError(
+                f"the workflow names {path}, which lies outside {top}",
+                hint="Move it beside the workflow file, and write its path relative to that.",
             )
-        if prefix == "*" and not lm.api_key_env:
-            found.notes.append(f"{lm.model} may need a key: set the variable that its provider reads.")
 
 
-def _note_plugins(workflow: Workflow, lms: Iterable[LMSpec], found: Contents) -> None:
-    """The distributions of plugins that bring nodes and models of the workflow, other than our own."""
-    known = plugins()
-    owners = {known.owner("lms", split_model(lm.model)[0]) for lm in lms}
-    modules = {type(node).__module__.partition(".")[0] for node in workflow.walk()}
-    for info in known.infos:
-        if info.distribution != NAME and (info.name in owners or info.module.partition(".")[0] in modules):
-            found.packages.add(f"{info.distribution}=={info.version}")
+def _inside(path: Path) -> Iterator[Path]:
+    """The file, or those of a folder, without what is hidden, installed, made by Python, or written by runs."""
+    if path.is_file():
+        yield path
+    names = sorted(path.iterdir()) if path.is_dir() else []
+    runs = tuple(one.name for one in names if one.is_file() and is_run_database(one))
+    for one in names:
+        left_out = one.name.startswith(".") or one.name in NEVER_COPIED or one.name.startswith(runs)
+        if not (left_out or (one.is_dir() and one.is_symlink())):
+            yield from _inside(one)
 
 
-def _guides(spec: Spec, workflow: Workflow, found: Contents) -> dict[str, str]:
-    """README.md, requirements.txt and Dockerfile."""
-    extras = ",".join(sorted({"serve", *found.extras}))
-    others = found.requirements()
-    notes = list[str]()
-    if found.variables:
-        notes.append(f"\n## Needed there\n\nVariables of the environment: {', '.join(sorted(found.variables))}.\n")
-    if found.notes:
-        notes.append("\n## Not carried\n\n" + "".join(f"- {note}\n" for note in found.notes))
-    text = _README.format(
-        name=spec.name,
-        about=f"{spec.description.strip()}\n\n" if spec.description.strip() else "",
-        version=__version__,
-        file=FILE,
-        distribution=NAME,
-        image="".join(c if c.isalnum() and c.isascii() else "-" for c in spec.name.lower()).strip("-") or "workflow",
-        inputs=" ".join(f"--input {name}=..." for name in workflow.input_fields),
-        variables="".join(f"-e {name} " for name in sorted(found.variables)),
-        notes="".join(notes),
-    )
-    return {
-        "README.md": text,
-        "requirements.txt": "\n".join([f"{NAME}[{extras}]=={__version__}", *others]) + "\n",
-        "Dockerfile": _DOCKERFILE.format(file=FILE),
-    }
-
-
-def _left_out(folder: Path) -> Callable[[str, list[str]], set[str]]:
-    """Select the entries of a folder that are not copied: .env and .git, compiled code, and links out of it."""
-
-    def names(place: str, all_: list[str]) -> set[str]:
-        lost = {name for name in all_ if not Path(place, name).resolve().is_relative_to(folder)}
-        return lost | {name for name in all_ if name.startswith(".") or name == "__pycache__"}
-
-    return names
-
-
-def _write(found: Contents, out: Path) -> None:
-    clash = sorted(found.texts.keys() & found.copies.keys())
-    if clash:
-        message = f"the workflow names {clash[0]}, which the bundle writes itself"
-        raise SpecError(message, hint="Rename the file.")
-    out.mkdir(parents=True, exist_ok=True)
-    for place, source in found.copies.items():
-        target = out / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=_left_out(source), dirs_exist_ok=True)
-        else:
-            shutil.copyfile(source, target)
-            os.chmod(target, 0o755 if os.access(source, os.X_OK) else 0o644)
-    for place, text in found.texts.items():
-        (out / place).parent.mkdir(parents=True, exist_ok=True)
-        (out / place).write_text(text, encoding="utf-8")
+def _git(folder: Path, *words: str) -> str:
+    """Output of a git command in a folder; empty outside a repository, or where there is no git."""
+    try:
+        command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]  # a monitor is a program
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -5,7 +5,6 @@ The only room that calls a language model.
 
 from workbench.ledger.ledger import Ledger as Ledger
 from workbench.ledger.recalled import Recalled as Recalled
-from workbench.ledger.shares import Shares as Shares
 from workbench.ledger.spend import (
     CallInfo as CallInfo,
     Settled as Settled,

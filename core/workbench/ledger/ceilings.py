@@ -8,12 +8,8 @@ from typing import Protocol
 
 from workbench.errors import BudgetSpent
 from workbench.ledger.rate_limit import AdaptiveLimiter
-from workbench.ledger.shares import Shares
 from workbench.ledger.spend import Spend
 from workbench.spec import BudgetSpec
-
-#: What runs share of a budget. Minutes pass for each of them.
-SHARED = ("calls", "tokens", "usd")
 
 
 class Account(Protocol):
@@ -37,13 +33,10 @@ class Ceilings:
 
     Nobody waits for ever: who waits does so for calls in flight, which hold slots of their own and need nothing of
     others, and each of them ends with `give_back`, answered, failed, timed out or cancelled.
-
-    shares: where several runs share the budget; a call is then covered by the share of this run before it is sent.
     """
 
     def __init__(self, account: Account):
         self._account = account
-        self.shares: Shares | None = None
         self._held_for_proof = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self.reserved, self.in_flight = Spend(), 0
         # Commands run several loops on one ledger, so nothing of asyncio that stays with its first loop.
@@ -52,8 +45,6 @@ class Ceilings:
 
     def reserve_for_proof(self, *, calls: float, tokens: float, usd: float, minutes: float) -> None:
         self._held_for_proof = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
-        if self.shares is not None:
-            self.shares.hold({what: self._held_for_proof[what] for what in SHARED})
 
     def remaining(self, what: str) -> float:
         """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
@@ -61,8 +52,6 @@ class Ceilings:
         if (ceiling := getattr(self._account.budget, what)) is None:
             return float("inf")
         used = self._account.seconds / 60 if what == "minutes" else getattr(self._account.spent, what)
-        if self.shares is not None and what in SHARED:
-            return max(0.0, self.shares.available(what) - max(used, getattr(self._account.sent, what)))
         return max(0.0, ceiling - used - self._held_for_proof[what])
 
     async def reserve(self, worst: Callable[[], Spend]) -> Spend:
@@ -73,17 +62,10 @@ class Ceilings:
         Returns what `give_back` takes. Raises BudgetSpent, or what stops the run.
         """
         async with self._turn:
-            while True:
-                most, alone = worst(), not self.in_flight
-                covered = self._refusal(most, beside=self.reserved) is None
-                if covered and (self.shares is None or await self._share_covers(self.shares, most)):
-                    break
+            while self._refusal(most := worst(), beside=self.reserved) is not None:
                 self.check(most)
-                if alone:
-                    raise self._share_spent(most)
-                if self.in_flight:
-                    self._freed = asyncio.get_running_loop().create_future()
-                    await self._freed
+                self._freed = asyncio.get_running_loop().create_future()
+                await self._freed
             self.reserved.add(most)
             self.in_flight += 1
         return most
@@ -117,9 +99,7 @@ class Ceilings:
             return account.stopping
         for what, needed in self._needed(more, beside).items():
             ceiling = getattr(account.budget, what)
-            held = (
-                0.0 if self.shares is not None else self._held_for_proof[what]
-            )  # else it is held back for all of them
+            held = self._held_for_proof[what]
             if needed > ceiling - held + 1e-12:
                 return BudgetSpent(what, ceiling, needed, held)
         minutes, held = account.budget.minutes, self._held_for_proof["minutes"]
@@ -131,21 +111,8 @@ class Ceilings:
         """Total what this run comes to with so much more, by what has a ceiling."""
         account = self._account
         found: dict[str, float] = {}
-        for what in SHARED:
+        for what in ("calls", "tokens", "usd"):
             if getattr(account.budget, what) is not None:
                 used = max(getattr(account.spent, what), getattr(account.sent, what))
                 found[what] = used + getattr(more, what) + (0 if beside is None else getattr(beside, what))
         return found
-
-    async def _share_covers(self, shares: Shares, more: Spend) -> bool:
-        """Draw on the shared budget for so much more beside the calls in flight."""
-        needed = self._needed(more, beside=self.reserved)
-        return all(n <= shares.limit(what) for what, n in needed.items()) or await shares.draw(needed)
-
-    def _share_spent(self, more: Spend) -> BudgetSpent:
-        """The error where a call does not fit beside the shares of the other runs."""
-        assert self.shares is not None
-        needed, budget = self._needed(more), self._account.budget
-        what = max(needed, key=lambda what: needed[what] - (self.shares.available(what) if self.shares else 0.0))
-        ceiling, held = getattr(budget, what), self._held_for_proof[what]
-        return BudgetSpent(what, ceiling, ceiling - held - self.shares.available(what) + needed[what], held)

@@ -67,8 +67,6 @@ class Report:
     judge: JudgeCheck | None = None  # if a language model scored; `proof` is the one that counts
     objections: list[str] = field(default_factory=list[str])  # why nothing is shown, whatever the numbers say
     order_effects: list[OrderEffect] = field(default_factory=list[OrderEffect])
-    searchers: dict[str, Any] | None = None  # of a shared study (`workbench.study.Searchers.summary`)
-    elsewhere: str | None = None  # why another of them makes the proof
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
     floor: Floor | None = None  # what the sealed rows reach without a model, if the metric knows
     old_runs: tuple[int, str] = (1, "")  # of the old workflow for what the winner takes, where nobody asked to run it
@@ -159,7 +157,6 @@ class Report:
             "targets": None if self.levels is None else {**self.levels.as_dict(), "shown": self.levels_shown},
             "attacks": None if self.attacks is None else self.attacks.as_dict(),
             "unproved": self.unproved,
-            "searchers": None if self.searchers is None else {**self.searchers, "elsewhere": self.elsewhere},
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
             **({"floor": self.floor._asdict()} if self.floor is not None else {}),
             **({"rerun": self.rerun._asdict()} if self.rerun is not None else {}),
@@ -170,13 +167,8 @@ class Report:
         """The result in a few lines, which also head the written workflow file as a comment."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
-        if self.searchers is not None:
-            spent = ", ".join(f"{value:.6g} {what}" for what, value in self.searchers["spent"].items())
-            lines.append(f"Searcher {self.searchers['number']} of {self.searchers['of']}; together they spent {spent}.")
-        lines += self.levels.lines() if self.levels is not None and self.elsewhere is None else []
-        if self.elsewhere is not None:
-            lines.append(f"This run makes no proof: {self.elsewhere}.")
-        elif self.proof is not None:
+        lines += self.levels.lines() if self.levels is not None else []
+        if self.proof is not None:
             lines.append(self._verdict(self.proof))
             if self.loss_shown:
                 which = "was best on val" if self.levels is None else "the targets picked on val"

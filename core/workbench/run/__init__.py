@@ -47,6 +47,7 @@ from workbench.run.start import (
     resume as resume,
     started_run as started_run,
 )
+from workbench.run.steering import ACTIONS as ACTIONS, give_order as give_order
 from workbench.run.stored_file import (
     content_of_stored as content_of_stored,
     name_of_stored as name_of_stored,

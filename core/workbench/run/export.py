@@ -10,7 +10,7 @@ from typing import Any
 from workbench._version import __version__
 from workbench.base.files import check_output, write_whole
 from workbench.errors import PluginError, SpecError, StoreError, suggest
-from workbench.inference import Ask, Bundle, write_bundle
+from workbench.inference import write_bundle
 from workbench.plugins import plugins
 from workbench.run.history import candidate_workflow, winner_of
 from workbench.run.start import prepare_stored
@@ -124,10 +124,10 @@ def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tup
     return name
 
 
-def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path, ask: Ask | None = None) -> Bundle:
+def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -> Path:
     """Write a candidate as a folder that runs elsewhere (`write_bundle`).
 
-    run, candidate: as in `export_candidate`. ask: as in `bundle_file`.
+    run, candidate: as in `export_candidate`.
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
@@ -136,7 +136,7 @@ def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path, a
     row, _, found, _ = _chosen(store, run, candidate)
     with without_user_code("outlines"):
         file = read_stored_file(row)
-        return write_bundle(file.spec, file.source.value, Workflow(found.tree, file.base), out, ask)
+        return write_bundle(file.spec, file.source, Workflow(found.tree, file.base), out)
 
 
 def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Workflow, Workflow]:

@@ -16,7 +16,6 @@ from workbench.ledger import price_of
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.run.options import Options
-from workbench.run.together import check_alone
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec, defaults
 from workbench.store import RunRecord, Store, is_result
@@ -109,7 +108,6 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
             )
 
     with task.source.locating():
-        check_alone(optimizers, task.spec.rounds)
         collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 

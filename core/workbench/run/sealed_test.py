@@ -49,7 +49,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     waste = spent.calls / max(1, spent.calls - ledger.retries)
     # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
     # a cost may be cheap in dollars and take more calls than the best.
-    runs = [base, pick_winner(progress.eligible, task.spec), best][:sides]
+    runs = [base, pick_winner([*progress.complete.values()], task.spec), best][:sides]
     headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime)
     at_once = max(1, min(n, evaluator.concurrency)) * 60
 

@@ -9,8 +9,8 @@ import asyncio
 import os
 import random
 import traceback
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,6 @@ from workbench.errors import (
     ServerDead,
     ShareSpent,
     WorkbenchError,
-    errors_at,
     merge_errors,
 )
 from workbench.ledger import CallInfo, Ledger
@@ -39,12 +38,11 @@ from workbench.run.options import Listener, Options
 from workbench.run.rerun import rerun_baseline
 from workbench.run.result_files import write_results
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
+from workbench.run.steering import Steering
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
-from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo
 from workbench.run.workers import make_crew
 from workbench.runtime import Runtime
-from workbench.steering import Steering
 from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps
 from workbench.study import (
     Evaluation,
@@ -52,7 +50,6 @@ from workbench.study import (
     Optimizer,
     Progress,
     Result,
-    Searchers,
     Study,
     observe_nodes,
     pick_winner,
@@ -103,11 +100,7 @@ class Session:
             on_rows=TrainRows(store, run_id, task.dataset.train, self.scored).record,
             stored=lambda workflow: find_evaluation(store, run_id, workflow, task.dataset.val),
         )
-        self.steering = Steering(
-            Orders(store, run_id), self.ledger, self.progress, task.workflow.base, self._add_by_hand, self._emit
-        )
-        self.steering.running = self.evaluator.running
-        self.searchers: Searchers | None = None
+        self.steering = Steering(Orders(store, run_id), self.ledger, self.evaluator.running, self._emit)
         self._candidates = set[str]()
         self._saved_seconds = 0.0
         self._in_flight = list[int]()  # at each call since the last evaluation
@@ -157,29 +150,11 @@ class Session:
         return await preflight.obstacles(self.task, self.runtime, studies)
 
     async def _course(self) -> Report:
-        async with self.steering, self._together():
+        async with self.steering:
             with self.task.dataset.test.sealed():
                 status, broken = await self._search()
-            await self.steering.end_search()
-            elsewhere = await self.searchers.elect() if self.searchers is not None else None
-            if elsewhere is not None:
-                return self._report(status, self._pick(), None, broken, elsewhere)
+            self.steering.end_search()
             return await self._prove(status, broken)
-
-    @asynccontextmanager
-    async def _together(self) -> AsyncGenerator[None]:
-        """Search with the other runs of a shared study, if an optimizer has one. All of them share the budget."""
-        if (place := shared_turn(self.optimizers)) is None:
-            yield
-            return
-        name, optimizer = self.optimizers[place]
-        with self.task.source.locating(), errors_at("optimize", place, name):
-            study = self._study(self.task.workflow, 0, "baseline")
-            self.searchers = self.ledger.ceilings.shares = await optimizer.join(study, joining(self.task, self.run))
-        try:
-            yield
-        finally:
-            await self.searchers.leave()
 
     async def _prove(self, status: str, broken: str | None) -> Report:
         task, baseline, winner = self.task, self.task.workflow, self._pick()
@@ -201,8 +176,7 @@ class Session:
         self._reserve_for_proof()
         try:
             baseline = current = await self._observe()
-            once = self.searchers.evaluate_baseline if self.searchers is not None else None
-            self._check_answered(await (once or self._study(baseline, 0, "baseline").evaluate)(baseline))
+            self._check_answered(await self._study(baseline, 0, "baseline").evaluate(baseline))
             self._reserve_for_proof()
             turns = self.optimizers * self.task.spec.rounds
             for number, (name, optimizer) in enumerate(turns):
@@ -267,12 +241,8 @@ class Session:
             targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
             levels=spec.targets,
-            searchers=self.searchers,
             description=spec.description,
         )
-
-    async def _add_by_hand(self, workflow: Workflow) -> None:
-        await self._study(workflow, 0, "hand").evaluate(workflow)
 
     def _reserve_for_proof(self) -> None:
         reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
@@ -284,7 +254,7 @@ class Session:
     def _pick(self) -> Workflow:
         """The winner: the best on val, or, with several objectives, the named pick of the Pareto set or the cheapest
         that meets the targets."""
-        found = self.progress.eligible
+        found = [*self.progress.complete.values()]
         return pick_winner(found, self.task.spec).workflow if found else self.task.workflow
 
     # Events and the store
@@ -332,8 +302,8 @@ class Session:
         best, calls = self._best() == evaluation.workflow, self.ledger.spent.calls
         self._emit("candidate_evaluated", evaluation=evaluation, accepted=best, calls=calls)
         self._save_seconds()
-        await self.steering.carry_out(evaluation.workflow.hash)
-        self._reserve_for_proof()  # orders may have changed budget and best
+        self.steering.carry_out(evaluation.workflow.hash)
+        self._reserve_for_proof()  # an order may have raised the budget
 
     def _save_seconds(self) -> None:
         if self.ledger.seconds - self._saved_seconds > 2:
@@ -346,7 +316,6 @@ class Session:
         winner: Workflow | None = None,
         rows: list[tuple[Result, ...]] | None = None,
         error: str | None = None,
-        elsewhere: str | None = None,
     ) -> Report:
         winner = winner or self._best()
         warnings = [
@@ -359,7 +328,7 @@ class Session:
             *plugins().warnings(),
             *self.ledger.warnings(),
         ]
-        report = build_report(
+        return build_report(
             run=self.run,
             status=status,
             task=self.task,
@@ -374,13 +343,10 @@ class Session:
             warnings=warnings,
             error=error,
         )
-        if self.searchers is not None:
-            report.searchers, report.elsewhere = self.searchers.summary(), elsewhere
-        return report
 
     def _finish(self, report: Report) -> None:
         """Write the result files and store the report."""
-        if report.elsewhere is None and (report.test_rows or report.status in ("finished", "budget")):
+        if report.test_rows or report.status in ("finished", "budget"):
             write_results(report, self.task, self.options, self.record, self.progress.complete)
         stored = {**report.as_dict(), "lines": report.lines()}
         self.record.end_with_report(report.status, stored, self.ledger.seconds)

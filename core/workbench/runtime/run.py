@@ -1,4 +1,5 @@
-"""A run that is open: the only way to a ledger, so that all kinds of runs are locked, stopped, billed and resumed alike.
+"""A run that is open: the only way to a ledger, so that all kinds of runs are locked, stopped, billed and resumed
+alike.
 
 `optimize`, `eval`, `predict` and the rest are loops on it. One that is resumed repeats its loop from the start; the
 journal answers what was paid for.

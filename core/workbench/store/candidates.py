@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.base.type_guards import is_dict
-from workbench.store.content import check_sum, check_tree, checksum, parse_json
+from workbench.store.content import check_sum, checksum, parse_json
 from workbench.store.database import Store
 
 #: What the checksum of a candidate covers.
@@ -64,7 +64,7 @@ class Candidates:
         if row is None:
             return None
         place = self._check(row)
-        return check_tree(parse_json(row["tree"], place, dict), place)
+        return parse_json(row["tree"], place, dict)
 
     def read_all(self) -> list[dict[str, Any]]:
         """Every candidate in order, with its score on val (None if it was never evaluated to the end) and what it sets

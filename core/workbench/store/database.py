@@ -25,7 +25,7 @@ from workbench.base.files import check_database_files, make_private
 from workbench.errors import StoreError
 from workbench.store.background_sync import BackgroundSync
 from workbench.store.content import parse_json, text_key
-from workbench.store.schema import SCHEMA_VERSION, check_layout, make_migrations
+from workbench.store.schema import SCHEMA_VERSION, check_version, make_migrations
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Store:
     def _prepare(self) -> None:
         import sqlite_utils
 
-        version = check_layout(self.conn, self.path)
+        version = check_version(self.conn, self.path)
         self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:
             if self.conn.execute("select count(*) from sqlite_master").fetchone()[0]:
@@ -256,7 +256,8 @@ class Store:
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
         """The rows of a query. Raises StoreError where the file cannot be read."""
         try:
-            yield from self._reader.execute(sql, values)
+            for row in self._reader.execute(sql, values):  # noqa: UP028  # which would close a cursor of a closed file
+                yield row
         except (sqlite3.Error, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             raise StoreError(f"cannot read {self.path}: {error}{_advice(error)}") from error
 

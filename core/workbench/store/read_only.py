@@ -1,42 +1,33 @@
-"""A run database to look at: it stays as it is to the byte, and whatever it holds, a look ends."""
+"""A run database to look at: it stays as it is to the byte, and damage is one error that names the file."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-from workbench.base.files import check_database_files
-from workbench.errors import StoreError
-from workbench.store.content import read_spec
+from workbench.errors import StoreError, WorkbenchError
 from workbench.store.database import Store
-from workbench.store.schema import check_layout, column_types
-
-#: Seconds that a query may take, and bytes that a text, and with it a row, may have.
-PATIENCE, LONGEST = 20.0, 64_000_000
+from workbench.store.schema import check_version
 
 #: Bytes up to which the whole file is checked on opening, which takes at most about a second.
 CHECKED = 64_000_000
 
-#: Steps of SQLite's machine between two looks at the clock.
-_STEPS = 20_000
-
-_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "real": (float, int), "blob": (bytes,)}
+#: Errors that content raises where it is used, if it is not what workbench writes.
+_OF_CONTENT = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 class ReadOnlyStore(Store):
     """The runs in a database, to be read only. Nothing is written: no migration, no lock, no file beside it.
 
-    Files of up to `CHECKED` bytes are checked as a whole by SQLite, larger ones only where they are read. Types are
-    checked row by row. Raises StoreError for whatever is no run database, is damaged, or takes too long.
+    Files of up to `CHECKED` bytes are checked as a whole by SQLite, larger ones only where they are read. Raises
+    StoreError for whatever is no run database, or is damaged; in a `with` also where its content is used.
     """
 
     def __init__(self, path: str | Path, *, check: bool = True):
@@ -44,15 +35,13 @@ class ReadOnlyStore(Store):
         self.path, self._check = Path(path), check
         if not self.path.is_file():
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
-        check_database_files(self.path)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
-        self._deadline = time.monotonic() + PATIENCE
         try:
             self._reader = self.conn = self._open()
             self._prepare_reader()
         except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             self.close()
-            raise StoreError(f"cannot use the run database {self.path}: {_said(error)}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {error}") from error
         except StoreError:
             self.close()
             raise
@@ -77,11 +66,9 @@ class ReadOnlyStore(Store):
     def _prepare_reader(self) -> None:
         conn = self._reader
         conn.row_factory = sqlite3.Row
-        conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
-        conn.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
         for pragma in ("trusted_schema=off", "cell_size_check=on", "query_only=on", "busy_timeout=10000"):
             conn.execute(f"pragma {pragma}")
-        check_layout(conn, self.path)
+        check_version(conn, self.path)
         if not conn.execute("select count(*) from sqlite_master where name = 'runs'").fetchone()[0]:
             raise StoreError(f"{self.path} has no runs: it is empty, or its first run is just beginning")
         if self._check and self.path.stat().st_size <= CHECKED:
@@ -103,40 +90,13 @@ class ReadOnlyStore(Store):
         )
 
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
-        """Rows of a query, each checked. Raises StoreError, which names the table and the row."""
-        table = found[1] if (found := re.search(r"\bfrom (\w+)", sql)) else "?"
-        self._deadline, number = time.monotonic() + PATIENCE, 0
-        try:
-            for row in self._reader.execute(sql, values):
-                number += 1
-                self._check_row(row, table, number, "left join" in sql)
-                yield row
-            if self._seen is not None and self._seen != self._stamp():
-                raise StoreError(f"{self.path} was written while it was read; look once more")
-        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
-            raise StoreError(
-                f"{self.path}, table {table}, row {number + 1} of this look cannot be read: {_said(error)}"
-            ) from None
+        """The rows of a query. Raises StoreError where the file cannot be read."""
+        yield from super().rows(sql, *values)
+        if self._seen is not None and self._seen != self._stamp():
+            raise StoreError(f"{self.path} was written while it was read; look once more")
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         return next(self.rows(sql, *values), None)
-
-    def _check_row(self, row: sqlite3.Row, table: str, number: int, joined: bool) -> None:
-        """joined: a row that has no other half has nothing in its columns."""
-        known = column_types()
-        for name, value in zip(row.keys(), row, strict=True):
-            kind, empty = known.get(name, ("", True))
-            if kind and not (isinstance(value, _TYPES[kind]) or (value is None and (empty or joined))):
-                what = "nothing" if value is None else f"a {type(value).__name__}"
-                raise StoreError(
-                    f"{self.path} is damaged: table {table}, row {number} of this query has {what} in the column "
-                    f"{name}, which should contain {kind}; use a copy of the database"
-                )
-
-        if "run" in row.keys() and not re.fullmatch(r"[\w-]{1,64}", row["run"]):  # noqa: SIM118  # files are named by it
-            raise StoreError(f"{self.path} is damaged: table {table}, row {number} of this look names no run")
-        if "spec_checksum" in row.keys():  # noqa: SIM118
-            read_spec(row)
 
     def write(self, sql: str, *values: Any) -> NoReturn:
         """Refused."""
@@ -146,6 +106,15 @@ class ReadOnlyStore(Store):
 
     def flush(self) -> None:
         """There is nothing to write."""
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        if isinstance(error[1], _OF_CONTENT) and not isinstance(error[1], WorkbenchError):
+            said = " ".join(f"{type(error[1]).__name__}: {error[1]}".split())[:300]
+            raise StoreError(
+                f"{self.path} has content that this version of workbench cannot show ({said}): it is damaged, or was "
+                "not written by workbench; use a copy of it"
+            ) from error[1]
 
     def close(self) -> None:
         """Close the file, and remove a copy of it."""
@@ -160,18 +129,6 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(
         f"file:{quote(str(path.resolve()))}?{mode}", uri=True, isolation_level=None, timeout=10, check_same_thread=False
     )
-
-
-def _said(error: Exception) -> str:
-    """Return SQLite's message, in our words where its own lead nowhere or repeat what is stored."""
-    words = str(error)
-    if "interrupted" in words:
-        return f"it took more than {PATIENCE:g} seconds"
-    if isinstance(error, UnicodeError) or "decode" in words:
-        return "a text is not UTF-8"
-    if "too big" in words:
-        return f"it has a text of more than {LONGEST / 1e6:g} MB"
-    return " ".join(words.split())[:300]
 
 
 def is_run_database(path: Path) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,27 +79,6 @@ SCHEMA_VERSION = len(VERSIONS)
 #: The statements that make a database of today.
 SCHEMA = "".join(VERSIONS)
 
-#: The table of the library that applies migrations, SQLite's own, and those of Optuna, which keeps its studies here. We
-#: read none of them ourselves.
-_BESIDE = {
-    "_sqlite_migrations",
-    "sqlite_sequence",
-    "sqlite_stat1",
-    "studies",
-    "study_directions",
-    "study_system_attributes",
-    "study_user_attributes",
-    "trial_heartbeats",
-    "trial_intermediate_values",
-    "trial_params",
-    "trial_system_attributes",
-    "trial_user_attributes",
-    "trial_values",
-    "trials",
-    "version_info",
-    "alembic_version",
-}
-
 
 def make_migrations() -> Any:
     """The migrations by which `sqlite_utils` brings a file to `SCHEMA_VERSION`."""
@@ -123,67 +100,15 @@ def _run_script(db: Any, script: str) -> None:
             db.conn.execute(statement)
 
 
-def check_layout(conn: sqlite3.Connection, path: Path) -> int:
-    """The version of a run database; 0 for an empty one. Views, triggers and tables that are not ours could run what
-    their maker chose. Raises StoreError."""
+def check_version(conn: sqlite3.Connection, path: Path) -> int:
+    """The version of a run database; 0 for an empty one. Raises StoreError for a newer or another database."""
     version = conn.execute("pragma user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
             "update workbench-core"
         )
-    if version < 0:
-        raise StoreError(f"{path} is damaged (schema {version}); use a copy of it")
-    asked = "select type, name, sql, tbl_name from sqlite_master where type != 'index' or sql is not null"
-    found = [(kind, name, sql, of in _BESIDE) for kind, name, sql, of in conn.execute(asked)]
-    tables = {name for kind, name, _, _ in found if kind == "table"}
+    tables = {name for (name,) in conn.execute("select name from sqlite_master where type = 'table'")}
     if tables and "_sqlite_migrations" not in tables:
         raise StoreError(f"{path} is a database of something else; name another with --db")
-    ours = [_layout(known) for known in range(version, SCHEMA_VERSION + 1)]  # a migration may have been cut short
-    for kind, name, sql, beside in found:
-        if beside and kind in ("table", "index"):
-            continue
-        if not any(layout.get((kind, name)) == _plain(str(sql)) for layout in ours):
-            raise StoreError(
-                f"{path} contains a {kind} {name!r:.60} that workbench did not create, so it is not opened"
-            )
-    there = {(kind, name) for kind, name, *_ in found}
-    if lacking := [name for kind, name in ours[0] if (kind, name) not in there]:
-        raise StoreError(f"{path} lacks the table {lacking[0]} of a run database, so it is not opened")
     return version
-
-
-@cache
-def column_types() -> dict[str, tuple[str, bool]]:
-    """By name, the type of a column and whether it may be empty. Columns of one name have one type in all tables."""
-    conn, found = _made(SCHEMA_VERSION), dict[str, tuple[str, bool]]()
-    for (table,) in conn.execute("select name from sqlite_master where type = 'table'").fetchall():
-        for _, name, kind, required, _, key in conn.execute(f"pragma table_info({table})"):
-            empty = not required and not key
-            found[name] = (kind.lower(), empty or (name in found and found[name][1]))
-    conn.close()
-    return found
-
-
-@cache
-def _layout(version: int) -> dict[tuple[str, str], str]:
-    """By kind and name, the statements that make a database of a version."""
-    conn = _made(version)
-    found = {
-        (kind, name): _plain(sql)
-        for kind, name, sql in conn.execute("select type, name, sql from sqlite_master where sql is not null")
-    }
-    conn.close()
-    return found
-
-
-def _made(version: int) -> sqlite3.Connection:
-    conn = sqlite3.connect(":memory:")
-    for script in VERSIONS[:version]:
-        conn.executescript(script)
-    return conn
-
-
-def _plain(sql: str) -> str:
-    """A statement without what does not matter: spaces, quotes of names, and case."""
-    return re.sub(r"[\s\"\[\]`]+", "", sql).lower()

@@ -34,9 +34,7 @@ from workbench.study.sampler import (
     Searcher as Searcher,
     make_sampler as make_sampler,
 )
-from workbench.study.searchers import Joining as Joining, Searchers as Searchers
 from workbench.study.standing import (
-    Choice as Choice,
     Progress as Progress,
     find_undominated as find_undominated,
     objective_sign as objective_sign,

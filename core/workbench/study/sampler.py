@@ -61,7 +61,7 @@ class Searcher:
 
     starts: suggest those of `Space.starts` first. startup: number of random candidates before the sampler learns.
     study: one of Optuna's that others search, too; default: one in memory.
-    salt: mixed into the seed, so that several searchers of one study draw different candidates.
+    salt: mixed into the seed, so that several runs that search one study draw different candidates.
     """
 
     SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")

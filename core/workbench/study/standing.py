@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,33 +11,10 @@ from workbench.workflow import Workflow
 
 
 @dataclass
-class Choice:
-    """The decisions of a user on the candidates, by their hashes. pinned: the one that stays the best, whatever
-    follows. dropped: those that cannot win."""
-
-    pinned: str | None = None
-    dropped: set[str] = field(default_factory=set[str])
-
-    def pin(self, candidate: str) -> None:
-        self.pinned = candidate
-        self.dropped.discard(candidate)
-
-    def drop(self, candidate: str) -> None:
-        self.dropped.add(candidate)
-        self.pinned = None if self.pinned == candidate else self.pinned
-
-    def able(self, candidates: Iterable[str]) -> list[str]:
-        """List the candidates that may be the best: the pinned one, if it is there, else all that were not dropped."""
-        left = [one for one in candidates if one not in self.dropped]
-        return [self.pinned] if self.pinned in left else left
-
-
-@dataclass
 class Progress:
     """Shared state of all studies of a run: the candidates so far, the best of them, and callbacks.
 
-    complete: on the whole val split, by workflow hash. tried: all candidates, by hash, in their order. choice: what its
-    user decided on them.
+    complete: on the whole val split, by workflow hash. tried: all candidates, by hash, in their order.
     """
 
     on_candidate: Callable[[Workflow, str], None]
@@ -49,13 +26,10 @@ class Progress:
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])  # of plugins, for a whole run
     stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
-    choice: Choice = field(default_factory=Choice)
 
     def apart(self, on_evaluation: Callable[[Evaluation], Awaitable[None]]) -> Progress:
         """That of a search on other rows, whose evaluations cannot win the run."""
-        return replace(
-            self, on_evaluation=on_evaluation, best=None, complete={}, tried={}, stored=None, choice=Choice()
-        )
+        return replace(self, on_evaluation=on_evaluation, best=None, complete={}, tried={}, stored=None)
 
     def propose(self, workflow: Workflow, optimizer: str) -> None:
         """Note a candidate of an optimizer, before it is evaluated."""
@@ -66,27 +40,8 @@ class Progress:
         """Add a complete evaluation on val, without its traces."""
         lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
         self.complete[evaluation.workflow.hash] = lean
-        self._rank()
-
-    def pin(self, workflow: str) -> None:
-        """Take an evaluated candidate for the best, whatever is found later. Raises KeyError for another one."""
-        _ = self.complete[workflow]
-        self.choice.pin(workflow)
-        self._rank()
-
-    def drop(self, workflow: str) -> None:
-        """Leave a candidate out of the choice from now on."""
-        self.choice.drop(workflow)
-        self._rank()
-
-    @property
-    def eligible(self) -> list[Evaluation]:
-        """The evaluations to pick the winner from, in the order in which they were made."""
-        return [self.complete[hash_] for hash_ in self.choice.able(self.complete)]
-
-    def _rank(self) -> None:
         # max takes the first of equals: a tie keeps the earlier, simpler candidate
-        best = max(fill_missing(self.eligible), key=lambda e: e.score, default=None)
+        best = max(fill_missing([*self.complete.values()]), key=lambda e: e.score, default=None)
         self.best = None if best is None else self.complete[best.workflow.hash]
 
 

@@ -23,7 +23,6 @@ from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
-from workbench.study.searchers import Joining, Searchers
 from workbench.study.standing import Progress
 from workbench.task import Example, Score, Space, default_space
 from workbench.workflow import ExampleRun, Trace, Workflow
@@ -75,17 +74,6 @@ class Optimizer(BaseModel):
         """
         return None
 
-    def shares_study(self) -> bool:
-        """Return True if other runs, on other machines too, search the same study: then `join` is called first."""
-        return False
-
-    async def join(self, study: Study, joining: Joining) -> Searchers:
-        """Join the others before the run's first call. What is returned is `study.searchers` in `optimize`.
-
-        Raises SpecError where this run cannot search with them, and StoreError.
-        """
-        raise NotImplementedError
-
 
 @dataclass
 class Study:
@@ -95,7 +83,6 @@ class Study:
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
     limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
     levels: the service levels of the file (`targets:`). description: what the file says that it is for.
-    searchers: the other runs that search this study, if there are any.
     """
 
     workflow: Workflow
@@ -112,7 +99,6 @@ class Study:
     name: str = ""
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
     levels: TargetsSpec | None = None
-    searchers: Searchers | None = None
     description: str = ""
 
     @property

@@ -63,7 +63,6 @@ from workbench.task.workflow_file import (
     read_library as read_library,
 )
 from workbench.task.write import (
-    CALLED_KEYS as CALLED_KEYS,
     called_tree as called_tree,
     dump_yaml as dump_yaml,
     file_tree as file_tree,

@@ -19,7 +19,7 @@ from workbench.task.search_space import check_space
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
 #: Sections of a file that count where it is called and not improved.
-CALLED_KEYS = (
+_CALLED_KEYS = (
     "name",
     "description",
     "lm",
@@ -47,7 +47,7 @@ def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
     """
     whole = file_tree(spec, {**raw, "data": {}, "metric": None}, workflow, workflow.base, ())
     whole |= {"configurations": raw["configurations"]} if raw.get("configurations") else {}
-    return {key: whole[key] for key in CALLED_KEYS if key in whole}
+    return {key: whole[key] for key in _CALLED_KEYS if key in whole}
 
 
 def written_node(tree: Any) -> Any:

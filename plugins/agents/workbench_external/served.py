@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.lm import Forwarded, Message, Response
-from workbench.runtime import Runtime, make_request
+from workbench.runtime import Run, Runtime, make_request
 from workbench.spec import LMSpec, Spec, lm_spec
 from workbench.workflow import Workflow, task_lm
 from workbench_external.asking import Asking, Latest, Models, Named, Refusals, choose, forward, in_its_words

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.base.distribution import pip_install
-from workbench.base.hashing import digest
-from workbench.errors import SpecError, StoreError
+from workbench.errors import SpecError
 from workbench.spec import ADDRESS, PATH, Found, Written
-from workbench.study import AskedTrial, Joining, Race, Searcher, Searchers, missed_levels, objective_sign
+from workbench.study import AskedTrial, Race, Searcher, missed_levels, objective_sign
 from workbench_optuna.pruning import make_race, report
-
-if TYPE_CHECKING:
-    from workbench_optuna.searchers import SharedStudy
+from workbench_optuna.shared import SharedStudy, shared_study
+from workbench_optuna.storage import check_address, check_storage
 
 #: Random candidates before the sampler starts to learn: Optuna's ten are too many where a budget pays for thirty.
 STARTUP = 6
@@ -74,8 +73,6 @@ class Optuna(Optimizer):
     @field_validator("storage")
     @classmethod
     def _without_password(cls, value: str | None) -> str | None:
-        from workbench_optuna.account_log import check_address
-
         return value if value is None else check_address(value)
 
     @model_validator(mode="after")
@@ -84,145 +81,99 @@ class Optuna(Optimizer):
             raise ValueError("study names a study in a storage: say where it is kept, e.g. storage: search.log")
         return self
 
-    def shares_study(self) -> bool:
-        return self.storage is not None
-
-    async def join(self, study: Study, joining: Joining) -> Searchers:
-        from workbench_optuna.searchers import join_study
-
-        assert self.storage is not None
-        own = digest(self.model_dump(exclude={"storage", "study"}))
-        joining = replace(joining, parts={**joining.parts, "optimize": own})
-        name = self.study or joining.name
-        return await join_study(study, joining, self.storage, name, directions(study.objectives), self.trials)
-
     async def ready(self, study: Study) -> None:
         if len(study.objectives) > 1 and self.sampler == "cmaes":
             raise SpecError("the sampler cmaes takes one objective", hint="Use nsga2 or tpe.", path=("sampler",))
+        if self.storage is not None:
+            await asyncio.to_thread(check_storage, self.storage, study.workflow.base)
 
     async def optimize(self, study: Study) -> Workflow:
-        import optuna.exceptions as errors
+        if self.storage is None:
+            search = self._search(study, {"starts": True})
+            try:
+                await search.run()
+            finally:
+                _keep(search.searcher, study, search.evaluated)
+            return study.best
+        async with shared_study(study, self.storage, self.study, directions(study.objectives)) as shared:
+            await self._search(study, shared.settings(), shared).run()
+            await shared.evaluate_best()
+        return study.best
 
-        shared = self._others(study)
-        settings: dict[str, Any] = {"starts": True} if shared is None else shared.settings(self.sampler)
+    def _search(self, study: Study, settings: dict[str, Any], shared: SharedStudy | None = None) -> _Search:
         searcher = study.searcher(
             sampler=self.sampler,
             startup=STARTUP,
             directions=directions(study.objectives),
             **settings,
         )
-        search = _Search(self, study, searcher, shared, {} if shared is None else shared.tried)
-        try:
-            await search.run()
-        except (errors.StorageInternalError, OSError) as error:
-            if shared is None:
-                raise
-            raise StoreError(f"the storage of the study cannot be used: {str(error).splitlines()[0]}") from None
-        finally:
-            if shared is None:
-                _keep(searcher, study, search.evaluated)
-        return study.best
+        return _Search(self, study, searcher, shared)
 
     def prunes(self, study: Study) -> bool:
         """Return True if losers are stopped."""
         return len(study.objectives) == 1 and self.race
-
-    def _others(self, study: Study) -> SharedStudy | None:
-        """The runs that search the same study, on which this one goes on; None if it searches alone."""
-        if self.storage is None:
-            return None
-        if study.searchers is None:
-            raise SpecError("optuna shares a study where it stands alone under optimize", path=("storage",))
-        shared = cast("SharedStudy", study.searchers)
-        shared.study = study
-        return shared
 
 
 @dataclass
 class _Search:
     """A search under way.
 
-    tried: what is evaluated, by hash. evaluated: the numbers of its trials; what was tried before is told to the
-    sampler, but is no news. p_values: by differences.
+    tried: what this run has evaluated, by hash. evaluated: the numbers of its trials; what was tried before is told to
+    the sampler, but is no news. p_values: by differences.
     """
 
     settings: Optuna
     study: Study
     searcher: Searcher
     shared: SharedStudy | None
-    tried: dict[str, Evaluation]
+    tried: dict[str, Evaluation] = field(default_factory=dict[str, Evaluation])
     evaluated: set[int] = field(default_factory=set[int])
     p_values: dict[tuple[float, ...], float] = field(default_factory=dict[tuple[float, ...], float])
 
     async def run(self) -> None:
         """Try candidates until there are as many as there shall be, or none that is new or can be paid."""
-        from optuna.exceptions import UpdateFinishedTrialError
-
-        begun = [] if self.shared is None else await self.shared.repeat_own()
+        begun = list[AskedTrial]()
+        if self.shared is not None:
+            done, begun = await self.shared.repeat_own(self.searcher)
+            for number, evaluation in done:
+                self._note(number, evaluation)
         trials, repeats = self.settings.trials, 0
         while len(self.tried) < trials:
             if repeats >= self.settings.patience:
-                if await self._inherits():
-                    repeats = 0
-                    continue
                 self.study.log(
                     f"{len(self.tried)} of {trials} trials: the last {repeats} samples were tried before or cost more "
                     "than is left, so the space seems to be exhausted (raise patience, or widen search: to try more)"
                 )
                 return
-            if self.shared is not None:
-                await self.shared.catch_up()
-                if self.shared.over:
-                    return
-            try:
-                refusal = await self._try(begun.pop() if begun else None)
-            except UpdateFinishedTrialError as error:
-                assert self.shared is not None
-                await self.shared.finish()
-                self.study.log(f"{error} This searcher was silent for too long, and others got its candidate")
-                refusal = "lost"
-            if refusal == "trials" and not await self._inherits():
-                return
-            repeats = repeats + 1 if refusal else 0  # a cheaper candidate may still fit
+            tried = await self._try(begun.pop(0) if begun else self.searcher.ask())
+            repeats = 0 if tried else repeats + 1  # a cheaper candidate may still fit
 
-    async def _inherits(self) -> bool:
-        """Return True if another searcher is gone, and there is more to search with."""
-        return self.shared is not None and await self.shared.hear_others()
-
-    async def _try(self, begun: Any) -> str:
-        """Ask for a candidate, evaluate it, tell what came of it. Returns "", or why it was not evaluated.
-
-        begun: a trial of this run that an earlier process of it began.
-        """
-        study, searcher, shared = self.study, self.searcher, self.shared
-        asked = shared.asked_before(searcher, begun) if shared is not None and begun is not None else searcher.ask()
+    async def _try(self, asked: AskedTrial) -> bool:
+        """Evaluate a candidate, and tell what came of it. Returns False if it was not evaluated."""
         if (known := self.tried.get(asked.workflow.hash)) is not None:
             self._tell(asked, known)
-            return "known"
-        if refusal := await self._refusal(asked):
-            searcher.tell(asked, None)
-            return refusal
+            return False
+        if self.shared is not None:
+            if (other := self.shared.find_known(asked)) is not None:
+                self.searcher.tell(asked, other.values, pruned=other.state.name == "PRUNED")
+                return False
+            self.shared.sign(asked)
+        if not self.study.affords(asked.workflow):
+            self.searcher.tell(asked, None)
+            return False
         try:
-            evaluation = await study.evaluate(asked.workflow, race=self._race(asked))
+            evaluation = await self.study.evaluate(asked.workflow, race=self._race(asked))
         except BudgetSpent:
-            if shared is None:  # else it stays begun: a resumed run may have a larger budget
-                searcher.tell(asked, None)
+            if self.shared is None:  # else it stays begun: a resumed run may have a larger budget
+                self.searcher.tell(asked, None)
             raise
-        self.tried[asked.workflow.hash] = evaluation
-        self.evaluated.add(asked.number)
-        if shared is not None:
-            shared.publish(asked, evaluation)
+        self._note(asked.number, evaluation)
         self._tell(asked, evaluation)
-        if shared is not None:
-            await shared.finish(asked.workflow.hash)
-        return ""
+        return True
 
-    async def _refusal(self, asked: AskedTrial) -> str:
-        """Why a candidate is not evaluated (`SharedStudy.begin`); "" if it is."""
-        if self.shared is None:
-            return "" if self.study.affords(asked.workflow) else "budget"
-        self.shared.sign(asked)
-        return await self.shared.begin(asked.workflow)
+    def _note(self, number: int, evaluation: Evaluation) -> None:
+        self.tried[evaluation.workflow.hash] = evaluation
+        self.evaluated.add(number)
 
     def _race(self, asked: AskedTrial) -> Race | bool:
         return self.settings.prunes(self.study) and make_race(self.searcher, asked, self.p_values)

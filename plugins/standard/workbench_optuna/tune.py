@@ -21,6 +21,7 @@ from workbench.errors import ShareSpent, suggest
 from workbench.spec import DomainSpec, Found, Part, Written
 from workbench.study import make_optimizer, make_sampler
 from workbench.task import put_searched, suggest_value
+from workbench_optuna.optimizer import Optuna
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped
@@ -69,7 +70,7 @@ class Tune(Optimizer):
             raise ValueError("say what is searched, e.g. search: {learning.rate: {float: [1.0e-5, 1.0e-3], log: true}}")
         if isinstance(inner, Tune):
             raise ValueError("tune cannot tune itself")
-        if inner.shares_study():
+        if isinstance(inner, Optuna) and inner.storage is not None:
             raise ValueError("an optimizer that is tuned searches alone: remove its storage")
         for name, domain in self.search.items():
             _check_setting(type(inner), name)

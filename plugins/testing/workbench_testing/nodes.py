@@ -105,7 +105,7 @@ class _Pool(LMPool):
 class _Alone(Program):
     """A program without nodes of its own: the checked one need not be registered."""
 
-    def __init__(self, workflow: Workflow, runtime: Runtime):
+    def __init__(self, workflow: Workflow, runtime: Any):
         self.workflow, self.runtime = workflow, runtime
 
 

@@ -1,39 +1,49 @@
-"""Several runs search one study on a planted problem: one budget, one proof, and as good a winner as one run finds."""
+"""Several runs search one study on a planted problem: trials are shared; budget, proof and report are each run's."""
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
-from tests.helpers.planted import candidates, evaluations, lower_bound, plant, true_skill
-from tests.helpers.searchers import Found, hurry, search_together
+from tests.helpers.planted import PlantedLM, candidates, evaluations, plant
+from tests.helpers.searchers import doomed, only_run, search_together
 from tests.plugins.optuna.test_optuna import SPACE, skill
 
 from workbench.errors import SpecError, StoreError
-from workbench.lm import Request
-from workbench.run import resume
+from workbench.run import Options, resume
 from workbench.study import make_optimizer
-from workbench_optuna.searchers import CANDIDATE, OWNER
+from workbench_optuna.shared import CANDIDATE, OWNER
 
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda file: None)  # of each line of the journal: half of a test's time
-    hurry(monkeypatch, lease=30.0)
 
 
-def trials_of(log: Path, name: str = "planted") -> list[Any]:
+def studies_of(log: Path) -> dict[str, list[Any]]:
+    """The trials in a journal file, by the name of their study."""
     storage = JournalStorage(JournalFileBackend(str(log)))
-    return optuna.load_study(study_name=name, storage=storage).get_trials(deepcopy=False)
+    names = optuna.get_all_study_names(storage)
+    return {name: optuna.load_study(study_name=name, storage=storage).get_trials(deepcopy=False) for name in names}
 
 
-def test_one_searcher_with_a_storage_finds_what_it_finds_without(tmp_path: Path) -> None:
+def trials_of(log: Path) -> list[Any]:
+    (found,) = studies_of(log).values()
+    return found
+
+
+def evaluated(trials: list[Any], owner: str | None = None) -> list[str]:
+    """The candidates of trials that a run, or any, has evaluated."""
+    ended = [t for t in trials if t.state.name in ("COMPLETE", "PRUNED") and OWNER in t.user_attrs]
+    return [t.user_attrs[CANDIDATE] for t in ended if owner in (None, t.user_attrs[OWNER])]
+
+
+def test_one_run_with_a_storage_finds_what_it_finds_without(tmp_path: Path) -> None:
     common = {"calls": 500, "search": SPACE, "seed": 3}
     alone, lm = plant(tmp_path / "alone", skill, {"optuna": {"trials": 12}}, **common)
     storage = str(tmp_path / "search.log")
@@ -41,162 +51,117 @@ def test_one_searcher_with_a_storage_finds_what_it_finds_without(tmp_path: Path)
     assert candidates(tmp_path / "alone") == candidates(tmp_path / "shared") and lm.requests == other.requests
     assert [tuple(e) for e in evaluations(tmp_path / "alone")] == [tuple(e) for e in evaluations(tmp_path / "shared")]
     assert shared.gain_shown == alone.gain_shown and shared.best == alone.best | {"cost": shared.best["cost"]}
-    told = {"study": "planted", "number": 1, "of": 1, "spent": {"calls": other.requests}, "elsewhere": None}
-    assert json.loads(json.dumps(shared.as_dict()))["searchers"] == told
 
 
-def check_together(found: list[Found], calls: int) -> Found:
-    """What holds for any searchers that all came to their end. Returns the one that made the proof."""
-    assert sum(lm.requests for _, lm in found) <= calls
-    provers = [one for one in found if one[0].test_rows]
-    assert len(provers) == 1 and provers[0][0].elsewhere is None
-    prover = provers[0][0]
-    assert prover.searchers is not None and prover.searchers["spent"]["calls"] == sum(lm.requests for _, lm in found)
-    for report, _ in found:
-        if report is not prover:
-            assert report.elsewhere and report.workflow is None and report.proof is None
-            assert f"This run makes no proof: {report.elsewhere}." in report.lines()
-    return provers[0]
+def test_two_runs_search_one_study_each_with_its_own_budget_and_report(tmp_path: Path) -> None:
+    found = search_together(tmp_path, 2, skill, str(tmp_path / "search.log"), calls=400, search=SPACE)
+    (name,) = studies_of(tmp_path / "search.log")
+    assert name.startswith("planted ")
+    for report, lm in found:
+        assert report.status in ("finished", "budget") and report.test_rows == 40 and report.proof is not None
+        assert 200 < lm.requests <= 400 and report.spent["calls"] == lm.requests, "a budget of its own"
+        assert len(evaluated(trials_of(tmp_path / "search.log"), report.run)) >= 2
+    assert {path.parent.name for path in tmp_path.glob("searcher*/out.yaml")} == {"searcher0", "searcher1"}
 
 
-def test_three_searchers_keep_one_budget_and_make_one_proof(tmp_path: Path) -> None:
-    found = search_together(tmp_path, 3, skill, str(tmp_path / "search.log"), calls=600, search=SPACE)
-    prover, _ = check_together(found, 600)
-    evaluated = [t for t in trials_of(tmp_path / "search.log") if t.state.name in ("COMPLETE", "PRUNED") and t.params]
-    own = [t.user_attrs[CANDIDATE] for t in evaluated if OWNER in t.user_attrs and "workbench:rows" in t.user_attrs]
-    assert len(own) == len({*own}) > 9, "no candidate was evaluated by two"
-    assert len({t.user_attrs[OWNER] for t in evaluated if OWNER in t.user_attrs}) >= 2
-    best = max(t.value for t in evaluated if t.state.name == "COMPLETE")
-    assert prover.best["val"] == pytest.approx(best), "whoever evaluated it"
-    (written,) = tmp_path.glob("searcher*/out.yaml")
-    assert written == Path(str(prover.workflow))
-
-
-def test_all_searchers_together_try_as_many_candidates_as_the_file_says(tmp_path: Path) -> None:
-    storage, settings = str(tmp_path / "search.log"), {"trials": 7, "race": False}
-    found = search_together(tmp_path, 2, skill, storage, calls=5000, search=SPACE, settings=settings)
-    check_together(found, 8 * 24 + 80)
-    assert sum(lm.requests for _, lm in found) >= 7 * 24
-
-
-def test_a_searcher_that_comes_when_all_is_proved_searches_no_more(tmp_path: Path) -> None:
-    storage = str(tmp_path / "search.log")
-    first = search_together(tmp_path / "first", 1, skill, storage, calls=300, search=SPACE)
-    late = search_together(tmp_path / "late", 1, skill, storage, calls=300, search=SPACE)
-    check_together([*first, *late], 300)
-    assert late[0][1].requests == 0 and late[0][0].best["val"] == first[0][0].best["val"]
-    assert f"run {first[0][0].run}" in str(late[0][0].elsewhere)
-
-
-@pytest.mark.slow
-def test_where_the_others_died_after_it_left_a_searcher_makes_the_proof_when_it_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = str(tmp_path / "search.log")
-    found = search_together(tmp_path, 2, skill, storage, calls=400, search=SPACE)
-    prover, _ = check_together(found, 400)
-    other, lm = next(one for one in found if one[0] is not prover)
-    log = tmp_path / "search.log.account"  # as if the other had been killed instead of proving
-    kept = [line for line in log.read_text().splitlines() if not ('"elect"' in line and prover.run in line)]
-    log.write_text("".join(line + "\n" for line in kept[: kept.index(next(x for x in kept if '"leave"' in x)) + 1]))
-    place = next(p for p in tmp_path.glob("searcher*") if str(p / "run.db") == other.database)
-    before = lm.requests
-    hurry(monkeypatch, lease=0.5)
-    again = resume(other.run, database=place / "run.db", pool=lm)
-    assert again.elsewhere is None and again.test_rows == 40 and again.best["val"] == prover.best["val"]
-    assert lm.requests - before <= 80, "only the sealed rows were paid"
-
-
-DIFFERENT: list[tuple[dict[str, Any], str]] = [
-    ({"metric": "f1(label)"}, "another metric"),
-    ({"search": {"nodes.sort.instructions": ["Plain.", "One."]}}, "another search"),
-    ({"calls": 200}, "another budget"),
-    ({"rows": (40, 20, 40)}, "another data"),
-    ({"settings": {"sampler": "random"}}, "another optimize"),
-]
-
-
-def test_a_searcher_with_another_file_is_refused_by_name(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    storage, common = str(tmp_path / "search.log"), {"calls": 250, "search": SPACE}
-    search_together(tmp_path / "first", 1, skill, storage, **common)
-    for changed, named in DIFFERENT:
-        with subtests.test(named):
-            with pytest.raises(SpecError, match=f"study 'planted' was begun by a file with {named}"):
-                search_together(tmp_path / named, 1, skill, storage, **common | changed)
-    settings = {"study": "tickets"}
-    other, _ = search_together(tmp_path / "more", 1, skill, storage, **{**common, "calls": 200}, settings=settings)[0]
-    assert other.searchers and other.searchers["study"] == "tickets" and other.searchers["number"] == 1
-
-
-def test_a_study_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_what_another_run_evaluated_is_not_tried_again_and_its_best_can_win(tmp_path: Path) -> None:
     log = tmp_path / "search.log"
-    storage = JournalStorage(JournalFileBackend(str(log)))
-    optuna.create_study(study_name="planted", storage=storage).add_trial(optuna.create_trial(value=1.0))
-    with pytest.raises(SpecError, match="1 trials that no searcher of workbench made"):
-        search_together(tmp_path, 1, skill, str(log), calls=300, search=SPACE)
+    first, _ = search_together(tmp_path / "first", 1, skill, str(log), calls=1000, search=SPACE)[0]
+    of_first = evaluated(trials_of(log), first.run)
+    settings = {"trials": 3, "race": False}
+    late, lm = search_together(tmp_path / "late", 1, skill, str(log), calls=400, search=SPACE, settings=settings)[0]
+    assert not {*of_first} & {*evaluated(trials_of(log), late.run)} and len(evaluated(trials_of(log), late.run)) == 3
+    assert late.best["val"] >= first.best["val"], "the best of all runs was evaluated here, too"
+    assert lm.requests == 24 * 5 + 80, "baseline, three trials, the best of the other run; and the sealed rows"
 
 
-def test_a_storage_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"journal file .*/none/search\.log cannot be used"):
-        search_together(tmp_path, 1, skill, str(tmp_path / "none" / "search.log"), calls=300, search=SPACE)
+def test_runs_of_other_files_search_studies_of_their_own(tmp_path: Path) -> None:
+    storage, common = str(tmp_path / "search.log"), {"calls": 250, "search": SPACE}
+    changed: list[dict[str, Any]] = [
+        {},
+        {"search": {"nodes.sort.instructions": ["Plain.", "One."]}},
+        {"rows": (40, 20, 40)},
+        {"settings": {"study": "tickets"}},
+    ]
+    for place, more in enumerate(changed):
+        search_together(tmp_path / str(place), 1, skill, storage, **common | more)
+    found = studies_of(tmp_path / "search.log")
+    assert Counter(name.rpartition(" ")[0] for name in found) == {"planted": 3, "tickets": 1}
+    assert all(len({t.user_attrs[OWNER] for t in trials if OWNER in t.user_attrs}) == 1 for trials in found.values())
+
+
+def test_other_optimizers_and_rounds_stand_beside_a_shared_study(tmp_path: Path) -> None:
+    shared = {"optuna": {"storage": str(tmp_path / "search.log"), "trials": 4}}
+    report, _ = plant(tmp_path, skill, shared, calls=900, search=SPACE, optimize=[{"random": {"trials": 3}}, shared])
+    assert report.status == "finished" and len(evaluated(trials_of(tmp_path / "search.log"))) == 4
+
+
+def test_a_storage_that_cannot_be_used_is_named_before_anything_is_paid(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no journal\n")
-    with pytest.raises(StoreError, match="text is not a journal file of Optuna"):
-        search_together(tmp_path, 1, skill, str(tmp_path / "text"), calls=300, search=SPACE)
+    for storage, said in (
+        ("none/search.log", r"journal file .*/none/search\.log cannot be used"),
+        (".", "cannot be used: .*directory"),
+        ("text", "text is not a journal file of Optuna"),
+    ):
+        given = {"listener": None}
+        settings = {"optuna": {"storage": str(tmp_path / storage)}}
+        report, lm = plant(tmp_path / "run", skill, settings, calls=300, search=SPACE, given=given)
+        assert report.status == "failed" and lm.requests == 0
+        with pytest.raises(StoreError, match=said):
+            raise StoreError(str(report.error))
     assert (tmp_path / "text").read_text() == "no journal\n"
 
 
 def test_what_cannot_be_shared_is_refused_at_its_place(tmp_path: Path) -> None:
-    shared = {"optuna": {"storage": "search.log"}}
-    with pytest.raises(SpecError, match=r"workflow\.yaml:\d+:\d+: `optuna` searches a study with other runs"):
-        plant(tmp_path, skill, shared, calls=300, search=SPACE, optimize=["random", shared])
-    with pytest.raises(SpecError, match="with other runs"):
-        plant(tmp_path, skill, shared, calls=300, search=SPACE, rounds=2)
     with pytest.raises(ValueError, match="say where it is kept"):
         make_optimizer({"optuna": {"study": "tickets"}})
     with pytest.raises(ValueError, match="remove its storage"):
-        make_optimizer({"tune": {"optimizer": shared, "search": {"patience": [1, 2]}}})
+        make_optimizer({"tune": {"optimizer": {"optuna": {"storage": "s.log"}}, "search": {"patience": [1, 2]}}})
     with pytest.raises(SpecError, match="PGPASSWORD") as refused:
         plant(tmp_path, skill, {"optuna": {"storage": "postgresql://me:hunter2@db/x"}}, calls=300, search=SPACE)
     assert "hunter2" not in str(refused.value) and not (tmp_path / "run.db").exists()
 
 
-def test_tokens_are_shared_too(tmp_path: Path) -> None:
-    """Nobody knows beforehand what a candidate takes of them, and each call is covered before it is sent."""
-    budget = {"tokens": 60_000}
-    found = search_together(tmp_path, 2, skill, str(tmp_path / "s.log"), calls=1, search=SPACE, budget=budget)
-    spent = sum(report.spent["prompt_tokens"] + report.spent["completion_tokens"] for report, _ in found)
-    assert 30_000 < spent <= 60_000 and sum(report.test_rows > 0 for report, _ in found) == 1
+@pytest.mark.fault("killed-searcher")
+def test_a_killed_run_that_is_resumed_goes_on_with_its_trial(tmp_path: Path) -> None:
+    """Another run has searched in between, so that the sampler would draw otherwise."""
+    log, calls = tmp_path / "search.log", 250
+    with doomed(tmp_path / "killed", str(log), calls=calls, after=90) as kill:
+        sent = kill()
+    (begun,) = [t for t in trials_of(log) if t.state.name == "RUNNING"]
+    dead = only_run(tmp_path / "killed")
+    before = evaluated(trials_of(log), dead)
+    search_together(tmp_path, 1, skill, str(log), calls=calls, search=SPACE)
+    lm, larger = PlantedLM(skill), Options(sets=[("budget.calls", calls + 200)])
+    report = resume(dead, database=tmp_path / "killed" / "run.db", pool=lm, options=larger)
+    trials = trials_of(log)
+    assert trials[begun.number].state.name in ("COMPLETE", "PRUNED") and report.test_rows == 40
+    own = evaluated(trials, dead)
+    assert own[: len(before)] == before and begun.user_attrs[CANDIDATE] in own and len(own) == len({*own})
+    assert calls < sent + lm.requests <= calls + 200, "the larger budget holds"
+    assert report.spent["calls"] + report.spent["unknown"] == sent + lm.requests, "no call was paid twice"
 
 
-@pytest.mark.long
-@pytest.mark.slow
-def test_three_searchers_find_as_much_as_one_and_more_than_random_search(tmp_path: Path) -> None:
-    """At one budget for all of them. One searcher finds what it finds without a storage, as tested above."""
-    rows, calls, seeds = (40, 40, 24), 1200, 8
-    found: dict[str, list[float]] = {"one": [], "three": [], "random": []}
-    for seed in range(seeds):
-        common = {"calls": calls, "seed": seed, "search": SPACE, "rows": rows}
-        one, _ = plant(tmp_path / f"one{seed}", skill, {"optuna": {"trials": 500}}, **common)
-        three = search_together(tmp_path / f"3-{seed}", 3, skill, str(tmp_path / f"3-{seed}.log"), **common)
-        found["one"].append(true_skill(one, skill, seed))
-        found["three"].append(true_skill(check_together(three, calls)[0], skill, seed))
-        drawn, _ = plant(tmp_path / f"random{seed}", skill, {"random": {"trials": 500}}, **common)
-        found["random"].append(true_skill(drawn, skill, seed))
-    more = [a - b for a, b in zip(found["three"], found["random"], strict=True)]
-    assert lower_bound(more) > 0, found
-    less = [a - b for a, b in zip(found["one"], found["three"], strict=True)]
-    assert lower_bound(less) <= 0 and statistics.mean(less) < 0.08, found  # 24 seeds: -0.018 [-0.057, 0.020]
+@pytest.mark.fault("lost-storage")
+def test_a_storage_that_is_lost_ends_the_run_which_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"optuna": {"trials": 5, "storage": str(tmp_path / "search.log")}}
+    append, appended = JournalFileBackend.append_logs, list[Any]()
 
+    def lost(self: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
+        appended.extend(logs)
+        if len(appended) > 80:
+            raise OSError("connection refused")
+        append(self, logs)
 
-@pytest.mark.long
-@pytest.mark.slow
-def test_three_searchers_claim_nothing_where_nothing_helps(tmp_path: Path) -> None:
-    def level(request: Request) -> float:
-        return 0.5
-
-    shown = 0
-    for seed in range(6):
-        folder = tmp_path / str(seed)
-        found = search_together(folder, 3, level, str(tmp_path / f"{seed}.log"), calls=600, seed=seed, search=SPACE)
-        shown += check_together(found, 600)[0].gain_shown
-    assert shown <= 1
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalFileBackend, "append_logs", lost)
+        with pytest.raises(StoreError, match="the storage of the study cannot be used: connection refused"):
+            plant(tmp_path, skill, settings, calls=500, search=SPACE)
+    lm = PlantedLM(skill)
+    again = resume(only_run(tmp_path), database=tmp_path / "run.db", pool=lm)
+    assert (
+        again.status == "finished" and again.candidates == 6 and len(evaluated(trials_of(tmp_path / "search.log"))) == 5
+    )
+    assert lm.requests < 5 * 24 + 80, "what was answered before is not paid again"

@@ -95,18 +95,6 @@ def test_the_search_is_stopped_from_the_page(tmp_path: Path) -> None:
         assert browser.press("stop") == 422 and "is not running" in browser.said
 
 
-def test_a_candidate_is_pinned_dropped_and_written_on_its_page(tmp_path: Path) -> None:
-    def look(browser: Browser, hash_: str) -> None:
-        page = browser.open(f"/candidates/{hash_}")
-        assert "Pin: it stays the best" in page and "Level 2.</textarea>" in page
-        assert browser.press("add", candidate=hash_, **{"nodes.sort.instructions": "Level 5. By hand."}) == 200
-        assert browser.press("pin", candidate=hash_) == 200
-
-    report, told = steer_from_page(tmp_path, look)
-    assert [(one["action"], one["outcome"]) for one in told] == [("add", "done"), ("pin", "done")]
-    assert level(report) == "Level 2." and report.candidates == 7
-
-
 def test_the_budget_is_raised_on_the_page(tmp_path: Path) -> None:
     def look(browser: Browser, hash_: str) -> None:
         assert browser.press("budget", calls="5000", usd="") == 200
@@ -121,10 +109,7 @@ def test_forms_that_make_no_sense_are_refused(tmp_path: Path) -> None:
             ("fly", {}),
             ("budget", {"calls": "many"}),
             ("budget", {}),
-            ("pin", {"candidate": "../etc"}),
-            ("add", {"candidate": hash_}),
-            ("add", {"candidate": hash_, "nodes.sort.instructions": "Level 2."}),
-            ("add", {"candidate": "zz", "nodes.sort.instructions": "x"}),
+            ("pin", {"candidate": hash_}),
         ):
             assert browser.press(action, **fields) == 422, action
         token = browser.page
@@ -157,31 +142,3 @@ def test_a_pause_is_shown_until_the_run_goes_on(tmp_path: Path) -> None:
     report, _, told = steered(tmp_path, press, seconds=0.008)
     assert seen == ["paused"] and [one["action"] for one in told] == ["pause", "continue"]
     assert level(report) == "Level 5."
-
-
-def test_the_best_so_far_is_not_a_candidate_that_was_dropped(tmp_path: Path) -> None:
-    from workbench.run import candidates
-    from workbench.store import Orders, Store
-
-    from .conftest import improve
-
-    name = improve(tmp_path, tmp_path / "run.db")
-    store = Store(tmp_path / "run.db")
-    row = store.find_run(name)
-    scored = [one for one in candidates(store, row["id"]) if one["val"] is not None]
-    best, first = max(scored, key=lambda one: one["val"])["hash"], scored[0]["hash"]
-    store.execute("update runs set status = 'running', report = null, checksum = null where run = ?", name)
-    with browsing(tmp_path / "run.db") as browser:
-
-        def shown_best() -> str:
-            return browser.open().partition("Best so far")[2].partition("</a>")[0][-8:]
-
-        assert shown_best() == best[:8]
-        Orders(store, row["id"]).add("drop", {"candidate": best}, outcome="done")
-        assert shown_best() != best[:8] and "<b>dropped</b>" in browser.page
-        assert ">dropped</span>" in browser.open(f"/candidates/{best}")
-        Orders(store, row["id"]).add("pin", {"candidate": first}, outcome="refused: why")
-        assert ">pinned</span>" not in browser.open(f"/candidates/{first}")
-        Orders(store, row["id"]).add("pin", {"candidate": first}, outcome="done")
-        assert shown_best() == first[:8]
-    store.close()

@@ -8,12 +8,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from workbench.run import candidate_workflow, candidates, changes_between, status_of, winner_of
+from workbench.run import candidate_workflow, candidates, changes_between, winner_of
 from workbench.store import Evaluations, Store, kind_of, read_report
 from workbench.task import dump_yaml
 from workbench.workflow import Workflow
 from workbench_view.server.site import NotFound, Site, find_run
-from workbench_view.server.steering import list_writable, read_orders
+from workbench_view.server.steering import read_orders
 from workbench_view.text_diff import list_changes
 
 
@@ -29,8 +29,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
     parent = one["parent"] if one["parent"] in known else None
     against = baseline if request.query_params.get("against") == "baseline" else parent
     other = candidate_workflow(store, row["id"], against) if against else None
-    ordered = read_orders(store, row["id"])
-    orders, choice = ordered["orders"], ordered["choice"]
+    orders = read_orders(store, row["id"])["orders"]
     winner = winner_of(report) if kind_of(row) == "optimize" else None
     done = [dict(one) for one in Evaluations(store, row["id"]).list_all()]
     return site.render(
@@ -42,17 +41,13 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         baseline=baseline,
         against=against,
         kind=kind_of(row),
-        status=status_of(store, row),
-        orders=[one for one in orders if one["kind"] != "branch"],
         branches=[str(one["data"]["run"]) for one in orders if is_branch_of(one, hash_)],
         winner=winner,
-        mark="pinned" if choice.pinned == hash_ else "dropped" if hash_ in choice.dropped else "",
         others=list_comparisons(done, hash_, baseline, winner),
         changes=list_changes(changes_between(row, other, workflow)) if other else [],
         evaluations=[e for e in done if e["candidate"] == hash_],
         children=[c for c in found if c["parent"] == hash_],
         texts=read_texts(workflow),
-        writable=list_writable(workflow),
         tree=dump_yaml(workflow.tree),
     )
 

@@ -13,7 +13,6 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation import stored_report
 from workbench.run import candidates, lineage, read_stored_source, status_of, winner_of
 from workbench.store import Candidates, Evaluations, Journal, RunRecord, Store, kind_of, read_report, tags_of
-from workbench.study import Choice
 from workbench_view import page as drawn
 from workbench_view.facts import Summary, read_summary
 from workbench_view.noise import noise_band
@@ -129,15 +128,11 @@ def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, A
 
 
 def list_candidates(
-    tree: Sequence[tuple[int, Mapping[str, Any]]],
-    report: Mapping[str, Any] | None,
-    choice: Choice | None = None,
+    tree: Sequence[tuple[int, Mapping[str, Any]]], report: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """The candidates, each after its parent: depth, hash, val, what made it, and whether it is the winner, the
-    baseline, pinned or dropped."""
+    """The candidates, each after its parent: depth, hash, val, what made it, and whether it is the winner or the
+    baseline."""
     winner = winner_of(report)
-    choice = choice or Choice()
-    marks = {**dict.fromkeys(choice.dropped, "dropped"), choice.pinned: "pinned"}
     known = (report or {}).get("baseline", {}).get("workflow")
     baseline = known or (tree[0][1]["hash"] if tree else None)
     return [
@@ -147,11 +142,7 @@ def list_candidates(
             "val": one["val"],
             "optimizer": one["optimizer"] or "",
             "note": one["note"] or "",
-            "role": "winner"
-            if one["hash"] == winner
-            else "baseline"
-            if one["hash"] == baseline
-            else marks.get(one["hash"], ""),
+            "role": "winner" if one["hash"] == winner else "baseline" if one["hash"] == baseline else "",
         }
         for depth, one in tree
     ]
@@ -177,9 +168,7 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
     ordered = read_orders(store, row["id"])
     budget = {what: ordered["raised"].get(what, ceiling) for what, ceiling in budget.items()}
     paused = ordered["paused"] and status == "running"
-    scored = {one["hash"]: one for one in found if one["val"] is not None}
-    able = [scored[hash_] for hash_ in ordered["choice"].able(scored)]
-    best = max(able, key=lambda one: one["val"], default=None)
+    best = max((one for one in found if one["val"] is not None), key=lambda one: one["val"], default=None)
     return {
         "report": report,
         "budget": budget,
@@ -193,7 +182,7 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
         "first": found[0] if found else None,
         **ordered,
         "doing": _doing(found, Evaluations(store, row["id"]), record, "paused" if paused else status),
-        "tree": list_candidates(lineage(found), report, ordered["choice"])[:CANDIDATES],
+        "tree": list_candidates(lineage(found), report)[:CANDIDATES],
         "candidates": len(found),
         "events": [_told(one) for one in record.read_last_events(EVENTS) if one["kind"] not in ELSEWHERE],
     }
