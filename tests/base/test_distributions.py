@@ -12,8 +12,8 @@ from scipy import optimize, special, stats
 from workbench.base import distributions as ours
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 50, 400, 3000])
-@pytest.mark.parametrize("share", [0.0, 1e-4, 0.03, 0.5, 0.77, 0.999, 1.0])
+@pytest.mark.parametrize("n", [1, 7, 50, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 0.999, 1.0])
 def test_binomial_chances_and_tails(n: int, share: float) -> None:
     k = np.arange(-1, n + 1)
     assert ours.binomial_chance(k[1:], n, share) == pytest.approx(

@@ -34,7 +34,9 @@ def write(folder: Path, server: ChatServer | None = None, **changes: Any) -> Pat
 
 
 def invoke(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["predict", *map(str, words)])
+    """The command, with a database beside the workflow file, which is its first word."""
+    database = Path(str(words[0])).with_name("run.db")
+    return CliRunner().invoke(cli, ["predict", *map(str, words), "--db", str(database)])
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -55,7 +57,7 @@ def test_friction_27_rows_come_out_with_their_answers_in_their_order(tmp_path: P
     found = lines(tmp_path / "out.jsonl")
     assert [row["id"] for row in found] == [str(i) for i in range(30)]
     assert list(found[0]) == ["id", "text", "answer", "failure"] and found[0]["failure"] is None
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "winner.yaml"], "nothing is left"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "run.db", "winner.yaml"]
 
 
 def test_csv_out_has_a_column_for_each_field_and_no_formulas(tmp_path: Path) -> None:
@@ -113,9 +115,10 @@ def test_a_full_disk_is_told_with_the_file_and_the_same_command_continues(
     """500 bytes: not even the record of calls fits. 400,000: it is the rows that do not."""
     rows.write_text("id,text,note\n" + "".join(f"{i},row {i},{'x' * 30_000}\n" for i in range(30)))
     command = [str(write(tmp_path)), str(rows), "--out", str(tmp_path / "out.jsonl")]
-    full = subprocess.run([sys.executable, "-c", FULL, str(room), *command], capture_output=True, text=True)
+    database = ["--db", str(tmp_path / "run.db")]
+    full = subprocess.run([sys.executable, "-c", FULL, str(room), *command, *database], capture_output=True, text=True)
     assert full.returncode in (1, 2) and "Traceback" not in full.stderr, full.stderr
-    name = "out.jsonl.calls" if room == 500 else "out.jsonl.part cannot be written: File too large"
+    name = "run.db" if room == 500 else "out.jsonl cannot be written: File too large"
     assert f"{tmp_path}/{name}" in full.stderr and full.stderr.startswith("Error: ")
     assert not (tmp_path / "out.jsonl").exists()
     assert invoke(*command).exit_code == 0 and len(lines(tmp_path / "out.jsonl")) == 30
@@ -158,15 +161,15 @@ def test_an_output_that_exists_is_kept_unless_it_may_be_replaced(tmp_path: Path)
     assert invoke(write(tmp_path), rows, "--out", out, "--overwrite").exit_code == 0 and len(lines(out)) == 1
 
 
-def test_a_second_job_on_one_output_is_refused(tmp_path: Path, rows: Path) -> None:
+def test_the_same_job_in_a_second_process_is_refused(tmp_path: Path, rows: Path) -> None:
     path, second = write(tmp_path), list[str]()
 
     def again(done: int, of: int) -> None:
         if done == 3:
             second.append(str(invoke(path, rows, "--out", tmp_path / "out.jsonl").exception))
 
-    predict_file(path, str(rows), tmp_path / "out.jsonl", progress=again)
-    assert "another process is writing" in second[0] and len(lines(tmp_path / "out.jsonl")) == 30
+    predict_file(path, str(rows), tmp_path / "out.jsonl", progress=again, database=tmp_path / "run.db")
+    assert "is in use by" in second[0] and len(lines(tmp_path / "out.jsonl")) == 30
 
 
 def test_rows_without_an_answer_for_want_of_a_server_are_asked_again(tmp_path: Path, rows: Path) -> None:
@@ -183,14 +186,14 @@ def test_rows_without_an_answer_for_want_of_a_server_are_asked_again(tmp_path: P
 
     path, server = write(tmp_path, lm={"model": "openai/x", "attempts": 1}), Server(lambda request: "")
     out = tmp_path / "out.jsonl"
-    first = predict_file(path, str(rows), out, pool=server)
+    first = predict_file(path, str(rows), out, pool=server, database=tmp_path / "run.db")
     assert first.unanswered == 1 and [bool(row["failure"]) for row in lines(out)].count(True) == 1
     down = False
-    second = predict_file(path, str(rows), out, pool=server)
+    second = predict_file(path, str(rows), out, pool=server, database=tmp_path / "run.db")
     assert (first.tokens, first.usd) == (2 * 29, 0.25 * 29) and (second.tokens, second.usd) == (2, 0.25)
     assert (second.earlier, second.unanswered) == (29, 0) and not any(row["failure"] for row in lines(out))
     assert sorted(asked.values()) == [1] * 29 + [2]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "winner.yaml"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "run.db", "winner.yaml"]
 
 
 def test_a_killed_job_continues_and_pays_for_no_row_twice(tmp_path: Path, rows: Path) -> None:
@@ -198,13 +201,14 @@ def test_a_killed_job_continues_and_pays_for_no_row_twice(tmp_path: Path, rows: 
     with ChatServer("ok", latency=0.03) as server:
         path = write(tmp_path, server)
         words = [sys.executable, "-m", "workbench", "predict", str(path), str(rows), "--out", str(out)]
+        words += ["--db", str(tmp_path / "run.db")]
         for done in (6, 15):
             job = subprocess.Popen([*words, "--concurrency", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             while server.requests < done and job.poll() is None:
                 time.sleep(0.002)
             job.send_signal(signal.SIGKILL)
             job.wait(30)
-        assert not out.exists() and 1 < len((tmp_path / "out.jsonl.part").read_text().splitlines()) < 31
+        assert not out.exists()
         ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert ended.returncode == 0 and "by an earlier process" in ended.stdout, ended.stderr
         in_flight = 2 * 3  # of which nobody can know whether they were answered
@@ -213,7 +217,7 @@ def test_a_killed_job_continues_and_pays_for_no_row_twice(tmp_path: Path, rows: 
 
 
 def test_answers_behind_an_unfinished_row_are_kept(tmp_path: Path, rows: Path) -> None:
-    """Rows are written in their order; those behind a slow one are answered from the record of calls."""
+    """Rows are written in their order; those behind a slow one are answered from the journal."""
     asked = Counter[str]()
 
     class Server(Script):
@@ -228,12 +232,12 @@ def test_answers_behind_an_unfinished_row_are_kept(tmp_path: Path, rows: Path) -
                     raise LMError("auth", "rejected")
             return Response("a", "stop", 1, 1, 0.0)
 
-    path, server = write(tmp_path), Server(lambda request: "")
+    path, server, out = write(tmp_path), Server(lambda request: ""), tmp_path / "out.csv"
     with pytest.raises(LMError):
-        predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server)
+        predict_file(path, str(rows), out, concurrency=3, pool=server, database=tmp_path / "run.db")
     server.broken = False
-    found = predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server)
-    assert (found.earlier, found.tokens) == (0, 2 * (30 - (12 - 1)))
+    found = predict_file(path, str(rows), out, concurrency=3, pool=server, database=tmp_path / "run.db")
+    assert (found.earlier, found.tokens) == (12 - 1, 2 * (30 - (12 - 1)))
     assert sorted(asked.values()) == [1] * 29 + [2], "the first was asked again, and no other"
 
 
@@ -247,39 +251,22 @@ def test_tools_run_for_each_row_though_rows_are_equal(tmp_path: Path) -> None:
     assert sorted(row["number"] for row in lines(tmp_path / "out.jsonl")) == [1, 2, 3]
 
 
-@pytest.mark.slow
-def test_a_half_written_row_is_done_again(tmp_path: Path, rows: Path) -> None:
-    out, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part"
-    path = write(tmp_path)
-    assert invoke(path, rows, "--out", out).exit_code == 0
-    whole, head = out.read_text(), _head(path, rows, tmp_path)
-    for cut in (0, 5, 40, 300, 1000):
-        out.unlink()
-        part.write_text((head + whole)[:cut])
-        assert invoke(path, rows, "--out", out).exit_code == 0 and out.read_text() == whole, cut
-
-
-def _head(path: Path, rows: Path, folder: Path) -> str:
-    """The first line of an unfinished output of this job, which is stopped at its first row."""
-
+def test_a_job_that_was_stopped_leaves_nothing_in_the_output_of_another(tmp_path: Path, rows: Path) -> None:
     class Stopped(Exception):
         pass
 
     def stop(done: int, of: int) -> None:
-        raise Stopped
+        if done == 5:
+            raise Stopped
 
+    out, server = tmp_path / "out.jsonl", Script(lambda request: "first")
+    path = write(tmp_path, lm={"model": "openai/x"})
     with pytest.raises(Stopped):
-        predict_file(path, str(rows), folder / "head.jsonl", progress=stop)
-    return (folder / "head.jsonl.part").read_text().splitlines(keepends=True)[0]
-
-
-def test_an_unfinished_output_of_another_job_is_not_continued(tmp_path: Path, rows: Path) -> None:
-    path = write(tmp_path)
-    (tmp_path / "head.jsonl.part").unlink(missing_ok=True)
-    _head(path, rows, tmp_path)
-    write(tmp_path, nodes={"sort": {"predict": "text -> answer", "instructions": "Other."}})
-    refused = invoke(path, rows, "--out", tmp_path / "head.jsonl")
-    assert "unfinished rows of another workflow" in str(refused.exception)
+        predict_file(path, str(rows), out, pool=server, progress=stop, database=tmp_path / "run.db")
+    assert not out.exists()
+    write(tmp_path, lm={"model": "openai/x"}, nodes={"sort": {"predict": "text -> answer", "instructions": "Other."}})
+    found = predict_file(path, str(rows), out, pool=Script(lambda request: "second"), database=tmp_path / "run.db")
+    assert found.earlier == 0 and {row["answer"] for row in lines(out)} == {"second"}
 
 
 @pytest.mark.parametrize(

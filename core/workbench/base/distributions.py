@@ -40,6 +40,13 @@ def find_root(function: Callable[[float], float], low: float, high: float, withi
         part = min(1 - least, max(least, part))
 
 
+def _numpy() -> Any:
+    """Import numpy when it is first needed: it takes a third of a start. Its stubs leave most of this untyped."""
+    import numpy
+
+    return numpy
+
+
 def normal_quantile(share: float) -> float:
     """Compute a quantile of the standard normal distribution."""
     return NormalDist().inv_cdf(share)
@@ -50,16 +57,19 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
 
     The continued fraction of DLMF 8.17.22, by Lentz's method, on the side of the mean where it converges fast.
     """
-    import numpy as np
+    np = _numpy()
 
-    x, a, b = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (x, a, b)))
-    mirrored = x > (a + 1) / (a + b + 2)
-    x, a, b = np.where(mirrored, 1 - x, x), np.where(mirrored, b, a), np.where(mirrored, a, b)
+    given: Any = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (x, a, b)))
+    mirrored = given[0] > (given[1] + 1) / (given[1] + given[2] + 2)
+    x, a, b = (
+        np.where(mirrored, there, here) for here, there in zip(given, (1 - given[0], *given[:0:-1]), strict=True)
+    )
     gamma = np.vectorize(math.lgamma, otypes=[float])
     tiny = 1e-300
     with np.errstate(divide="ignore"):
         front = np.exp(gamma(a + b) - gamma(a) - gamma(b) + a * np.log(x) + b * np.log1p(-x)) / a
-    numerator, denominator = np.ones_like(x), 1 / _apart(1 - (a + b) * x / (a + 1), tiny)
+    numerator = np.ones_like(x)
+    denominator = 1 / _apart(1 - (a + b) * x / (a + 1), tiny)
     value = denominator
     for m in range(1, 10_000):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
@@ -76,14 +86,14 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
 
 def _apart(value: Any, tiny: float) -> Any:
     """The values, with `tiny` in the place of 0."""
-    import numpy as np
+    np = _numpy()
 
     return np.where(abs(value) < tiny, tiny, value)
 
 
 def binomial_chance(k: Any, n: Any, share: float) -> Any:
     """Compute P(X = k), elementwise, of a binomial variable."""
-    import numpy as np
+    np = _numpy()
 
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     if share in (0.0, 1.0):
@@ -95,7 +105,7 @@ def binomial_chance(k: Any, n: Any, share: float) -> Any:
 
 def binomial_tail(k: Any, n: Any, share: float) -> Any:
     """Compute P(X > k), elementwise, of a binomial variable."""
-    import numpy as np
+    np = _numpy()
 
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     inside = (k >= 0) & (k < n)
@@ -105,7 +115,7 @@ def binomial_tail(k: Any, n: Any, share: float) -> Any:
 
 def binomial_quantile(share: float, n: int, chance: float) -> int:
     """Compute the smallest k with P(X <= k) of at least `share`."""
-    import numpy as np
+    np = _numpy()
 
     return int(np.searchsorted(1 - binomial_tail(np.arange(n + 1), n, chance), share))
 

@@ -12,7 +12,7 @@ import click
 from workbench.base.text import indented, one_line
 from workbench.cli import echo_json, say
 from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SET, read_settings, with_sandbox
-from workbench.errors import describe_missing
+from workbench.errors import Interrupted, describe_missing
 
 if TYPE_CHECKING:
     from workbench.inference import Predicted
@@ -53,9 +53,9 @@ def predict_command(
 
     ROWS is a file (.csv, .jsonl, .xlsx, ...), read with the options and fields under `data` of the workflow, e.g.
     --set data.options.delimiter=';'. The workflow needs no data, metric or budget. The output has each row with its
-    prediction; a failed row has the reason in its field `failure`. After a kill, the same command continues, and
-    answered calls are not paid again. The run database is used only with --cache. In CSV, a text that a spreadsheet
-    would run as a formula gets a leading '.
+    prediction; a failed row has the reason in its field `failure`. It is a run of the run database: after a kill, the
+    same command continues, and answered calls are not paid again. In CSV, a text that a spreadsheet would run as a
+    formula gets a leading '.
 
     \b
     Exit codes:
@@ -80,7 +80,7 @@ def predict_command(
             progress=shown.update,
             database=db,
         )
-    except KeyboardInterrupt:
+    except (Interrupted, KeyboardInterrupt):
         say(f"{shown.done} of {shown.rows} rows are done. Run the same command again to continue.", err=True)
         raise
     if as_json:

@@ -6,8 +6,6 @@ One file: an evaluation from its options to its report.
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from workbench.base.files import disk_warnings
 from workbench.errors import BudgetSpent, Interrupted, StoreError, WorkbenchError, merge_errors
 from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
-from workbench.ledger import Ledger, no_price_line
+from workbench.ledger import no_price_line
 from workbench.lm import LMPool
 from workbench.proof import Report, evaluated_name
 from workbench.run import (
@@ -40,12 +38,11 @@ from workbench.run import (
     started_run,
     wrong_in_file,
 )
-from workbench.runtime import Draw, Runtime, SandboxChoice, known_price
+from workbench.runtime import Draw, Run, SandboxChoice, known_price
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
     Evaluations,
-    RunLock,
     RunRecord,
     SealedTests,
     SeenRows,
@@ -200,15 +197,13 @@ class EvalRun:
     ):
         spec = task.spec
         self.store, self.run_id, self.run, self.task, self.options = store, run_id, run, task, options
-        self.record, self.evaluations = RunRecord(store, run_id), Evaluations(store, run_id)
+        opened: dict[str, Any] = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files}
+        self.opened = Run(store, run_id, run, spec, seconds=earlier_seconds, **opened)
+        self.record, self.evaluations = self.opened.record, Evaluations(store, run_id)
+        self.ledger, self.runtime = self.opened.ledger, self.opened.runtime
         budget = spec.budget.model_dump(exclude_none=True)
         info = RunInfo(run, spec.name, str(store.path), budget, "eval", settings_to_compare(task))
-        self.announcer = Announcer(store, run_id, info, listener)
-        self.ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier_seconds, reuse=spec.cache)
-        self.announcer.watch(self.ledger)
-        self.runtime = Runtime.of_spec(
-            spec, self.ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files
-        )
+        self.announcer = Announcer(self.opened, info, listener)
         self.runtime.elsewhere = make_crew(task, self.runtime, self.announcer.emit)
         self.evaluator = Evaluator(
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
@@ -224,14 +219,12 @@ class EvalRun:
 
     async def go(self) -> EvalReport:
         """Run to the end and return the report. What the metric or the server did wrong is raised after it is saved."""
-        with RunLock(self.store, self.run):
-            self.record.mark_running(os.getpid(), os.uname().nodename)
+        async with self.opened:
             warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
             if resumed := self.ledger.resumed:
                 self.ledger.bill.forget_unanswered()
             split = str(self.options.split)
             self.announcer.start(self.task.spec.track, self.evaluator, warnings=warnings, resumed=resumed, split=split)
-            restore_signals = self.announcer.stop_at_signal(self.ledger)
             status, raised = "finished", None
             try:
                 await self._course()
@@ -241,13 +234,8 @@ class EvalRun:
                 status, raised = "budget", spent
             except BaseException as error:
                 status, raised = "failed", error
-            finally:
-                self.warnings += self.runtime.warnings()
-                with suppress(asyncio.CancelledError):
-                    await self.runtime.aclose()
-                restore_signals()
+            self.warnings += self.runtime.warnings()
             report = self._finish(status, raised)
-            self.ledger.close()
             if status == "failed" and raised is not None:
                 if isinstance(raised, WorkbenchError):
                     raised.report = report

@@ -1,41 +1,39 @@
 """A workflow on each row of a file: `workbench predict`. A killed job continues where it was.
 
-Two files beside the output hold what is done: `OUT.part`, the finished rows in their order, and `OUT.calls`, a run
-database, from which calls of unfinished rows are answered. Both are removed once each row has an answer, or a failure
-that another try would not mend.
-
-One file: one job, from its rows to its output.
+It is a run of the run database: the same command finds it while some rows are without an answer, its journal answers
+what was paid for, and the output is written whole.
 """
 
 from __future__ import annotations
 
+import asyncio
 import csv
-import fcntl
 import json
-import os
-from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from workbench.base.files import check_output, make_private, open_whole
+from workbench.base.concurrency import run_in_loop
+from workbench.base.files import check_output, open_whole
 from workbench.base.hashing import digest
 from workbench.base.text import begins_formula
 from workbench.errors import FailureKind, SpecError, WorkbenchError, count_missing
-from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
+from workbench.inference.loaded import AHEAD, check_limit, check_ready, predict_row, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.inference.rows_file import read_rows_file
 from workbench.lm import LMPool
-from workbench.runtime import SandboxChoice
+from workbench.runtime import Program, Run, SandboxChoice, no_ceiling
 from workbench.spec import Source, Spec, read_source
-from workbench.store import Journal, Store, add_run, find_or_add_run, new_run_name
+from workbench.store import Store, dumps
 from workbench.task import data_folder, data_path, file_readers, resolve_row
 from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
-_STATUS = "predict"
+#: Statuses of a run: while rows are without an answer; and once all have one, or a failure that no other try mends.
+WORKING, DONE = "predicting", "predicted"
 
 
 @dataclass
@@ -91,34 +89,127 @@ def predict_file(
         overwrite: whether `out` may be replaced.
         sandbox, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
-        database: used only with `cache: true`, to take answers from and to record them in.
+        database: path of the run database.
 
     Raises:
-        SpecError: a file cannot be used, no row has an input, another process writes to `out`, or the unfinished output
-            is of other rows or of another workflow.
-        LMError: the key of a model is missing.
-        WorkbenchError: the disk is full or fails. The finished rows are kept.
+        SpecError: a file cannot be used, no row has an input, or `out` exists.
+        LMError: the key of a model is missing, or no model answers.
+        StoreError: another process does the same job.
+        WorkbenchError: the disk is full or fails. What was answered is kept.
     """
     _check_out(out, ((path := read_source(path)).file, data_path(rows_file, Path.cwd())))
     spec, source, workflow = read_workflow(path, changes)
     rows, asked = _read(rows_file, source, workflow)
-    job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
-    with closing(_open_part(out, job, overwrite)) as part:
-        found = Predicted(len(rows), part.earlier, failures=part.failures, renamed=_renamed(rows, outputs))
-        store, run_id = _open_journal(out, spec, source, job, database)
-        before = _sum_paid(store, run_id)
-        with LoadedWorkflow(spec, workflow, sandbox, None, pool, (store, run_id), part.done) as wf:
-            answers = wf.batch(asked[part.done :], concurrency=concurrency)
-            for row, prediction in zip(rows[part.done :], answers, strict=True):
-                part.add(_cells(row, prediction, outputs))
-                _count(found, prediction)
-                _ = progress and progress(part.done, len(rows))
-            _add_bill(found, wf, before, _sum_paid(store, run_id))
-        part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
-        if not found.unanswered:
-            _remove_records(out)
-    return found
+    job = digest([workflow.hash, _settings(spec), asked])
+    found = Predicted(len(rows), renamed=_renamed(rows, [*workflow.output_fields, "failure"]))
+
+    limit = check_limit(spec, concurrency)
+
+    async def course() -> Predicted:
+        with Store(database) as store:
+            options = dumps({"job": job, "out": str(out.resolve())})
+            stored = {"name": spec.name, "kind": "predict", "spec": source.text, "options": options}
+            run = Run.found(store, (WORKING,), spec, stored, budget=no_ceiling(), pool=pool, sandbox=sandbox)
+            run.resume_with = "the same command"
+            async with run:
+                if out.exists() and not overwrite and not run.resumed:
+                    run.record.remove()
+                    raise SpecError(f"{out} exists", hint="Name another file, or add --overwrite.")
+                run.ledger.bill.forget_unanswered()
+                before = run.ledger.journal.sum_calls()
+                with _open_output(out) as file:
+                    await _Job(run, workflow, rows, asked, found, progress).write(file, out.suffix, limit)
+                _add_bill(found, run, before)
+                if not found.unanswered:
+                    run.record.end(DONE)
+                return found
+
+    return run_in_loop(course())
+
+
+@contextmanager
+def _open_output(out: Path) -> Generator[TextIO]:
+    """Open a file that is written whole or not at all. Raises SpecError where none can be, as in /proc, and
+    WorkbenchError where the disk is full."""
+    begun = False
+    try:
+        with open_whole(out, errors="backslashreplace", newline="") as file:
+            begun = True
+            yield file
+    except OSError as error:
+        message = f"{out} cannot be written: {error.strerror}"
+        if not begun:
+            raise SpecError(f"--out {message}", hint="Name a file in a folder of yours.") from error
+        again = "Answers are kept. Make room, then the same command continues."
+        raise WorkbenchError(f"{message}. {again}") from error
+
+
+class _Job:
+    """The rows of a job, several at once, written in their order."""
+
+    def __init__(
+        self,
+        run: Run,
+        workflow: Workflow,
+        rows: Sequence[Mapping[str, Any]],
+        asked: Sequence[Mapping[str, Any]],
+        found: Predicted,
+        progress: Callable[[int, int], None] | None,
+    ):
+        self.run, self.rows, self.asked, self.found, self.progress = run, rows, asked, found, progress
+        self.inputs, self.outputs = tuple(workflow.input_fields), [*workflow.output_fields, "failure"]
+        self.program, self.sent = Program(workflow, run.runtime), set[str]()
+        run.ledger.on_call = lambda call: None if call.cached else self.sent.add(call.key)
+
+    async def write(self, file: TextIO, suffix: str, limit: int) -> None:
+        """Write all rows in the format of a suffix. limit: rows at once."""
+        add = _writer(file, suffix.lower(), [*(_kept(name, self.outputs) for name in _names(self.rows)), *self.outputs])
+        async for number, prediction in self._predictions(limit):
+            add(_cells(self.rows[number], prediction, self.outputs))
+            self._count(prediction)
+            _ = self.progress and self.progress(number + 1, len(self.rows))
+
+    async def _predictions(self, limit: int) -> AsyncIterator[tuple[int, Prediction]]:
+        """Each row's number and prediction, in order; at most AHEAD times `limit` rows are begun and not written."""
+        slots, waiting = asyncio.Semaphore(limit), deque[asyncio.Task[Prediction]]()
+
+        async def one(number: int) -> Prediction:
+            async with slots:
+                return await predict_row(self.program, self.inputs, self.asked[number], number)
+
+        done = 0
+        try:
+            for number in range(len(self.asked)):
+                waiting.append(asyncio.create_task(one(number)))
+                if len(waiting) >= AHEAD * limit:
+                    yield done, await waiting.popleft()
+                    done += 1
+            while waiting:
+                yield done, await waiting.popleft()
+                done += 1
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    def _count(self, prediction: Prediction) -> None:
+        if prediction.failure:
+            self.found.failures[prediction.failure] += 1
+            self.found.unanswered += FailureKind(prediction.failure).infrastructure
+        elif prediction.trace is not None:
+            keys = {call.key for span in prediction.trace.spans for call in span.calls}
+            self.found.earlier += self.run.resumed and bool(keys) and not keys & self.sent
+
+
+def _writer(file: TextIO, suffix: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
+    """The function that writes a row in the format of a suffix."""
+    if suffix != ".csv":
+        return lambda row: file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+    # Quotes around each text: some spreadsheets begin cells at semicolons, too.
+    writer = csv.DictWriter(file, columns, restval="", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writeheader()
+    return lambda row: writer.writerow({name: _cell(value) for name, value in row.items()})
 
 
 def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tuple[str, ...]:
@@ -129,37 +220,15 @@ def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tup
 def _check_out(out: Path, inputs: Sequence[str | Path]) -> None:
     if out.suffix.lower() not in FORMATS:
         raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_output(out, inputs=inputs, overwrite=True)  # unfinished output is looked at before (`_Part`)
+    check_output(out, inputs=inputs, overwrite=True)  # a job that goes on replaces its output
 
 
-def _remove_records(out: Path) -> None:
-    for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
-        out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
-
-
-def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str | Path) -> tuple[Store, int]:
-    """The record of calls of this job, without those that got no answer: they are asked again. With a cache it is a
-    run of the run database, which stays: a job that continues takes the answers of the earlier process from there."""
-    if spec.cache:
-        store = Store(database)
-        name = new_run_name()
-        return store, add_run(store, run=name, name=spec.name, status=_STATUS, spec=source.text, options="{}")
-    store = Store(out.with_name(f"{out.name}.calls"))
-    run_id, _, _ = find_or_add_run(store, (_STATUS,), name=spec.name, spec=source.text, options=job)
-    Journal(store, run_id).delete_unanswered_calls()
-    return store, run_id
-
-
-def _sum_paid(store: Store, run_id: int) -> tuple[int, float]:
-    """(tokens, dollars) of the answers that all processes of this job paid for."""
-    _, prompt_tokens, completion_tokens, usd = Journal(store, run_id).sum_calls()
-    return prompt_tokens + completion_tokens, usd
-
-
-def _add_bill(found: Predicted, wf: LoadedWorkflow, before: tuple[int, float], after: tuple[int, float]) -> None:
-    found.tokens, found.usd = after[0] - before[0], after[1] - before[1]
-    found.reused, found.reused_usd, found.unpriced = wf.reused.calls, wf.reused.usd, wf.unpriced
-    found.warnings = wf.warnings
+def _add_bill(found: Predicted, run: Run, before: tuple[int, int, int, float]) -> None:
+    """Add what this process paid for. before: the sums of the journal when it began."""
+    _, prompt, completion, usd = (now - then for now, then in zip(run.ledger.journal.sum_calls(), before, strict=True))
+    found.tokens, found.usd = int(prompt + completion), usd
+    found.reused, found.reused_usd = run.ledger.reused.calls, run.ledger.reused.usd
+    found.unpriced, found.warnings = dict(run.ledger.prices.unpriced), run.ledger.warnings()
 
 
 def _settings(spec: Spec) -> list[Any]:
@@ -194,113 +263,6 @@ def _cells(row: Mapping[str, Any], prediction: Prediction, outputs: Sequence[str
     failure = f"{prediction.failure}: {prediction.message}" if prediction.failure else None
     kept = {_kept(name, outputs): value for name, value in row.items()}
     return {**kept, **dict.fromkeys(outputs), **prediction.outputs, "failure": failure}
-
-
-def _count(found: Predicted, prediction: Prediction) -> None:
-    if prediction.failure:
-        found.failures[prediction.failure] += 1
-        found.unanswered += FailureKind(prediction.failure).infrastructure
-
-
-def _open_part(out: Path, job: str, overwrite: bool) -> _Part:
-    """Raises SpecError where nothing can be written, as in /proc."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        return _Part(out, job, overwrite)
-    except OSError as error:
-        message = f"--out {out} cannot be written: {error.strerror}"
-        raise SpecError(message, hint="Name a file in a folder of yours.") from error
-
-
-@contextmanager
-def _writing(path: Path) -> Generator[None]:
-    """Turns an error of the disk into one that names the file. Raises WorkbenchError."""
-    try:
-        yield
-    except OSError as error:
-        raise WorkbenchError(
-            f"{path} cannot be written: {error.strerror}. Finished rows are kept. Make room, then the same command "
-            "continues."
-        ) from error
-
-
-class _Part:
-    """`OUT.part`: a first line that names the job, then the finished rows in their order. One process writes it.
-
-    What an earlier process finished is kept up to the first row that failed for want of a server: it and those behind
-    it are done again, from the record of calls where they were answered. earlier: the number of rows that were.
-    """
-
-    def __init__(self, out: Path, job: str, overwrite: bool):
-        self.path, self.done, self.earlier, self.failures = out.with_name(f"{out.name}.part"), 0, 0, Counter[str]()
-        if out.exists() and not overwrite and not self.path.exists():
-            raise SpecError(f"{out} exists", hint="Name another file, or add --overwrite.")
-        make_private(self.path)
-        self.file = self.path.open("r+b")
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not self.path.exists() or not os.path.samestat(os.fstat(self.file.fileno()), self.path.stat()):
-                raise BlockingIOError  # another process has just ended with it
-            self._continue(job)
-        except BlockingIOError:
-            self.file.close()
-            raise SpecError(f"another process is writing {out}", hint="Wait for it, or name another --out.") from None
-        except BaseException:
-            self.file.close()
-            raise
-
-    def _continue(self, job: str) -> None:
-        head = self.file.readline()
-        if not head.endswith(b"\n"):  # new, or killed in its first line
-            self.file.truncate(0)
-            self.file.seek(0)
-            self.file.write(json.dumps({"job": job}).encode() + b"\n")
-            self.file.flush()
-            return
-        if json.loads(head) != {"job": job}:
-            raise SpecError(
-                f"{self.path} contains unfinished rows of another workflow, other settings or other rows",
-                hint="Remove it, or name another --out.",
-            )
-        end, whole = self.file.tell(), True
-        for line in self.file:
-            if not line.endswith(b"\n"):
-                break
-            kind = (json.loads(line)["failure"] or "").partition(":")[0]
-            unanswered = FailureKind(kind).infrastructure if kind else False
-            self.earlier += not unanswered
-            if whole := whole and not unanswered:
-                self.failures += Counter([kind] if kind else ())
-                end += len(line)
-                self.done += 1
-        self.file.truncate(end)
-        self.file.seek(end)
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        with _writing(self.path):
-            self.file.write(json.dumps(row, default=str).encode() + b"\n")
-            self.file.flush()
-        self.done += 1
-
-    def close(self) -> None:
-        with suppress(OSError):  # of a row that could not be written, and was told
-            self.file.close()
-
-    def write(self, out: Path, names: Sequence[str]) -> None:
-        """Make the output of the finished rows, whole or not at all."""
-        with _writing(out), open_whole(out, errors="backslashreplace", newline="") as file:
-            if out.suffix.lower() == ".csv":
-                # Quotes around each text: some spreadsheets begin cells at semicolons, too.
-                writer = csv.DictWriter(file, names, restval="", quoting=csv.QUOTE_NONNUMERIC)
-                writer.writeheader()
-                writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
-            else:
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        with self.path.open("rb") as file:
-            next(file)
-            yield from map(json.loads, file)
 
 
 def _cell(value: Any) -> Any:

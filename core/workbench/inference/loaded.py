@@ -25,9 +25,8 @@ from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, col
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Spend
 from workbench.lm import LMPool, locate_lms
-from workbench.runtime import Consent, Program, Run, SandboxChoice, no_ceiling
+from workbench.runtime import Consent, Program, Run, SandboxChoice
 from workbench.spec import Inherited, Source, Spec, apply_overrides, check_nodes, read_source
-from workbench.store import Store
 from workbench.task import Example, section_loaders
 from workbench.workflow import Workflow, called_lms
 
@@ -106,15 +105,7 @@ class LoadedWorkflow:
         sandbox: SandboxChoice | None = None,
         consent: Consent | None = None,
         pool: LMPool | None = None,
-        journal: tuple[Store, int] | None = None,
-        first: int = 0,
     ):
-        """
-        Args:
-            journal: the database and the number of a run that records the calls, so that a later process does not pay
-                for them again.
-            first: the number of the first row of a batch: a recorded row must have the same one in each process.
-        """
         self.spec, self.workflow = spec, workflow
         self.inputs: tuple[str, ...] = tuple(workflow.input_fields)
         self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
@@ -122,8 +113,7 @@ class LoadedWorkflow:
         self._given, self.pool = pool, pool or LMPool()
         self._open = self._opened()
         _LOADED.add(self)
-        self._journal = journal
-        self._numbers = itertools.count(first)
+        self._numbers = itertools.count()
 
     def __repr__(self) -> str:
         return f"<workflow {self.spec.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
@@ -164,7 +154,7 @@ class LoadedWorkflow:
         A row that fails, or lacks an input, is a result with `failure`. Raises errors that concern all rows, e.g. a
         rejected key.
         """
-        window = _Window(self._limit(concurrency), progress)
+        window = _Window(check_limit(self.spec, concurrency), progress)
         try:
             for row in _records(rows):
                 window.add(self._submit(self._in_slot(window.slots, row, next(self._numbers), trace)))
@@ -184,7 +174,7 @@ class LoadedWorkflow:
         trace: bool = False,
     ) -> AsyncIterator[Prediction]:
         """`batch` in any event loop. rows may be an asynchronous iterator."""
-        window = _Window(self._limit(concurrency), progress)
+        window = _Window(check_limit(self.spec, concurrency), progress)
         try:
             async for row in _arecords(rows):
                 window.add(self._submit(self._in_slot(window.slots, row, next(self._numbers), trace)))
@@ -251,37 +241,37 @@ class LoadedWorkflow:
             if name not in self.inputs:
                 raise SpecError(f"the workflow reads no input '{name}'", hint=suggest(name, self.inputs))
 
-    def _limit(self, concurrency: int | None) -> int:
-        limit = self.spec.concurrency if concurrency is None else concurrency
-        if limit < 1:
-            raise SpecError(f"concurrency must be at least 1, not {limit}")
-        return limit
-
     async def _in_slot(self, slots: asyncio.Semaphore, row: Row, number: int, trace: bool) -> Prediction:
-        if not isinstance(row, Mapping):
-            return Prediction({}, "data", f"a row is a mapping of fields, not {type(row).__name__}")
-        lacking = [name for name in self.inputs if _is_missing(row.get(name))]
-        if lacking:
-            return Prediction({}, "data", f"the row has no {', '.join(lacking)}")
         async with slots:
-            return await self._run({name: row[name] for name in self.inputs}, number, trace)
+            return await self._run(row, number, trace)
 
     async def _run(self, inputs: Row, number: int, trace: bool = True) -> Prediction:
         if (run := self._open.run) is None:
-            run = self._open.run = self._opened_run()
+            given: dict[str, Any] = {"pool": self.pool, "sandbox": self._sandbox, "consent": self._consent}
+            run = self._open.run = Run.in_memory("call", self.spec, **given)
             self._open.program = Program(self.workflow, run.runtime)
         try:
-            return prediction_of(await self._open.program.run(Example(str(number), dict(inputs))), trace)
+            return await predict_row(self._open.program, self.inputs, inputs, number, trace)
         except (ServerDead, LMError):  # a rejected key is the latter
             run.ledger.revive()  # the next call tries again
             raise
 
-    def _opened_run(self) -> Run:
-        given: dict[str, Any] = {"pool": self.pool, "sandbox": self._sandbox, "consent": self._consent}
-        if self._journal is None:
-            return Run.in_memory("call", self.spec, **given)
-        store, run_id = self._journal
-        return Run(store, run_id, "", self.spec, budget=no_ceiling(), **given)
+
+async def predict_row(program: Program, inputs: Sequence[str], row: Row, number: int, trace: bool = True) -> Prediction:
+    """Run a workflow on one row. What is no row, or lacks one of the inputs, is a failure of the data."""
+    if not isinstance(row, Mapping):
+        return Prediction({}, "data", f"a row is a mapping of fields, not {type(row).__name__}")
+    if lacking := [name for name in inputs if _is_missing(row.get(name))]:
+        return Prediction({}, "data", f"the row has no {', '.join(lacking)}")
+    return prediction_of(await program.run(Example(str(number), {name: row[name] for name in inputs})), trace)
+
+
+def check_limit(spec: Spec, concurrency: int | None) -> int:
+    """The number of rows at once; None: that of the workflow file. Raises SpecError."""
+    limit = spec.concurrency if concurrency is None else concurrency
+    if limit < 1:
+        raise SpecError(f"concurrency must be at least 1, not {limit}")
+    return limit
 
 
 class _Open:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from workbench.base.signals import catch_signals
-from workbench.errors import Interrupted
-from workbench.ledger import Ledger
 from workbench.run.options import Listener
 from workbench.run.trackers import RunInfo, Trackers
-from workbench.store import Store
+from workbench.runtime import Run
 from workbench.study import Evaluator
 
 #: Events that a table of their own has in full, or that only move a line of progress.
@@ -21,15 +17,20 @@ _OBJECTS = {"call", "candidate", "evaluation", "ledger", "report", "run"}
 
 
 class Announcer:
-    """Announces the events of one run.
+    """Announces the events of one run, the calls that its ledger settles, and what slows it down.
 
     listener: called with each event and its data, at once, in the thread of the run. info: the description of the run.
     """
 
-    def __init__(self, store: Store, run_id: int, info: RunInfo, listener: Listener | None):
-        self.store, self.run_id, self.info = store, run_id, info
+    def __init__(self, run: Run, info: RunInfo, listener: Listener | None):
+        self.store, self.run_id, self.info = run.store, run.id, info
         self.listener = listener or (lambda event, data: None)
         self.trackers = Trackers((), info)
+        ledger = run.ledger
+        ledger.on_call = lambda call: self.emit("call_settled", call=call, ledger=ledger)
+        ledger.on_slowed = lambda lm, before, after: self.emit("rate_limited", lm=lm, before=before, after=after)
+        run.on_stop = lambda: self.emit("stopping")
+        run.resume_with = f"workbench resume {run.name} --db {run.store.path}"
 
     def start(self, trackers: Iterable[str], evaluator: Evaluator, **data: Any) -> None:
         """Announce that the run starts. trackers: by name; they also get each row that the evaluator runs."""
@@ -44,25 +45,6 @@ class Announcer:
         self.trackers.emit(event, data)
         if event not in _NOT_STORED:
             self.store.event(self.run_id, event, **{k: v for k, v in data.items() if k not in _OBJECTS})
-
-    def watch(self, ledger: Ledger) -> None:
-        """Announce the calls that a ledger settles, and what slows it down."""
-        ledger.on_call = lambda call: self.emit("call_settled", call=call, ledger=ledger)
-        ledger.on_slowed = lambda lm, before, after: self.emit("rate_limited", lm=lm, before=before, after=after)
-
-    def stop_at_signal(self, ledger: Ledger) -> Callable[[], None]:
-        """Let the first signal end what the ledger sends, and a second one this task. Returns what undoes it."""
-
-        def stop() -> bool:
-            if ledger.stopping is not None:
-                return False
-            ledger.stopping = Interrupted("interrupted")
-            self.emit("stopping")
-            return True
-
-        course = asyncio.current_task()
-        assert course is not None
-        return catch_signals(course, stop, f"workbench resume {self.info.run} --db {self.store.path}")
 
     def finish(self, report: Any) -> list[str]:
         """Announce the end of the run, and wait for the trackers. Returns warnings for the report."""

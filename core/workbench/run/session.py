@@ -6,7 +6,6 @@ One file: a run from its start to its report, in order.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import traceback
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from workbench.errors import (
     WorkbenchError,
     merge_errors,
 )
-from workbench.ledger import CallInfo, Ledger
+from workbench.ledger import CallInfo
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
@@ -42,8 +41,8 @@ from workbench.run.steering import Steering
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.run.trackers import RunInfo
 from workbench.run.workers import make_crew
-from workbench.runtime import Runtime
-from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps
+from workbench.runtime import Run
+from workbench.store import Candidates, Evaluations, Orders, Store, dumps
 from workbench.study import (
     Evaluation,
     Evaluator,
@@ -75,21 +74,18 @@ class Session:
         pool: LMPool | None = None,
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
-        self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
+        opened: dict[str, Any] = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files}
+        self.opened = Run(store, run_id, run, task.spec, seconds=earlier_seconds, searching=True, **opened)
+        self.record, self.row_keys = self.opened.record, RowKeys(task)
+        self.ledger, self.runtime = self.opened.ledger, self.opened.runtime
         self.scored = ScoredRows(store, run_id, task)
         self.optimizers, self.options = optimizers, options
         budget = task.spec.budget.model_dump(exclude_none=True)
         settings = preflight.settings_to_compare(task, optimizers)
         info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
-        self.announcer = Announcer(store, run_id, info, listener)
+        self.announcer = Announcer(self.opened, info, listener)
         self._emit = self.announcer.emit
-        seconds, reuse = earlier_seconds, task.spec.cache
-        self.ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=reuse, searching=True)
-        self.announcer.watch(self.ledger)
         self.ledger.on_call = self._on_call  # which announces the call, too
-        self.runtime = Runtime.of_spec(
-            task.spec, self.ledger, pool=pool, sandbox=options.sandbox, data_files=task.data_files
-        )
         self.runtime.elsewhere = self.crew = make_crew(task, self.runtime, self._emit)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.evaluator.named = dict(task.further_metrics)
@@ -107,15 +103,13 @@ class Session:
 
     async def go(self) -> Report:
         """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
-        with RunLock(self.store, self.run):
-            self.record.mark_running(os.getpid(), os.uname().nodename)
+        async with self.opened:
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
             warned += preflight.search_warnings(self.task, self.optimizers)
             self.store.event(self.run_id, "machine", **describe_machine())
             self.announcer.start(self.task.spec.track, self.evaluator, warnings=warned, resumed=self.ledger.resumed)
             if (chosen := self.options.chosen) is not None:
                 self._on_note("default", preflight.explain_choice(self.task, chosen), {"optimizers": chosen})
-            restore_signals = self.announcer.stop_at_signal(self.ledger)
             try:
                 with self.task.dataset.test.sealed():
                     found = [] if self.ledger.resumed else await self.find_obstacles()
@@ -135,13 +129,7 @@ class Session:
                 report.resumable = not (ours and preflight.wrong_in_file([error]))
                 self._finish(report)
                 raise
-            finally:
-                # A second signal may cancel the closing; the report is still written.
-                with suppress(asyncio.CancelledError):
-                    await self.runtime.aclose()
-                restore_signals()
             self._finish(report)
-            self.ledger.close()
             return report
 
     async def find_obstacles(self) -> list[WorkbenchError]:
