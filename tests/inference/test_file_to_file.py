@@ -119,7 +119,7 @@ def test_a_full_disk_is_told_with_the_file_and_the_same_command_continues(
     full = subprocess.run([sys.executable, "-c", FULL, str(room), *command, *database], capture_output=True, text=True)
     assert full.returncode in (1, 2) and "Traceback" not in full.stderr, full.stderr
     name = "run.db" if room == 500 else "out.jsonl cannot be written: File too large"
-    assert f"{tmp_path}/{name}" in full.stderr and full.stderr.startswith("Error: ")
+    assert f"{tmp_path}/{name}" in full.stderr and "Error: " in full.stderr
     assert not (tmp_path / "out.jsonl").exists()
     assert invoke(*command).exit_code == 0 and len(lines(tmp_path / "out.jsonl")) == 30
 

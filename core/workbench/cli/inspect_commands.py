@@ -1,7 +1,4 @@
-"""Commands that inspect one run: show, diff, export.
-
-One file: three commands that open a stored run in one way.
-"""
+"""Commands that inspect one run: show, diff, export."""
 
 from __future__ import annotations
 

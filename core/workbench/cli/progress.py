@@ -1,7 +1,4 @@
-"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both read the same events.
-
-One file: each event has its line here.
-"""
+"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both read the same events."""
 
 from __future__ import annotations
 

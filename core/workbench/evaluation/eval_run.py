@@ -1,7 +1,4 @@
-"""The run of an evaluation: a workflow, unchanged, on the rows of a split. Every row is stored as it is scored.
-
-One file: an evaluation from its options to its report.
-"""
+"""The run of an evaluation: a workflow, unchanged, on the rows of a split. Every row is stored as it is scored."""
 
 from __future__ import annotations
 

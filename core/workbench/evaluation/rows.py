@@ -184,7 +184,7 @@ def read_calls(store: Store, run_id: int, n: int, roles: Collection[str] = ()) -
 
 
 def describe_diagnosis(found: Mapping[str, Any]) -> str:
-    """One of `diagnoses` in one line: which step of a row `workbench agent attribute` found, and how."""
+    """Describe one of `diagnoses` in a line: the step of a row that `workbench agent attribute` found, and how."""
     by = f"diagnosed by run {found['run']} ({found['method']})"
     if found["failure"]:
         return f"{by}: nothing, {found['failure']}"

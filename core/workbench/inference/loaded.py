@@ -1,7 +1,4 @@
-"""A workflow file as a function: `wf = workbench.load("optimized.yaml")`, then `wf(question=...)`.
-
-One file: a loaded workflow is called in four ways, over one event loop.
-"""
+"""A workflow file as a function: `wf = workbench.load("optimized.yaml")`, then `wf(question=...)`."""
 
 from __future__ import annotations
 

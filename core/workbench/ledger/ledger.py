@@ -10,8 +10,6 @@ Two counts are kept. `spent` is what the run has used up to this point, replayed
 this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of
 earlier processes and those with unknown outcome. It guards the ceiling.
 
-One file: a call is looked up, reserved, logged, sent and settled on one page.
-
 With `reuse`, answers of earlier runs are taken over. They are in `reused`, not in `paid`; in a search they count in
 `spent`, as in the run that paid for them, so that the same run again ends the same and pays nothing.
 """

@@ -4,8 +4,6 @@ Sources, by what they name: platform.openai.com/docs (chat, errors), learn.micro
 docs.anthropic.com (stop reasons, errors), ai.google.dev (FinishReason, troubleshooting), api-docs.deepseek.com,
 docs.mistral.ai, docs.cohere.com (finish reasons), docs.aws.amazon.com (Converse), openrouter.ai/docs (errors),
 docs.vllm.ai, github.com/ggml-org/llama.cpp (server), huggingface.co/docs (TGI), docs.x.ai (usage).
-
-One file: a word of a new server is added here alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Language models as the core sees them: one Request in, one Response out, one attempt a call.
 
 Providers (plugins) implement `LM`. They never retry, cache or count: the ledger does that for all of them.
-
-One file: the contract of a provider, with the rules that all providers share.
 """
 
 from __future__ import annotations

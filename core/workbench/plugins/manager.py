@@ -1,7 +1,4 @@
-"""The plugin manager: finds plugins by entry point, sets broken ones aside, and looks up what they register.
-
-One file: a plugin is found, loaded, set aside and looked up in one order.
-"""
+"""The plugin manager: finds plugins by entry point, sets broken ones aside, and looks up what they register."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Builds the report of a run: proof, both sides, leaks, earlier tests on the same rows, warnings.
-
-One file: a report is built in one pass.
-"""
+"""Builds the report of a run: proof, both sides, leaks, earlier tests on the same rows, warnings."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The labels are of some sealed rows, drawn at random, whose answers of both sides people scored without knowing whose
 they were (`workbench label`). They are made after the winner was chosen, and nothing but the report reads them. The
 draw is an order of the clusters (`place_in_draw`), and labels count as far as they follow it without a gap.
-
-One file: the draw of labels, the check of a judge by them and the proof stand on the same assumptions.
 """
 
 from __future__ import annotations

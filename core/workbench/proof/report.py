@@ -1,7 +1,4 @@
-"""The report of a run: scores, proof, bill and warnings, as text and as JSON.
-
-One file: one report, as text and as JSON.
-"""
+"""The report of a run: scores, proof, bill and warnings, as text and as JSON."""
 
 from __future__ import annotations
 

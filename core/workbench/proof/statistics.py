@@ -2,8 +2,6 @@
 
 Both sides ran on the same rows, so everything here is paired. Nothing is drawn at random. numpy is imported when
 first needed.
-
-One file: one test, with its interval and its words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Estimates, before a run: what it takes in calls, tokens, dollars and minutes, the smallest gain that its test can
 show, and whether it can end with a proof.
-
-One file: each line of an estimate says what another one leaves open.
 """
 
 from __future__ import annotations

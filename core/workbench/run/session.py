@@ -1,7 +1,4 @@
-"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records.
-
-One file: a run from its start to its report, in order.
-"""
+"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records."""
 
 from __future__ import annotations
 

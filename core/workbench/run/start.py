@@ -1,7 +1,4 @@
-"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`.
-
-One file: all ways into a run read, check and record the file in one order.
-"""
+"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`."""
 
 from __future__ import annotations
 

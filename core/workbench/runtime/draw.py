@@ -10,7 +10,7 @@ STRIDE = 1000
 
 
 class Variation(Protocol):
-    """What a run does otherwise than its workflow says: steps are repaired, or strangers write into it.
+    """A way in which a run departs from its workflow: steps are repaired, or strangers write into it.
 
     context: a subclass of `Context` that does it. It is pickled where rows run on workers.
     """

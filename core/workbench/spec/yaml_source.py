@@ -2,8 +2,6 @@
 
 It reads the part of YAML 1.2 that a workflow file needs. Everything else is refused while the parser's events are
 read, without recursion and before any value is built, so that a hostile file costs neither time nor memory.
-
-One file: one pass over the events of a file.
 """
 
 from __future__ import annotations

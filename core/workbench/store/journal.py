@@ -1,7 +1,4 @@
-"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests.
-
-One file: all SQL on calls.
-"""
+"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The rows of runs: what each was started with, how it ended, what happened in it, what users ordered meanwhile, and
 the files that it wrote.
-
-One file: all SQL on runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The contract of an optimizer, and the study that it gets: its view of a run.
-
-One file: an optimizer reads its whole contract here.
-"""
+"""The contract of an optimizer, and the study that it gets: its view of a run."""
 
 from __future__ import annotations
 

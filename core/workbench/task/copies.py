@@ -2,8 +2,6 @@
 
 Rows are copies if each of their fields is, token by token (`workbench.task.tokens`): ten questions on one passage are
 ten rows, however long the passage.
-
-One file: the rule, and the search for rows that it makes the same.
 """
 
 from __future__ import annotations

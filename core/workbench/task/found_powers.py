@@ -3,8 +3,6 @@
 What each thing in it may do is its own declaration (`workbench.spec`). Here is only which things there are: by the
 sections of the file, in each form in which the loader takes them, with what `search:` may put into them, and those of
 the workflow files that it refers to. Nothing is imported of the user's, and nothing started.
-
-One file: one walk, section by section.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Search spaces over the addresses of parameters, and demos drawn from training rows.
-
-One file: a domain is suggested and checked by the same rules.
-"""
+"""Search spaces over the addresses of parameters, and demos drawn from training rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Workflows as immutable values: a tree of settings with its content hash, patches, nodes and graph.
 
 An address is the path of a setting in that tree: `nodes.answer.instructions`, `nodes.vote.of.samples`, `lm.model`.
-
-One file: a workflow, its patches and the nodes made of it need each other.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.lm import LMPool
 from workbench.spec import BudgetSpec, LMSpec
 from workbench_attribute.baselines import BASELINES
+from workbench_attribute.diagnoses import AttributionReport, RowFinding
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Answer, Judge
 from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.score import Accuracy, expect_random, score
 from workbench_attribute.settings import Judging
-from workbench_kit.credit import AttributionReport, RowFinding
 from workbench_kit.logs import AskedRun, Command, Log, LogSource, open_run
 
 #: Statuses of a run of this command, while it goes on and after it.

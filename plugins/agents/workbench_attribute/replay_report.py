@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.ledger import Spend
-from workbench_kit.credit import AttributionReport, RowFinding
+from workbench_attribute.diagnoses import AttributionReport, RowFinding
 
 
 @dataclass(frozen=True)

@@ -31,19 +31,10 @@ from workbench.store import (
 from workbench.study import Evaluator, Result
 from workbench.task import Example, Task
 from workbench.workflow import Workflow
+from workbench_attribute.diagnoses import RowFinding
 from workbench_attribute.repairs import label_repairs, model_repairs, sibling_repairs
 from workbench_attribute.replay_report import ReplayReport, share_costs
-from workbench_kit.credit import (
-    Address,
-    Diagnosis,
-    Repair,
-    Repaired,
-    RowFinding,
-    TraceStep,
-    bisect_steps,
-    scan_steps,
-    steps_of,
-)
+from workbench_kit.credit import Address, Diagnosis, Repair, Repaired, TraceStep, bisect_steps, scan_steps, steps_of
 
 #: Statuses of a run of replays, while it goes on and after it.
 WORKING, DONE = "replaying", "replayed"
@@ -349,7 +340,7 @@ class _Course:
         """The steps of passing runs of the row: each is repeated from the journal."""
         found: list[list[TraceStep]] = []
         for stored in self.passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
-            workflow = _workflow(self.store, self.row, self.task, stored["candidate"])
+            workflow = _workflow(self.run.store, self.row, self.task, stored["candidate"])
             passed = await self._run(workflow, _Failed(failed.example, stored["replica"], 1.0), {})
             if passed.trace is not None and self._passes(passed):
                 found.append(steps_of(passed.trace))

@@ -29,7 +29,7 @@ from workbench.proof import LearningCurve
 from workbench.run import Options, optimize
 from workbench.store import Store, add_run, dumps
 from workbench.study import make_optimizer
-from workbench_kit.credit import RowFinding
+from workbench_attribute.diagnoses import RowFinding
 from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
 from workbench_view import plots
 from workbench_view.exports import write_csv, write_json, write_markdown

@@ -4,7 +4,6 @@ Pure functions of traces and of a callback that repeats a run, but for `blame_no
 """
 
 from workbench_kit.credit.blame import Blame as Blame, blame_nodes as blame_nodes, node_of as node_of
-from workbench_kit.credit.diagnoses import AttributionReport as AttributionReport, RowFinding as RowFinding
 from workbench_kit.credit.repair import Address as Address, Repair as Repair
 from workbench_kit.credit.repaired_context import Repaired as Repaired
 from workbench_kit.credit.replay import (
