@@ -45,14 +45,14 @@ def write_files(folder: Path, base: str) -> None:
         "proof": {"when_unchanged": "test"},
     }
     (folder / "w.yaml").write_text(yaml.safe_dump(task, sort_keys=False))
-    (folder / "documents.jsonl").write_text("".join(json.dumps({"document": f"Town {i}."}) + "\n" for i in range(6)))
+    (folder / "documents.jsonl").write_text("".join(json.dumps({"document": f"Town {i}."}) + "\n" for i in range(24)))
     towns = {
         "name": "towns",
         "lm": lm,
-        "synthesize": {"from": "documents.jsonl", "rows": 6},
+        "synthesize": {"from": "documents.jsonl", "rows": 24},
         "nodes": {"write": {"predict": "document -> question"}},
         "concurrency": AT_ONCE,
-        "budget": {"calls": 12},
+        "budget": {"calls": 60},
     }
     (folder / "towns.yaml").write_text(yaml.safe_dump(towns, sort_keys=False))
 
