@@ -50,6 +50,7 @@ ROOMS = {
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
     # What plugins share, in drawers. No room above imports it.
+    "kit/wire": "the words of servers: forms, dialects, usage, prices",
     "kit/answers": "what a model says, as values",
     "kit/searching": "trees, edits, rankings",
     "kit/prompting": "prompts, demos, proposals",

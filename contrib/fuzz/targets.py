@@ -19,12 +19,13 @@ from tests.helpers.stored_runs import restore
 
 from workbench.cli import cli
 from workbench.errors import LMError, NodeError, PluginError, SpecError, StoreError
-from workbench.lm import Request, allowed_tokens, kind_of_error, refused_setting, split_thoughts
+from workbench.lm import Request, split_thoughts
 from workbench.spec import Spec, check_spec, load_yaml
 from workbench.workflow import parse_signature
 from workbench_kit.answers import answer_text, correction, find_code, parse, read_grade, read_objects, read_text
 from workbench_kit.lms.bounded_http import BodyError, BodyReader
 from workbench_kit.prompting import read_prompt
+from workbench_kit.wire import allowed_tokens, kind_of_error, refused_setting
 from workbench_openai import wire
 
 ROOT = Path(__file__).parents[2]

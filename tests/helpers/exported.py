@@ -14,8 +14,9 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from workbench.lm import Form, Request, Response, make_body
+from workbench.lm import Request, Response
 from workbench.spec import lm_spec
+from workbench_kit.wire import Form, make_body
 from workbench_nano.provider import NanoLM, bundled
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from workbench.lm import Billed, Rates, Request, answered_call, asked_call, parse_price, read_usage
-from workbench.lm.rate_rows import read_rates
+from workbench.lm import Request
 from workbench.spec import lm_spec
 from workbench_kit.lms.prices import find_rates, read_table
+from workbench_kit.wire import Billed, Rates, answered_call, asked_call, parse_price, read_rates, read_usage
 
 #: Prices as LiteLLM states those of gpt-5.4, in dollars for a million.
 LONG = {

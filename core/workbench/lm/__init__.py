@@ -3,29 +3,6 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.billing import (
-    answered_call as answered_call,
-    asked_call as asked_call,
-    price_fields as price_fields,
-)
-from workbench.lm.chat_form import MOST_FORMS as MOST_FORMS, Form as Form, make_body as make_body
-from workbench.lm.chunks import ChunkReader as ChunkReader
-from workbench.lm.dialects import (
-    THOUGHT_TOKENS as THOUGHT_TOKENS,
-    Usage as Usage,
-    allowed_tokens as allowed_tokens,
-    is_thought as is_thought,
-    kind_of_error as kind_of_error,
-    read_content as read_content,
-    read_finish as read_finish,
-    read_thoughts as read_thoughts,
-    read_usage as read_usage,
-    refused_setting as refused_setting,
-    thinks as thinks,
-)
-from workbench.lm.events import is_stream as is_stream, parse_events as parse_events, read_events as read_events
-from workbench.lm.forwarded import Forwarded as Forwarded
-from workbench.lm.headers import describe_redirect as describe_redirect, headers_key as headers_key
 from workbench.lm.http import (
     MAX_BODY as MAX_BODY,
     Mask as Mask,
@@ -46,12 +23,6 @@ from workbench.lm.native import (
     Native as Native,
     NotCarried as NotCarried,
     most_tokens as most_tokens,
-)
-from workbench.lm.native_answers import (
-    TURN as TURN,
-    as_chat as as_chat,
-    is_as_named as is_as_named,
-    join_events as join_events,
 )
 from workbench.lm.packed_tokens import (
     split_tokens as split_tokens,
@@ -82,27 +53,18 @@ from workbench.lm.protocol import (
     count_images as count_images,
     estimate_answer as estimate_answer,
     estimate_tokens as estimate_tokens,
+    offset_seed as offset_seed,
     prompt_text as prompt_text,
     refused_prompt as refused_prompt,
     storable as storable,
 )
-from workbench.lm.rate_rows import read_rates as read_rates
-from workbench.lm.rates import (
-    Billed as Billed,
-    Rates as Rates,
-    parse_price as parse_price,
-)
 from workbench.lm.refusals import is_blank as is_blank, is_placeholder as is_placeholder, is_refusal as is_refusal
+from workbench.lm.thinking import THOUGHT_TOKENS as THOUGHT_TOKENS, thinks as thinks
 from workbench.lm.thoughts import (
+    SaidInPieces as SaidInPieces,
     cut_at_stops as cut_at_stops,
     split_reasoning as split_reasoning,
     split_thoughts as split_thoughts,
-)
-from workbench.lm.turns import (
-    as_it_came as as_it_came,
-    dump_arguments as dump_arguments,
-    plain_message as plain_message,
-    unknown_parts as unknown_parts,
 )
 from workbench.lm.weights import (
     LM_KEYS as LM_KEYS,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.base.hashing import digest
 from workbench.errors import FailureKind, LMError
-from workbench.lm import Forwarded, Message, NotCarried, Pieces, Request, Response
+from workbench.lm import Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 from workbench_external.gateway import Ask, Refused, as_it_is_sent, check_for_messages, refusal_of, without_places
+from workbench_kit.wire import Forwarded
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig

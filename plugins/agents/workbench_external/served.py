@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
-from workbench.lm import Forwarded, Message, Response
+from workbench.lm import Message, Response
 from workbench.runtime import Run, Runtime, make_request
 from workbench.spec import LMSpec, Spec, lm_spec
 from workbench.workflow import Workflow, task_lm
@@ -20,6 +20,7 @@ from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Gateway, Refused
 from workbench_external.node import External
 from workbench_kit.acting import Tool, check_call
+from workbench_kit.wire import Forwarded
 
 #: Requests at once to one model where its settings name no number: more than a gateway takes.
 UNLIMITED = 4096

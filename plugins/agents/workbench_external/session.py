@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.lm import Forwarded, Message, Pieces, Response
+from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench_external.asking import OTHERS, Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.gateway import Ask, Refused
 from workbench_kit.acting import Tool, permitted, run_in_sandbox
+from workbench_kit.wire import Forwarded
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from workbench.lm import describe_redirect
 from workbench_dspy_seam.clients import http_parser
 from workbench_kit.lms.bounded_http import BodyError, BodyReader, RedirectError, bodies_are_bounded, note_headers
+from workbench_kit.wire import describe_redirect
 
 
 @cache

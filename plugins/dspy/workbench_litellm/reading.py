@@ -1,4 +1,4 @@
-"""Reading of DSPy's answers and errors, by the one table of dialects (`workbench.lm.dialects`).
+"""Reading of DSPy's answers and errors, by the one table of dialects (`workbench_kit.wire.dialects`).
 
 DSPy normalizes both; where the server's own body came with it, its words are read, which say more.
 """
@@ -12,26 +12,20 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm import (
-    MOST_TOKENS,
+from workbench.lm import MOST_TOKENS, Request, Response, cut_at_stops, estimate_answer, estimate_tokens, storable
+from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
+from workbench_kit.answers import load_loose
+from workbench_kit.wire import (
     Billed,
-    Request,
-    Response,
     answered_call,
-    cut_at_stops,
     dump_arguments,
-    estimate_answer,
-    estimate_tokens,
     kind_of_error,
     price_fields,
     read_content,
     read_finish,
     read_thoughts,
     read_usage,
-    storable,
 )
-from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
-from workbench_kit.answers import load_loose
 
 #: Where a message that goes back to its provider holds the whole of it, in DSPy's form.
 WHOLE = "dspy_message"

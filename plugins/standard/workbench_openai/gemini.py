@@ -14,9 +14,10 @@ from typing import Any
 from yarl import URL
 
 from workbench.base.type_guards import is_dict
-from workbench.lm import Forwarded, Rates, Request, Response
+from workbench.lm import Request, Response
 from workbench.spec import declares
 from workbench_kit.lms.prices import find_rates
+from workbench_kit.wire import Forwarded, Rates
 from workbench_openai import wire
 from workbench_openai.passing import send_native
 from workbench_openai.vendor import VendorLM

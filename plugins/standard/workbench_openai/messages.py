@@ -10,8 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.lm import Forwarded, Rates, Request, Response
+from workbench.lm import Request, Response
 from workbench.spec import declares
+from workbench_kit.wire import Forwarded, Rates
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
 from workbench_openai.vendor import VendorLM

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.lm import Rates
 from workbench_kit.lms.prices import find_rates
+from workbench_kit.wire import Rates
 
 
 def usd_per_token(model: str) -> Rates | None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from yarl import URL
 
-from workbench.lm import Rates, Request, is_loopback
+from workbench.lm import Request, is_loopback
 from workbench.plugins import plugins
 from workbench_kit.lms.prices import ModelPrice
+from workbench_kit.wire import Rates
 from workbench_openai.server import Server, base_url
 
 

@@ -15,34 +15,36 @@ from typing import Any
 from workbench.errors import LMError
 from workbench.lm import (
     MOST_TOKENS,
-    Billed,
-    Form,
     Request,
     Response,
-    Usage,
-    answered_call,
-    as_chat,
     body_of,
     cut_at_stops,
     estimate_answer,
     estimate_tokens,
+    prompt_text,
+    refused_prompt,
+    split_reasoning,
+    storable,
+)
+from workbench_kit.answers import load_loose
+from workbench_kit.wire import (
+    Billed,
+    Form,
+    Usage,
+    answered_call,
+    as_chat,
     is_as_named,
     join_events,
     kind_of_error,
     make_body,
     price_fields,
-    prompt_text,
     read_content,
     read_events,
     read_finish,
     read_thoughts,
     read_usage,
-    refused_prompt,
-    split_reasoning,
-    storable,
     unknown_parts,
 )
-from workbench_kit.answers import load_loose
 
 #: US dollars of a call by our prices; and settings of the provider that are part of each request.
 Price = Callable[[Billed], float | None]

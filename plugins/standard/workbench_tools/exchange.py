@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.lm import Response, count_images, read_content
+from workbench.lm import Response, count_images
 from workbench.runtime import Context
 from workbench.spec import LMSpec
 from workbench.workflow import EXCHANGE
 from workbench_kit.acting import RowCalls, Tool, cut_result, read_calls
 from workbench_kit.answers import Reading
 from workbench_kit.prompting import image_parts, plain_adapter as plain, split_images
+from workbench_kit.wire import read_content
 
 #: Where a call begins in a text, for what stands before it.
 _CALL = re.compile(r"```|[<{\[]|^\W{0,9}call:", re.MULTILINE)

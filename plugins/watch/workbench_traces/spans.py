@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm import is_thought
 from workbench_kit.logs import CONVENTIONS, LogSpan, read_spans
+from workbench_kit.wire import is_thought
 from workbench_traces.turn import (
     Collector,
     Message,

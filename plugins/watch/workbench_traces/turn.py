@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm import is_thought, split_thoughts
+from workbench.lm import split_thoughts
+from workbench_kit.wire import is_thought
 
 #: A message: role and text.
 Message = tuple[str, str]

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from workbench.errors import NodeError
-from workbench.lm import kind_of_error, read_usage, refused_setting
 from workbench.workflow import Field, parse_signature
 from workbench_kit.answers import Scale, as_text, convert, parse, read_grade
+from workbench_kit.wire import kind_of_error, read_usage, refused_setting
 
 
 @pytest.mark.parametrize(

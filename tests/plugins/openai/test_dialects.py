@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from workbench.errors import LMError
-from workbench.lm import Form, Request, Response, parse_price
+from workbench.lm import Request, Response
 from workbench_kit.lms.native_calls import to_message
+from workbench_kit.wire import Form, parse_price
 from workbench_openai import wire
 
 LONG = {"prompt_tokens": 5000, "completion_tokens": 5}

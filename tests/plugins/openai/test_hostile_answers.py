@@ -14,7 +14,8 @@ from tests.helpers.lm_faults import ChatServer, answer
 from tests.plugins.openai.test_openai import ask, fail, settings
 
 from workbench.errors import LMError
-from workbench.lm import MOST_TOKENS, Form, Request, parse_price
+from workbench.lm import MOST_TOKENS, Request
+from workbench_kit.wire import Form, parse_price
 from workbench_openai import client, wire
 
 REQUEST = Request(({"role": "user", "content": "x"},), logprobs=True, stop=("END",))

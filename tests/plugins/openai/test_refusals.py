@@ -14,8 +14,9 @@ from aiohttp.test_utils import TestServer
 from tests.plugins.openai.test_dialects import CALL, HELLO, SIGNED, body, error
 
 from workbench.errors import LMError
-from workbench.lm import Form, Request, refused_setting
+from workbench.lm import Request
 from workbench.spec import LMSpec
+from workbench_kit.wire import Form, refused_setting
 from workbench_openai import client, wire
 
 USE_OTHER = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."

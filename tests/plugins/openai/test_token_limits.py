@@ -11,7 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from workbench.errors import LMError
-from workbench.lm import MOST_FORMS, Request, allowed_tokens
+from workbench.lm import Request
+from workbench_kit.wire import MOST_FORMS, allowed_tokens
 from workbench_openai import client
 
 ASK = Request(({"role": "user", "content": "hello"},))

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm import TURN, Message
+from workbench.lm import Message
 from workbench_external.gateway.places import Path, View, joined
+from workbench_kit.wire import TURN
 
 _PARAMETERS = ("parameters", "parametersJsonSchema", "parameters_json_schema")
 _FORMS = ("responseSchema", "response_schema", "responseJsonSchema", "response_json_schema", "_responseJsonSchema")

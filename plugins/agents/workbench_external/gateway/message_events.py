@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.lm import Piece, Response, dump_arguments
+from workbench.lm import Piece, Response
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.writing import Event
+from workbench_kit.wire import dump_arguments
 
 _STOPS = {"length": "max_tokens", "tool_calls": "tool_use", "refusal": "refusal"}
 _DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "partial_json")}

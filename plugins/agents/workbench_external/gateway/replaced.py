@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm import TURN, Message
+from workbench.lm import Message
 from workbench_external.gateway import gemini
 from workbench_external.gateway.view import PLACE, Path, View
+from workbench_kit.wire import TURN
 
 
 def replace_texts(

@@ -15,9 +15,10 @@ from itertools import accumulate
 from typing import Any
 
 from workbench.base.type_guards import is_dict
-from workbench.lm import TURN, Message, Response, as_it_came
+from workbench.lm import Message, Response
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.asks import Ask
+from workbench_kit.wire import TURN, as_it_came
 
 #: Turns of one session that are kept; the oldest go first.
 MOST_KEPT = 1024

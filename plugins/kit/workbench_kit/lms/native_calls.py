@@ -15,8 +15,9 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.lm import Request, Response, as_it_came, call_id, dump_arguments
+from workbench.lm import Request, Response, call_id
 from workbench_kit.answers import load_loose
+from workbench_kit.wire import as_it_came, dump_arguments
 
 _BLOCK = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 _MARK = re.compile(r"\A\s*(?:<\|python_tag\|>|\[TOOL_CALLS\])?\s*")

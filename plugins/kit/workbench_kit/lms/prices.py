@@ -11,7 +11,8 @@ from typing import Any
 
 from workbench.base.distribution import package_folder
 from workbench.base.type_guards import is_dict
-from workbench.lm import Billed, Rates, Request, asked_call, parse_price, read_rates
+from workbench.lm import Request
+from workbench_kit.wire import Billed, Rates, asked_call, parse_price, read_rates
 
 #: (package, file) in the order in which they are looked for: LiteLLM's is the newer one where it is installed.
 TABLES = (

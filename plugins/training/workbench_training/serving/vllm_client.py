@@ -9,7 +9,8 @@ from typing import Any
 import aiohttp
 
 from workbench.errors import LMError, WorkbenchError
-from workbench.lm import MAX_BODY, body_of, kind_of_error, redact
+from workbench.lm import MAX_BODY, body_of, redact
+from workbench_kit.wire import kind_of_error
 
 
 class SyncError(WorkbenchError):

@@ -20,10 +20,11 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
-from workbench.lm import Request, Response, kind_of_error, read_finish
+from workbench.lm import Request, Response
 from workbench_engine.generation import free_device_memory
 from workbench_kit.lms.batching import derive_seed
 from workbench_kit.lms.native_calls import check_format, check_tools, read_native_calls
+from workbench_kit.wire import kind_of_error, read_finish
 from workbench_training.correction import measure_gap
 from workbench_training.model.policy import Policy
 from workbench_training.rollouts.token_rows import Row, collate

@@ -14,7 +14,7 @@ from tests.helpers.gemini_server import KEY, GeminiServer, answer, gemini_server
 from tests.helpers.passing import served
 
 from workbench.ledger import Ledger
-from workbench.lm import LMPool, Native, Response, join_events
+from workbench.lm import LMPool, Native, Response
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
@@ -23,6 +23,7 @@ from workbench.workflow import Workflow, node_tree
 from workbench_external.gateway import Ask, Gateway, streaming
 from workbench_external.gateway.access import variables_for
 from workbench_external.trial import make_example
+from workbench_kit.wire import join_events
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,9 @@ from tests.helpers.gemini_server import KEY, GeminiServer, Wrong, answer, check_
 from tests.helpers.passing import served
 
 from workbench.errors import LMError
-from workbench.lm import Native, Request, Usage, answered_call, make_lm
+from workbench.lm import Native, Request, make_lm
 from workbench.spec import lm_spec
+from workbench_kit.wire import Usage, answered_call
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,9 @@ import pytest
 from tests.helpers.passing import model, with_gateway
 from tests.helpers.upstream import Upstream, chat_answer, response_answer, upstream
 
-from workbench.lm import Form, Native
+from workbench.lm import Native
 from workbench_external.gateway import Gateway
+from workbench_kit.wire import Form
 
 USER = [{"role": "user", "content": "hi"}]
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}

@@ -12,8 +12,8 @@ from typing import Any
 
 from workbench.base.type_guards import dicts_in, is_dict, is_list
 from workbench.errors import LMError
-from workbench.lm.events import parse_events, read_events
-from workbench.lm.native import Native
+from workbench.lm import Native
+from workbench_kit.wire.events import parse_events, read_events
 
 #: Where a turn holds itself in the words of its own API, for a next request that passes as it is.
 TURN = "native_turn"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm.http import kind_of_answer, kind_of_status, split_page
+from workbench.lm import kind_of_answer, kind_of_status, split_page
 
 #: By the end that they mean, the words for it, in lower case.
 _FINISHES = {
@@ -127,16 +127,6 @@ _NO_DEVELOPER = re.compile(r"(?i)\brole\b.{0,80}\bdeveloper\b|\bdeveloper\b.{0,4
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
-#: Names of models that think unless they are told not to.
-_THINKS = re.compile(
-    r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|qwq|magistral|"
-    r"deepseek-(?:r\d|v[4-9](?!\d)(?!.*(?:non|base|embed))|reasoner)|kimi-k(?:2\.[5-9](?!.*(?:non|instruct))|3)|"
-    r"qwen-?3(?!.*(?:instruct|coder|embed|rerank|guard|tts|asr))|glm-(?:4\.[5-9]|5|z1)|minimax-m\d|"
-    r"gemini-(?:2\.5|[3-9])|grok-(?:3-mini|4)(?!.*non-reasoning)|seed-oss|exaone-deep|phi-4(?:-mini)?-reasoning|nemotron|hunyuan-a13b|step-?3)"
-    r"|(?<!non)[-_ ](?:thinking|reasoning|reasoner|think)(?![a-z])"
-)
-#: Tokens for thoughts, on top of those for an answer.
-THOUGHT_TOKENS = 8192
 #: Characters of an error's message that are read: some patterns take a time that grows with the square of them.
 _LONGEST_MESSAGE = 4000
 #: What providers add to messages, as other providers name it when they refuse it.
@@ -205,27 +195,6 @@ def _texts(value: Any) -> Iterator[str]:
             if value.get(name):
                 yield from _texts(value[name])
                 return
-
-
-def thinks(model: str, extra: Mapping[str, Any]) -> bool:
-    """Return True if a model thinks before it answers: as its settings say, else as its name does."""
-    if not extra:
-        return _thinks_by_name(model)
-    reasoning, template, thinking = (
-        value if is_dict(value := extra.get(name)) else {} for name in ("reasoning", "chat_template_kwargs", "thinking")
-    )
-    effort = extra.get("reasoning_effort") or reasoning.get("effort")
-    if effort is not None:
-        return effort not in ("none", "minimal")
-    told = [extra.get("enable_thinking"), template.get("enable_thinking"), reasoning.get("enabled")]
-    told += [thinking.get("type") != "disabled"] if thinking else []
-    said = [one for one in told if isinstance(one, bool)]
-    return said[0] if said else _thinks_by_name(model)
-
-
-@lru_cache(maxsize=256)
-def _thinks_by_name(model: str) -> bool:
-    return _THINKS.search(model) is not None
 
 
 class Usage(NamedTuple):

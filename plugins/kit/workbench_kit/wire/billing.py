@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from workbench.base.type_guards import dicts_in, is_dict, is_list, walk
-from workbench.lm.dialects import Usage
-from workbench.lm.protocol import Request, count_images
-from workbench.lm.rates import Billed
+from workbench.lm import Request, count_images
+from workbench_kit.wire.dialects import Usage
+from workbench_kit.wire.rates import Billed
 
 #: The header in which LiteLLM's proxy states the cost of a call.
 COST_HEADER = "x-litellm-response-cost"

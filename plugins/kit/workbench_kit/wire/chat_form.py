@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm.dialects import allowed_tokens, refused_setting
-from workbench.lm.http import is_reasoning
-from workbench.lm.protocol import Message, Request, content_text, offset_seed
-from workbench.lm.turns import plain_message
+from workbench.lm import Message, Request, content_text, is_reasoning, offset_seed
+from workbench_kit.wire.dialects import allowed_tokens, refused_setting
+from workbench_kit.wire.turns import plain_message
 
 #: Forms of one request that are tried, lest a server that refuses each is asked without end.
 MOST_FORMS = 8

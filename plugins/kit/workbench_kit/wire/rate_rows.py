@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.base.type_guards import dicts_in, is_dict, is_list
-from workbench.lm.off_peak import OffPeak, read_off_peak
-from workbench.lm.rates import PriceStep, Rates, tier_name
+from workbench_kit.wire.off_peak import OffPeak, read_off_peak
+from workbench_kit.wire.rates import PriceStep, Rates, tier_name
 
 _BASES = {
     "input_cost_per_token": "input",

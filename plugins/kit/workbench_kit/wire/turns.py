@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm.dialects import is_thought
-from workbench.lm.thoughts import split_thoughts
+from workbench.lm import split_thoughts
+from workbench_kit.wire.dialects import is_thought
 
 #: What a message holds that every request can say again.
 _PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call".split())

@@ -14,7 +14,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from workbench.lm.off_peak import OffPeak
+from workbench_kit.wire.off_peak import OffPeak
 
 #: Tiers that cost what is usual, and other names of tiers.
 _TIERS: dict[str, str] = dict.fromkeys(

@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.base.type_guards import dicts_in, is_dict
-from workbench.lm.dialects import read_content, read_thoughts
-from workbench.lm.events import StreamedCalls
-from workbench.lm.pieces import Piece
-from workbench.lm.protocol import Request, Response, call_id, prompt_text, storable
-from workbench.lm.thoughts import SaidInPieces
+from workbench.lm import Piece, Request, Response, SaidInPieces, call_id, prompt_text, storable
+from workbench_kit.wire.dialects import read_content, read_thoughts
+from workbench_kit.wire.events import StreamedCalls
 
 
 class ChunkReader:
