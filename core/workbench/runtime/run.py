@@ -153,6 +153,7 @@ class Run:
                 await self.runtime.aclose()
             if self.ledger.recorded:
                 self.record.save_seconds(self.ledger.seconds)
+                self.store.flush()  # before another process may hold it
             self.ledger.close()
 
     def _stop(self) -> bool:
