@@ -11,11 +11,14 @@ import re
 import sys
 from pathlib import Path
 
+from writers.catalog import catalog
 from writers.contents import with_contents, with_next
 from writers.faults import PAGE as FAULTS, with_faults
 from writers.gateway import with_fields
 from writers.reference import pages, schema
 from writers.tables import with_parameters
+
+from workbench.plugins.catalog import CATALOG
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -43,6 +46,7 @@ def main() -> None:
     wanted |= {path: included(path) for path in sorted((ROOT / "docs").glob("*/*.md")) if path not in wanted}
     wanted[FOLDER / "gateway.md"] = with_fields(FOLDER / "gateway.md")
     wanted[FAULTS] = with_faults()
+    wanted[CATALOG] = catalog()
     wanted[ROOT / "README.md"] = with_next(ROOT / "README.md")
     wanted[ROOT / "docs" / "index.md"] = with_contents(ROOT / "docs" / "index.md")
     wanted |= {path: with_parameters(path) for path in sorted((ROOT / "plugins").glob("*/workbench_*/README.md"))}

@@ -95,7 +95,8 @@ class Environment:
             done = subprocess.run([*command, "--no-compile", *files], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
 
-    def workbench(self, *args: str, cwd: Path | None = None) -> str:
+    def workbench(self, *args: str, cwd: Path | None = None, code: int = 0) -> str:
+        """What a command prints, and, where it fails, its errors."""
         hidden = ("WORKBENCH_", "PYTHONPATH", "VIRTUAL_ENV", "COVERAGE")
         env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         env["XDG_CONFIG_HOME"] = str(self.folder / "config")
@@ -103,8 +104,8 @@ class Environment:
         done = subprocess.run(
             command, cwd=cwd or self.folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + (done.stderr if code else "")
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,24 @@ def test_core_kit_and_standard_run_the_quickstart_and_nothing_else(base: Environ
     assert not packages & {"dspy", "litellm", "scipy", "torch", "openai"}
     report = json.loads(base.workbench("optimize", str(copy_quickstart(tmp_path)), "--json", cwd=tmp_path))
     assert report["proof"]["diff"] > 0, "the bundled model answers better with examples"
+
+
+@pytest.mark.parametrize(
+    ("words", "home"),
+    [
+        (["view"], "watch"),
+        (["agent", "init", "agent.py"], "agents"),
+        (["validate", "w.yaml", "--set", "optimize=[dspy_gepa]"], "dspy"),
+        (["validate", "w.yaml", "--set", "lm=hf:x/y"], "training"),
+        (["validate", "w.yaml", "--set", "lm=bedrock/x"], "dspy"),
+    ],
+)
+def test_what_another_distribution_has_is_told_with_its_name(
+    words: list[str], home: str, base: Environment, tmp_path: Path
+) -> None:
+    copy_quickstart(tmp_path).rename(tmp_path / "w.yaml")
+    told = base.workbench(*words, cwd=tmp_path, code=2)
+    assert f"It comes with workbench-{home}: pip install -e './plugins/{home}'" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("name", OTHERS)

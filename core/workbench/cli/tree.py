@@ -65,8 +65,10 @@ class CommandGroup(click.Group):
     def suggestion(self, ctx: click.Context, name: str) -> str:
         """Return what to write in place of a command that does not exist."""
         from workbench.errors import suggest
+        from workbench.plugins import how_to_get
 
-        return suggest(name, self.list_commands(ctx))
+        path = " ".join([*ctx.command_path.split()[1:], name])
+        return how_to_get("commands", path) or suggest(name, self.list_commands(ctx))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, the summaries in one column and never cut off."""

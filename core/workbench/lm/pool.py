@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from workbench.errors import PluginError
 from workbench.lm.protocol import LM
-from workbench.plugins import plugins
+from workbench.plugins import how_to_get, plugins
 from workbench.spec import LMSpec
 
 
@@ -53,7 +55,9 @@ def split_model(model: str) -> tuple[str, str]:
         if found and prefix in known:
             return prefix, rest
     if "*" not in known:
-        raise PluginError(f"no LM provider serves '{model}'; known prefixes: {', '.join(lm_prefixes())}")
+        known = f"known prefixes: {', '.join(lm_prefixes()) or 'none'}"
+        missing = how_to_get("lms", re.split("[/:]", model)[0]) or how_to_get("lms", "*")
+        raise PluginError(f"no LM provider serves '{model}'; {known}. {missing}")
     return "*", model
 
 

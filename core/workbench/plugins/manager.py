@@ -17,6 +17,7 @@ import pluggy
 from workbench.base.distribution import BUNDLED
 from workbench.errors import PluginError, suggest
 from workbench.plugins import guard as plugin_guard, hookspecs
+from workbench.plugins.catalog import how_to_get
 
 GROUP = "workbench"
 NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # the flag --no-plugins sets it, for the processes of a run too
@@ -173,7 +174,7 @@ class Plugins:
     def get(self, kind: str, name: str) -> Any:
         """The registered object, imported on first use if it was given by address. Raises PluginError."""
         if name not in self._tables[kind]:
-            text = f"unknown {KINDS[kind]} '{name}'. {suggest(name, self.names(kind))}"
+            text = f"unknown {KINDS[kind]} '{name}'. {how_to_get(kind, name) or suggest(name, self.names(kind))}"
             if self.set_aside:
                 text += (
                     f" Plugins that failed to load: {', '.join(sorted(self.set_aside))} (see `workbench plugin list`)."

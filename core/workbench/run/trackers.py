@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError, WorkbenchError
-from workbench.plugins import plugins
+from workbench.plugins import how_to_get, plugins
 
 #: Events that wait for one tracker; later ones are dropped, and counted.
 MOST_WAITING = 10_000
@@ -167,7 +167,7 @@ def trackers_not_ready(names: Iterable[str]) -> Iterator[WorkbenchError]:
     known = plugins().names("trackers")
     for name in names:
         if name not in known:
-            hint = f"There are: {', '.join(known) or 'none'}."
+            hint = how_to_get("trackers", name) or f"There are: {', '.join(known) or 'none'}."
             yield SpecError(f"there is no tracker '{name}'", hint=hint, path=("track",))
         elif (needs := plugins().get("trackers", name).needs) is not None and not _is_installed(needs[0]):
             yield PluginError(f"track: {name} needs the package {needs[0]}: {pip_install(needs[1])}")

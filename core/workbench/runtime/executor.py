@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, WorkbenchError, suggest
-from workbench.plugins import plugins
+from workbench.plugins import how_to_get, plugins
 from workbench.runtime.sandbox import SandboxChoice
 from workbench.spec import LMSpec, PolicySpec, Powers, spec_error
 
@@ -138,7 +138,11 @@ def make_executor(written: str | Mapping[str, Any] | None) -> Executor | None:
     name, settings = next(iter(entry.items()), ("", None)) if len(entry) == 1 else ("", None)
     known = [LOCAL, *plugins().names("executors")]
     if name not in known:
-        hint = suggest(name, known) if name else "Write e.g. executor: {ray: {workers: 4}}."
+        hint = (
+            how_to_get("executors", name) or suggest(name, known)
+            if name
+            else "Write e.g. executor: {ray: {workers: 4}}."
+        )
         raise SpecError(
             f"there is no executor '{name}'" if name else "name one executor", hint=hint, path=("executor",)
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.plugins import plugins
+from workbench.plugins import how_to_get, plugins
 from workbench.spec import DataSpec, Power, Written, powers_of
 from workbench.task.drawn_rows import Row, RowDraw
 from workbench.task.shards import find_shards, is_pattern, join_shards, reader_of
@@ -74,7 +74,7 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any], draw: RowDr
         read = plugins().get("readers", reader_of(files[0].name))
         return _read_all(read, files, location, options, draw)
     if name not in known:
-        hint = suggest(name, known)
+        hint = how_to_get("readers", name) or suggest(name, known)
         if plugins().set_aside:
             hint += (
                 f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))} (see `workbench plugin list`)."
