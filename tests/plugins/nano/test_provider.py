@@ -95,6 +95,12 @@ def test_refusals(nano):
     assert ask(request("a", tools=({"type": "function"},)))[0].kind == "unsupported"
 
 
+def test_the_identity_of_the_bundled_weights_is_that_of_stored_runs():
+    """The keys of their calls hold it, so they would be paid again if any file in the folder changed, its README, too,
+    which keeps the path that it was written with."""
+    assert provider.bundled("nano", settings()).identity == "bundled/nano@9ea013b4057ee9e6"
+
+
 def test_identity_follows_the_weights(tmp_path):
     (tmp_path / "w.safetensors").write_bytes(b"one")
     first = provider.bundled("nano", settings(extra={"path": str(tmp_path)}))
