@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
+
+
+#: Terms of the continued fraction of `beta_share`; it takes about the root of the number of rows.
+MOST_TERMS = 2000
 
 
 def find_root(function: Callable[[float], float], low: float, high: float, within: float = 1e-8) -> float:
@@ -64,14 +69,13 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
     x, a, b = (
         np.where(mirrored, there, here) for here, there in zip(given, (1 - given[0], *given[:0:-1]), strict=True)
     )
-    gamma = np.vectorize(math.lgamma, otypes=[float])
     tiny = 1e-300
     with np.errstate(divide="ignore"):
-        front = np.exp(gamma(a + b) - gamma(a) - gamma(b) + a * np.log(x) + b * np.log1p(-x)) / a
+        front = np.exp(_log_gamma(a + b) - _log_gamma(a) - _log_gamma(b) + a * np.log(x) + b * np.log1p(-x)) / a
     numerator = np.ones_like(x)
     denominator = 1 / _apart(1 - (a + b) * x / (a + 1), tiny)
     value = denominator
-    for m in range(1, 10_000):
+    for m in range(1, MOST_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         before = value
@@ -79,9 +83,25 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
             denominator = 1 / _apart(1 + term * denominator, tiny)
             numerator = _apart(1 + term / numerator, tiny)
             value = value * numerator * denominator
-        if np.all(abs(value - before) <= 1e-16 * abs(value)):
+        if np.all(abs(value - before) <= 2e-15 * abs(value)):
             break
+    else:
+        raise ArithmeticError(f"the fraction did not converge in {MOST_TERMS} terms")
     return np.where(mirrored, 1 - front * value, front * value)
+
+
+def _log_gamma(values: Any) -> Any:
+    """The logarithm of the gamma function, elementwise; of whole numbers from a table."""
+    np = _numpy()
+    if values.size > 8 and (values == np.floor(values)).all():
+        return _log_factorials(1 << int(values.max()).bit_length())[values.astype(int) - 1]
+    return np.vectorize(math.lgamma, otypes=[float])(values)
+
+
+@lru_cache(maxsize=24)
+def _log_factorials(size: int) -> Any:
+    """The logarithms of the factorials of 0 to `size`."""
+    return _numpy().array([math.lgamma(number + 1) for number in range(size + 1)])
 
 
 def _apart(value: Any, tiny: float) -> Any:
@@ -98,8 +118,7 @@ def binomial_chance(k: Any, n: Any, share: float) -> Any:
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     if share in (0.0, 1.0):
         return (k == n * share).astype(float)
-    gamma = np.vectorize(math.lgamma, otypes=[float])
-    ways = gamma(n + 1) - gamma(k + 1) - gamma(n - k + 1)
+    ways = _log_gamma(n + 1) - _log_gamma(k + 1) - _log_gamma(n - k + 1)
     return np.exp(ways + k * math.log(share) + (n - k) * math.log1p(-share))
 
 
