@@ -11,7 +11,6 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
 
-
 #: Terms of the continued fraction of `beta_share`; it takes about the root of the number of rows.
 MOST_TERMS = 2000
 
