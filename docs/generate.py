@@ -18,7 +18,7 @@ from writers.gateway import with_fields
 from writers.reference import pages, schema
 from writers.tables import with_parameters
 
-from workbench.plugins.catalog import CATALOG
+from workbench.base.distribution import CATALOG
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "reference"

@@ -1,4 +1,4 @@
-"""core/workbench/plugins/catalog.json: what each distribution besides core, kit and standard registers."""
+"""core/workbench/base/catalog.json: what each distribution besides core, kit and standard registers."""
 
 from __future__ import annotations
 

@@ -10,6 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+#: Written by docs/generate.py: by kind of thing, or "commands", the names that the distributions besides core, kit and
+#: standard register, and the folder of each, so that an error can tell which one is not installed.
+CATALOG = Path(__file__).with_name("catalog.json")
 #: The project, as people call it: a distribution that only needs the others.
 PROJECT = "agent-optimization-workbench"
 _FOLDERS = ("kit", "standard", "dspy", "agents", "training", "watch", "scale", "research", "testing")
@@ -33,6 +36,22 @@ def pip_install(asked: str) -> str:
         if folder
         else f"pip install '{asked}'"
     )
+
+
+@cache
+def _read_catalog() -> dict[str, dict[str, str]]:
+    import json  # for an error alone
+
+    return json.loads(CATALOG.read_text(encoding="utf-8"))
+
+
+def how_to_get(kind: str, name: str) -> str:
+    """The sentence on the distribution that has something; "" if none of ours has it.
+
+    kind: such as "optimizers", or "commands". name: as it is registered; of a command with those of its groups.
+    """
+    home = _read_catalog().get(kind, {}).get(name)
+    return f"It comes with workbench-{home}: {pip_install(home)}." if home else ""
 
 
 def package_folder(name: str) -> Path | None:

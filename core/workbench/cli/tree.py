@@ -64,8 +64,8 @@ class CommandGroup(click.Group):
 
     def suggestion(self, ctx: click.Context, name: str) -> str:
         """Return what to write in place of a command that does not exist."""
+        from workbench.base.distribution import how_to_get
         from workbench.errors import suggest
-        from workbench.plugins import how_to_get
 
         path = " ".join([*ctx.command_path.split()[1:], name])
         return how_to_get("commands", path) or suggest(name, self.list_commands(ctx))

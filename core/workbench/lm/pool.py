@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from workbench.base.distribution import how_to_get
 from workbench.errors import PluginError
 from workbench.lm.protocol import LM
-from workbench.plugins import how_to_get, plugins
+from workbench.plugins import plugins
 from workbench.spec import LMSpec
 
 

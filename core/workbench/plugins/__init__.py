@@ -1,6 +1,5 @@
 """Plugins: found, loaded, kept apart; and the hooks that they implement."""
 
-from workbench.plugins.catalog import how_to_get as how_to_get
 from workbench.plugins.hookspecs import hookimpl as hookimpl
 from workbench.plugins.manager import (
     GROUP as GROUP,

@@ -14,10 +14,9 @@ from typing import Any
 
 import pluggy
 
-from workbench.base.distribution import BUNDLED
+from workbench.base.distribution import BUNDLED, how_to_get
 from workbench.errors import PluginError, suggest
 from workbench.plugins import guard as plugin_guard, hookspecs
-from workbench.plugins.catalog import how_to_get
 
 GROUP = "workbench"
 NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # the flag --no-plugins sets it, for the processes of a run too

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from inspect import isfunction, signature
 from typing import Any, ClassVar
 
-from workbench.base.distribution import pip_install
+from workbench.base.distribution import how_to_get, pip_install
 from workbench.errors import PluginError, SpecError, WorkbenchError
-from workbench.plugins import how_to_get, plugins
+from workbench.plugins import plugins
 
 #: Events that wait for one tracker; later ones are dropped, and counted.
 MOST_WAITING = 10_000

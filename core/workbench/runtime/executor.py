@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workbench._version import __version__
+from workbench.base.distribution import how_to_get
 from workbench.errors import PluginError, SpecError, WorkbenchError, suggest
-from workbench.plugins import how_to_get, plugins
+from workbench.plugins import plugins
 from workbench.runtime.sandbox import SandboxChoice
 from workbench.spec import LMSpec, PolicySpec, Powers, spec_error
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from workbench.base.distribution import how_to_get
 from workbench.errors import SpecError, suggest
-from workbench.plugins import how_to_get, plugins
+from workbench.plugins import plugins
 from workbench.spec import DataSpec, Power, Written, powers_of
 from workbench.task.drawn_rows import Row, RowDraw
 from workbench.task.shards import find_shards, is_pattern, join_shards, reader_of
