@@ -134,7 +134,7 @@ def test_core_kit_and_standard_run_the_quickstart_and_nothing_else(base: Environ
     packages = {canonicalize_name(name) for name in needed(BASE)}
     assert not packages & {"dspy", "litellm", "scipy", "torch", "openai"}
     report = json.loads(base.workbench("optimize", str(copy_quickstart(tmp_path)), "--json", cwd=tmp_path))
-    assert report["proof"]["diff"] > 0, "the bundled model answers better with examples"
+    assert report["gain"]["diff"] > 0, "the bundled model answers better with examples"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_core_alone_runs_the_example_plugin(wheels: dict[str, Path], tmp_path: P
     for name in ("workflow.yaml", "meetings.notes"):
         shutil.copy(ROOT / "contrib" / "example_plugin" / name, tmp_path / name)
     report = json.loads(environment.workbench("optimize", "workflow.yaml", "--json"))
-    assert report["proof"]["shown"] and "words: 4" in (tmp_path / "optimized.yaml").read_text(encoding="utf-8")
+    assert report["gain"]["shown"] and "words: 4" in (tmp_path / "optimized.yaml").read_text(encoding="utf-8")
 
 
 def test_the_sizes_of_core_and_of_the_base_install(wheels: dict[str, Path]) -> None:

@@ -20,7 +20,7 @@ from workbench.task.copies import Copies, RowRule, find_rule
 from workbench.task.data import check_holes, load_data
 from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.file_inputs import resolve_files
-from workbench.task.lm_checks import check_lms, check_node_lms
+from workbench.task.lm_checks import check_lms, check_node_lms, missing_default
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
 from workbench.task.nothing import read_empty_labels
 from workbench.task.reach import out_of_reach, wrong_demos
@@ -160,8 +160,7 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
         return made
 
     return {
-        # The default model may come from a plugin that is not installed, and is checked where a node asks it.
-        "lm": lambda: check_lms(spec.lm if "lm" in spec.model_fields_set else None, spec.roles),
+        "lm": lambda: check_lms(None if missing_default(spec.lm) else spec.lm, spec.roles),
         "nodes": workflow,
         "metric": lambda: load_metrics(spec, base),
         "data": lambda: load_data(spec, base),

@@ -214,7 +214,7 @@ def test_no_other_file_knows_dspys_inside(contract: str) -> None:
         return
     found = []
     for path in [p for folder in ("core", "plugins", "contrib") for p in (ROOT / folder).rglob("*.py")]:
-        if path.parent.name == "dspy_seam":
+        if path.parent.name == "workbench_dspy_seam":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
