@@ -9,14 +9,13 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, check_embeds, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec, lm_spec
-from workbench.spec.defaults import LM
+from workbench.spec import LMSpec, defaults, lm_spec
 from workbench.workflow import NodeKind, Workflow
 
 
 def missing_default(lm: LMSpec) -> bool:
     """Return True for the default model where no plugin serves it: only a node that asks it needs it."""
-    return lm.model == LM and LM.partition("/")[0] not in plugins().names("lms")
+    return lm.model == defaults.LM and lm.model.partition("/")[0] not in plugins().names("lms")
 
 
 def check_lms(lm: LMSpec | None, roles: Mapping[Any, LMSpec] = {}) -> None:
