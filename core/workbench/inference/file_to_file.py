@@ -111,7 +111,6 @@ def predict_file(
             options = dumps({"job": job, "out": str(out.resolve())})
             stored = {"name": spec.name, "kind": "predict", "spec": source.text, "options": options}
             run = Run.found(store, (WORKING,), spec, stored, budget=no_ceiling(), pool=pool, sandbox=sandbox)
-            run.resume_with = "the same command"
             async with run:
                 if out.exists() and not overwrite and not run.resumed:
                     run.record.remove()

@@ -33,14 +33,15 @@ class Run:
     """A run with its ledger and its runtime, held by this process inside `async with`.
 
     Entry raises StoreError if another process holds it. Exit closes the runtime, stores the time so far and closes the
-    ledger, whatever happened. The first SIGINT or SIGTERM lets the ledger send nothing more, so that whatever would
-    send raises Interrupted; a second one cancels the task. A cancelled block raises Interrupted, too.
+    ledger, whatever happened. In a run that a command goes on with, the first SIGINT or SIGTERM lets the ledger send
+    nothing more, so that whatever would send raises Interrupted; a second one cancels the task, and a cancelled block
+    raises Interrupted, too. Other runs leave signals alone.
 
     Attributes:
         store, id, name: where it is recorded.
         record: its row there.
         ledger, runtime: what its loop works with.
-        resume_with: the command that goes on with it.
+        resume_with: the command that goes on with it; empty if none does.
         on_stop: called at the first signal.
     """
 
@@ -123,7 +124,9 @@ class Run:
         others.
         """
         run_id, name, seconds = find_or_add_run(store, statuses, **stored)
-        return cls(store, run_id, name, spec, seconds=seconds, working=statuses[0], **given)
+        run = cls(store, run_id, name, spec, seconds=seconds, working=statuses[0], **given)
+        run.resume_with = "the same command"
+        return run
 
     @property
     def resumed(self) -> bool:
@@ -134,9 +137,10 @@ class Run:
         if self.ledger.recorded:
             self._closing.enter_context(RunLock(self.store, self.name))
             self.record.mark_running(os.getpid(), os.uname().nodename, self._working)
-            task = asyncio.current_task()
-            assert task is not None
-            self._closing.callback(catch_signals(task, self._stop, self.resume_with))
+            if self.resume_with:
+                task = asyncio.current_task()
+                assert task is not None
+                self._closing.callback(catch_signals(task, self._stop, self.resume_with))
         return self
 
     async def __aexit__(
@@ -159,6 +163,6 @@ class Run:
     def _stop(self) -> bool:
         if self.ledger.stopping is not None:
             return False
-        self.ledger.stopping = Interrupted(f"go on with: {self.resume_with}" if self.resume_with else "")
+        self.ledger.stopping = Interrupted(f"go on with: {self.resume_with}")
         self.on_stop()
         return True

@@ -75,7 +75,6 @@ class Searcher:
         sampler: str = "tpe",
         directions: Sequence[str] = ("maximize",),
         startup: int = 8,
-        pruner: Any = None,
         starts: bool = False,
         study: Any = None,
         salt: str = "",
@@ -89,7 +88,7 @@ class Searcher:
         self.study.sampler = make_sampler(sampler, own, startup)
         # CMA-ES warns of each; GP draws at random as soon as one is missed by all candidates alike.
         self.takes_constraints = sampler not in ("cmaes", "gp")
-        self.study.pruner = pruner or optuna.pruners.NopPruner()
+        self.study.pruner = optuna.pruners.NopPruner()
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
 

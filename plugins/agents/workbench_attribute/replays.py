@@ -208,9 +208,7 @@ def _run_of(
     }
     budget = task.spec.budget.model_copy(update={"calls": options.calls, "minutes": None})
     opened = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files, "reuse": False}
-    run = Run.found(store, (WORKING, DONE), task.spec, settings, budget=budget, source=row["id"], **opened)
-    run.resume_with = "the same command"
-    return run
+    return Run.found(store, (WORKING, DONE), task.spec, settings, budget=budget, source=row["id"], **opened)
 
 
 class _UnansweredError(Exception):

@@ -78,9 +78,7 @@ def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions, pool
     given = dumps({**named, "sets": sets, "split": options.split, "most": options.most})
     stored: dict[str, Any] = {"name": task.spec.name, "kind": "redteam", "spec": task.source.text, "options": given}
     opened = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files}
-    run = Run.found(store, (WORKING, DONE), task.spec, stored, **opened)
-    run.resume_with = "the same command"
-    return run
+    return Run.found(store, (WORKING, DONE), task.spec, stored, **opened)
 
 
 async def _attack(task: Task, rows: Any, run: Run, options: RedTeamOptions, on_row: OnRow) -> RedTeamReport:

@@ -107,7 +107,6 @@ def synthesize(
         named = {"name": pipeline.spec.name, "spec": source.text, "options": dumps(settings)}
         stored = {**named, "seed": pipeline.spec.seed}
         run = Run.found(store, ["synthesizing"], pipeline.spec, stored, pool=pool, reuse=False)
-        run.resume_with = "the same command"
 
         async def course() -> Found:
             async with run:

@@ -128,5 +128,4 @@ def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, po
     }
     with Store(database) as store:
         run = Run.found(store, (command.working, command.done), lm, given, budget=budget, reuse=True, pool=pool)
-        run.resume_with = "the same command"
         yield AskedRun(run)
