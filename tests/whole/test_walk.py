@@ -1,20 +1,14 @@
-"""A newcomer's first hour, by the documented commands: from a wheel in a fresh venv to a winner that is used."""
+"""A newcomer's first hour, by the documented commands: from wheels in a fresh venv to a winner that is used."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
-import sysconfig
-import venv
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.helpers.wheels import BASE, ROOT, Environment, build_wheels
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 APP = """
@@ -60,54 +54,11 @@ print(json.dumps([program(text=text).label for text in json.load(sys.stdin)]))
 """
 
 
-class Newcomer:
-    """A venv with the wheel of the checkout, and an empty folder."""
-
-    def __init__(self, folder: Path):
-        self.venv, self.home = folder / "venv", folder / "home"
-        self.home.mkdir()
-        hidden = ("WORKBENCH_", "PYTHONPATH", "VIRTUAL_ENV")
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-        self.env |= {"XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1"}
-        venv.create(self.venv, with_pip=False)
-        scripts = "Scripts" if os.name == "nt" else "bin"
-        self.scripts = self.venv / scripts
-        self._install(folder / "wheels")
-
-    def _install(self, wheels: Path) -> None:
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-        build = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(ROOT)]
-        subprocess.run(build, check=True, capture_output=True, timeout=240)
-        (wheel,) = wheels.glob("*.whl")
-        into = [*pip, "--python", str(self.scripts / "python"), "install", "-q", "--no-deps", "--no-index", str(wheel)]
-        subprocess.run(into, check=True, capture_output=True, timeout=240)
-        # The dependencies are those of this interpreter: no network is needed. Plain paths, so that an editable
-        # installation of the checkout is not found there.
-        site = Path(sysconfig.get_path("purelib", vars={"base": str(self.venv), "platbase": str(self.venv)}))
-        found = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-        (site / "dependencies.pth").write_text("\n".join(found), encoding="utf-8")
-
-    def run(self, *command: str, folder: str = ".", given: str = "", **env: str) -> str:
-        cwd, env = self.home / folder, self.env | env
-        done = subprocess.run(command, cwd=cwd, env=env, input=given, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def workbench(self, *args: str) -> str:
-        return self.run(str(self.scripts / "workbench"), *args)
-
-    def json(self, *args: str) -> Any:
-        return json.loads(self.workbench(*args, "--json").splitlines()[-1])
-
-    def python(self, code: str, *args: str, **more: str) -> str:
-        return self.run(str(self.scripts / "python"), "-c", code, *args, **more)
-
-
 def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
-    user = Newcomer(tmp_path)
-    installed = user.python("import workbench; print(workbench.__file__)")
-    assert Path(installed.strip()).is_relative_to(user.venv), "the walk is of the wheel, not of the checkout"
+    user = Environment(tmp_path, build_wheels(tmp_path / "wheels"), [*BASE, "workbench-dspy", "workbench-watch[serve]"])
+    installed = user.run(str(user.python), "-c", "import workbench; print(workbench.__file__)")
+    assert Path(installed.strip()).is_relative_to(tmp_path), "the walk is of the wheels, not of the checkout"
 
     user.workbench("init")
     assert {path.name for path in user.home.iterdir()} == {"rows.jsonl", "schema.json", "workflow.yaml"}
@@ -130,7 +81,7 @@ def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Pa
     assert gain in user.workbench("compare", report["run"]) and gain in user.workbench("show", report["run"])
 
     texts = [row["text"] for row in rows]
-    served = json.loads(user.python(APP, texts[0]))
+    served = json.loads(user.run(str(user.python), "-c", APP, texts[0]))
     assert served == {"label": rows[0]["label"], "calls": 1}
 
     with (user.home / "in.csv").open("w", newline="", encoding="utf-8") as file:
@@ -145,5 +96,9 @@ def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Pa
     assert right / len(rows) > before["score"] + 0.2
 
     user.workbench("export", report["run"], "--format", "dspy", "--out", "sorter")
-    answers = json.loads(user.python(DSPY, folder="sorter", given=json.dumps(texts[:20]), PYTHONPATH=str(ROOT)))
+    answers = json.loads(
+        user.run(
+            str(user.python), "-c", DSPY, cwd=user.home / "sorter", given=json.dumps(texts[:20]), PYTHONPATH=str(ROOT)
+        )
+    )
     assert answers == [row["label"] for row in found[:20]]
