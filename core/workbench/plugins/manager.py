@@ -37,6 +37,7 @@ KINDS = {
     "edits": "edit",
     "trackers": "tracker",
     "executors": "executor",
+    "claims": "source of claims",
 }
 
 
