@@ -79,7 +79,7 @@ def improve(name: str, installed: Installed, seed: int, helps: bool = True) -> O
         installed.version,
         ", ".join(slots) or "none",
         f"{report.baseline['val']:.2f} -> {report.best['val']:.2f}",
-        "-" if proof is None else f"{proof.baseline_mean:.2f} -> {proof.baseline_mean + proof.diff:.2f}",
+        "-" if proof is None else f"{proof.baseline:.2f} -> {proof.baseline + proof.diff:.2f}",
         "-" if proof is None else f"[{proof.ci95[0]:+.2f}, {proof.ci95[1]:+.2f}]",
         "-" if proof is None else f"{proof.p:.1g}",
         lm.requests,

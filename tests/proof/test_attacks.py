@@ -22,7 +22,7 @@ def rise(before: Sequence[Sequence[bool | None]], after: Sequence[Sequence[bool 
 
 def figures(found: object) -> tuple[float, float, float, bool, int]:
     assert found is not None
-    return tuple(getattr(found, name) for name in ("baseline", "winner", "rise", "ruled_out", "n"))  # type: ignore[return-value]
+    return tuple(getattr(found, name) for name in ("baseline", "winner", "diff", "shown", "n"))  # type: ignore[return-value]
 
 
 def test_a_row_counts_with_the_mean_of_its_attacks() -> None:

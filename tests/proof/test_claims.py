@@ -13,7 +13,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.proof import JudgeCheck, Report, describe_proof, interval, paired_proof
+from workbench.proof import Drawn, Report, describe_proof, interval, judge_claim, paired_proof
 from workbench.proof.savings import Ceiling, paired_saving
 from workbench.run import Options, optimize
 
@@ -34,7 +34,8 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def test_a_judge_shows_no_targets(targets: Report) -> None:
     """Labels are of baseline and winner, so that its scores of the targets stay an opinion."""
     assert targets.levels_shown and targets.proved
-    judged = replace(targets, judge=JudgeCheck(0.1, (0.0, 0.2)))
+    assert targets.proof is not None
+    judged = replace(targets, claims=[*targets.claims, judge_claim(targets.proof, Drawn((), (), ()))])
     assert not judged.levels_shown and not judged.proved and not judged.as_dict()["targets"]["shown"]
 
 
@@ -100,7 +101,7 @@ def test_rows_that_the_winner_did_not_answer_may_have_cost_the_most(tmp_path: Pa
 def test_the_knee_proves_the_cost_that_it_weighs(tmp_path: Path) -> None:
     """It looks at the first two objectives; cheapest at all."""
     report = picked_by_cost(tmp_path, Priced(20, 20, late=False), "knee", ["score", "tokens", "latency"])
-    assert report.changes and report.saving is not None and report.saving.objective == "tokens"
+    assert report.changes and report.saving is not None and report.saving.of == "tokens"
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.0083, 0.0005])

@@ -15,8 +15,8 @@ import pytest
 
 from workbench.errors import SpecError
 from workbench.proof import (
+    Claim,
     JudgedRow,
-    Proof,
     answer_key,
     check_judge,
     mean_labels,
@@ -76,7 +76,7 @@ def test_without_other_units_the_labels_alone_are_left() -> None:
         powered_mean([0.5], [0.5], [0.5])
 
 
-def judged(rows: list[JudgedRow]) -> Proof:
+def judged(rows: list[JudgedRow]) -> Claim:
     return paired_proof(
         [r.judge[0] for r in rows], [r.judge[1] for r in rows], clusters=[r.cluster for r in rows], margin=0.05
     )
@@ -98,12 +98,12 @@ def test_a_judge_without_labels_shows_nothing_and_says_whose_opinion_it_is() -> 
         alone = judged(rows)
         proof, check = check_judge(alone, rows)
         assert alone.shown and alone.loss_bounded and not proof.shown and not proof.loss_bounded
-        assert not check.calibrated and (check.diff, check.labelled) == (alone.diff, labels)
+        assert not check.shown and (check.diff, check.n) == (alone.diff, labels)
         told = describe_judged(proof, check)
         assert "The gain is not shown" in told and "opinion of a judge" in told and "30 are needed" in told
     rows = gained(80, 30, people=0.3)
     proof, check = check_judge(judged(rows), rows)
-    assert proof.shown and proof.loss_bounded and check.calibrated and "PPI++" in describe_judged(proof, check)
+    assert proof.shown and proof.loss_bounded and check.shown and "PPI++" in describe_judged(proof, check)
 
 
 def test_labels_take_a_judges_bias_away() -> None:
@@ -121,7 +121,7 @@ def test_a_cluster_counts_once_and_has_a_label_if_all_its_rows_have() -> None:
     last = next(i for i, row in enumerate(rows) if row.cluster == 39)
     rows[last] = JudgedRow(39, rows[last].judge)
     proof, check = check_judge(judged(rows), rows)
-    assert (proof.n, proof.n_rows, check.labelled) == (90, 270, 39)
+    assert (proof.n, proof.n_rows, check.n) == (90, 270, 39)
 
 
 def test_labels_count_as_far_as_they_follow_the_draw_and_the_report_says_which_row_lacks_them() -> None:
@@ -130,13 +130,13 @@ def test_labels_count_as_far_as_they_follow_the_draw_and_the_report_says_which_r
     for hole, counted in ((0, 0), (LEAST_LABELS - 1, LEAST_LABELS - 1), (50, 50)):
         left_out = [replace(row, people=(None, None)) if i == hole else row for i, row in enumerate(rows)]
         proof, check = check_judge(judged(left_out), left_out)
-        assert (check.labelled, check.drawn.later, check.drawn.missing) == (counted, 89 - counted, f"r{hole}")
+        assert (check.n, check.more["drawn"].later, check.more["drawn"].missing) == (counted, 89 - counted, f"r{hole}")
         assert proof.shown == (counted >= LEAST_LABELS)
         assert f"{89 - counted} more with labels do not count: row r{hole}, drawn before" in describe_judged(
             proof, check
         )
     half = [replace(row, people=(0.4, None)) if i == 2 else row for i, row in enumerate(rows)]
-    assert check_judge(judged(half), half)[1].labelled == 2
+    assert check_judge(judged(half), half)[1].n == 2
 
 
 def test_the_order_of_the_draw_is_that_of_the_clusters_and_not_of_the_rows() -> None:
@@ -145,7 +145,7 @@ def test_the_order_of_the_draw_is_that_of_the_clusters_and_not_of_the_rows() -> 
     first = {row.cluster for row in order[:40]}
     assert first != set(range(40))
     labelled = [replace(row, people=(0.4, 0.7)) if row.cluster in first else row for row in rows]
-    assert check_judge(judged(labelled), labelled)[1].labelled == 40
+    assert check_judge(judged(labelled), labelled)[1].n == 40
 
 
 def test_skipped_answers_open_no_gap_and_count_by_the_worst_case() -> None:
@@ -153,7 +153,7 @@ def test_skipped_answers_open_no_gap_and_count_by_the_worst_case() -> None:
     few = [replace(row, people=(0.4, None), seen=(False, True)) if i in (3, 40) else row for i, row in enumerate(rows)]
     proof, check = check_judge(judged(few), few)
     whole, _ = check_judge(judged(rows), rows)
-    assert (check.labelled, len(check.drawn.skipped)) == (58, 2) and proof.shown
+    assert (check.n, len(check.more["drawn"].skipped)) == (58, 2) and proof.shown
     assert proof.ci95[0] < whole.ci95[0] and proof.ci95[1] > whole.ci95[1] and proof.lowest < whole.lowest
     assert "2 rows with skipped answers count by the worst case" in describe_judged(proof, check)
     many = [replace(row, people=(None, None), seen=(True, True)) if i % 4 == 0 else row for i, row in enumerate(rows)]
@@ -162,7 +162,7 @@ def test_skipped_answers_open_no_gap_and_count_by_the_worst_case() -> None:
         replace(row, people=(0.4, 0.6)) if i else replace(row, seen=(True, True)) for i, row in enumerate(gained(60, 0))
     ]
     proof, check = check_judge(judged(every), every)
-    assert (check.labelled, proof.n, proof.n_one_sided) == (59, 59, 1) and proof.shown
+    assert (check.n, proof.n, proof.n_one_sided) == (59, 59, 1) and proof.shown
 
 
 def test_other_labels_that_were_looked_at_before_are_told() -> None:
@@ -204,7 +204,7 @@ def test_labels_for_every_row_are_a_proof_by_people() -> None:
     rows = gained(60, 60, people=0.2)
     proof, check = check_judge(judged(rows), rows)
     people = paired_proof([r.people[0] for r in rows], [r.people[1] for r in rows])
-    assert proof == people and check.calibrated and proof.shown
+    assert proof == people and check.shown and proof.shown
 
 
 # The simulation

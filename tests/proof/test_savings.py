@@ -12,7 +12,8 @@ import pytest
 from tests.helpers.planted import PlantedLM, plant
 
 from workbench.lm import Request, Response
-from workbench.proof.savings import Ceiling, Saving, describe_saving, find_ceilings, paired_saving
+from workbench.proof import Claim
+from workbench.proof.savings import SAVING, Ceiling, describe_saving, find_ceilings, paired_saving
 from workbench.run import Options, optimize
 from workbench.study import Result
 from workbench.task import Example
@@ -128,10 +129,18 @@ def test_a_saving_allows_for_rows_as_dear_as_they_can_be() -> None:
 
 
 def test_u20_dollars_are_told_for_a_thousand_rows_and_a_dearer_winner_as_such() -> None:
-    dearer = Saving("usd", 40, 1.055e-05, 1.295e-05, 2.4e-06, (1e-06, 3e-06), 0.0003, False, 0.001, "a bound")
+    figures = {
+        "n": 40,
+        "baseline": 1.055e-05,
+        "winner": 1.295e-05,
+        "diff": 2.4e-06,
+        "ci95": (1e-06, 3e-06),
+        "p": 0.0003,
+    }
+    dearer = Claim("saving", SAVING, **figures, of="usd", most=0.001, bound="a bound")
     line = describe_saving(dearer, shown=False)
     assert line.startswith("It was picked by score and cost. It costs 23% more: $0.01055 -> $0.01295 per 1,000 rows")
     assert "e-0" not in line.split("p =")[0] and "saving" not in line
-    slower = replace(dearer, objective="latency", baseline_mean=2.0, winner_mean=1.0, diff=-1.0)
+    slower = replace(dearer, of="latency", baseline=2.0, winner=1.0, diff=-1.0)
     assert "It takes 50% less: 2 -> 1 a row" in describe_saving(slower, shown=True)
     assert describe_saving(slower, shown=True).endswith("; the saving is shown.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import subprocess
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workbench.proof import Proof, describe_proof, interval, paired_proof
+from workbench.proof import Claim, describe_proof, interval, paired_proof
 from workbench.proof.bounded_mean import mean_p
 from workbench.proof.statistics import BOUNDED_MEAN, MARGIN
 
@@ -49,8 +48,8 @@ def test_binary_scores_have_the_unconditional_p_by_hand_made_counts(counts):
     assert proof.test == "McNemar, exact unconditional"
     assert (proof.wins, proof.losses, proof.ties) == (wins, losses, both + neither)
     assert proof.diff == pytest.approx((wins - losses) / sum(counts))
-    assert proof.baseline_mean == pytest.approx((losses + both) / sum(counts))
-    assert proof.winner_mean == pytest.approx((wins + both) / sum(counts))
+    assert proof.baseline == pytest.approx((losses + both) / sum(counts))
+    assert proof.winner == pytest.approx((wins + both) / sum(counts))
 
 
 def test_shown_and_its_words():
@@ -74,7 +73,7 @@ def test_a_loss_is_never_shown():
 
 def test_infrastructure_failures_leave_both_sides():
     proof = paired_proof([1.0, None, 0.0, 0.0], [None, 1.0, 1.0, 0.0])
-    assert (proof.n, proof.n_excluded, proof.baseline_mean, proof.winner_mean) == (2, 2, 0.0, 0.5)
+    assert (proof.n, proof.n_excluded, proof.baseline, proof.winner) == (2, 2, 0.0, 0.5)
     assert "(2 more left out)" in describe_proof(proof)
     nothing = paired_proof([None, 1.0], [1.0, None])
     assert nothing.n == 0 and nothing.n_excluded == 2 and not nothing.shown and nothing.smallest_gain is None
@@ -126,12 +125,12 @@ def test_rows_of_one_cluster_count_once() -> None:
     assert (proof.n, proof.n_rows, proof.wins) == (6, 60, 6) and proof.p == pytest.approx(2 / 2**6)
     assert "on 60 sealed test rows in 6 clusters, each of which counts once" in describe_proof(proof)
     mixed = paired_proof([0.0, 0.0, 1.0], [1.0, 0.0, 1.0], clusters=["a", "a", "b"])
-    assert (mixed.baseline_mean, mixed.winner_mean, mixed.test) == (0.5, 0.75, BOUNDED_MEAN)
+    assert (mixed.baseline, mixed.winner, mixed.test) == (0.5, 0.75, BOUNDED_MEAN)
     with pytest.raises(ValueError, match="paired"):
         paired_proof([1.0], [1.0], clusters=[1, 2])
 
 
-def cheaper_world(rng: np.random.Generator, n: int, loss: float, changed: float, graded: bool) -> Proof:
+def cheaper_world(rng: np.random.Generator, n: int, loss: float, changed: float, graded: bool) -> Claim:
     """A share of the rows is answered otherwise, some better and some worse, so that the mean is lower by `loss`."""
     step = rng.uniform(0.25, 0.5, n) if graded else np.ones(n)  # what a row's score changes by
     gap = loss / (0.375 if graded else 1.0)  # of the shares that get worse and better
@@ -191,7 +190,7 @@ def test_edge_cases_stay_finite_and_ordered(pair):
     proof = paired_proof(*pair)
     assert all(math.isfinite(x) for x in (*proof.ci95, proof.p, proof.diff))
     assert proof.ci95[0] <= proof.diff + 1e-12 and proof.diff - 1e-12 <= proof.ci95[1]
-    json.loads(json.dumps(dataclasses.asdict(proof), allow_nan=False))
+    json.loads(json.dumps(proof.as_dict(), allow_nan=False))
     assert "gain is" in describe_proof(proof)
 
 

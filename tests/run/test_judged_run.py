@@ -93,10 +93,10 @@ def test_people_who_see_no_gain_overrule_the_judge(tmp_path: Path) -> None:
     run(tmp_path, labels="labels.jsonl")
     label(tmp_path, better=0.5)
     second, _ = again(tmp_path)
-    assert not second.gain_shown and second.judge is not None and second.judge.calibrated
+    assert not second.gain_shown and second.judge is not None and second.judge.shown
     label(tmp_path, better=0.8, rows=29)
     third, _ = again(tmp_path)
-    assert not third.gain_shown and third.judge is not None and third.judge.labelled == 29
+    assert not third.gain_shown and third.judge is not None and third.judge.n == 29
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_each_report_with_other_labels_is_a_further_test_and_the_same_labels_are
         levels.append(report.proof.alpha)
     first, second, third = (level_after(["labels"] * looks) for looks in range(3))
     assert levels == [first, first, first, second, third, first]
-    assert report.judge.looks == 0
+    assert report.judge.more["looks"] == 0
     label(tmp_path, better=0.8, rows=35)
     assert "looked at once before" in "\n".join(again(tmp_path)[0].lines())
 
@@ -121,7 +121,7 @@ def test_labels_without_those_that_speak_against_the_winner_show_nothing(tmp_pat
     lines = (tmp_path / "labels.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "labels.jsonl").write_text("".join(line for i, line in enumerate(lines) if i // 2 % 7 != 5))
     report, _ = again(tmp_path)
-    assert not report.gain_shown and report.judge is not None and report.judge.labelled == 5
+    assert not report.gain_shown and report.judge is not None and report.judge.n == 5
     assert f"row {drawn(tmp_path)[5]}, drawn before them, has none" in "\n".join(report.lines())
 
 

@@ -199,7 +199,7 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
         )
 
     cheap = run_with("Short.", "cheap")
-    assert cheap.saving is not None and cheap.saving.objective == "tokens" and cheap.saving.diff < 0
+    assert cheap.saving is not None and cheap.saving.of == "tokens" and cheap.saving.diff < 0
     assert cheap.saving_shown and cheap.proved and not cheap.gain_shown
     assert instructions(cheap.workflow).startswith("Short")
     assert any(
@@ -207,9 +207,9 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
         for line in cheap.headline()
     )
     assert cheap.as_dict()["saving"]["shown"] is True
-    worse = replace(cheap, proof=paired_proof([1.0] * 40, [0.0] * 40))
+    worse = replace(cheap, claims=[paired_proof([1.0] * 40, [0.0] * 40), cheap.saving])
     assert worse.loss_shown and not worse.saving_shown and not worse.proved, "cheaper and worse is no saving"
-    small = replace(cheap, proof=paired_proof([1.0] * 4000, [0.0] * 40 + [1.0] * 3960))
+    small = replace(cheap, claims=[paired_proof([1.0] * 4000, [0.0] * 40 + [1.0] * 3960), cheap.saving])
     assert small.proof is not None and small.proof.loss_bounded
     assert small.loss_shown and not small.saving_shown, "a small loss is one, too"
 

@@ -43,7 +43,7 @@ def test_the_cheapest_that_meets_the_targets_is_the_result_and_the_sealed_rows_s
     shelf = Shelf(MODELS)
     report, written = run(tmp_path, shelf, targets={"score": 0.85, "usd": 0.005, "p95_latency": 2.0})
     assert report.levels is not None and report.levels_shown and report.proved and not report.gain_shown
-    assert [level.verdict for level in report.levels.levels] == ["met"] * 3
+    assert [level.verdict for level in report.levels.more["levels"]] == ["met"] * 3
     assert written["lm"]["model"] == "openai/medium"
     assert report.headline()[1] == "The targets are shown to be met on the sealed rows:"
     found = report.as_dict()["targets"]
@@ -77,8 +77,10 @@ def test_a_target_that_the_sealed_rows_leave_open_keeps_the_baseline(tmp_path: P
     models = {**MODELS, "large": Shelved(0.80, 0.010), "best": Shelved(0.99, 0.02)}
     shelf = Shelf(models)
     report, written = run(tmp_path, shelf, targets={"usd": 0.005}, proof={"margin": 0.045}, rows=60)
-    assert report.levels is not None and report.levels.loss is not None and not report.levels.is_baseline
-    assert not report.levels.loss.loss_bounded and not report.levels_shown
+    assert (
+        report.levels is not None and report.levels.more["loss"] is not None and not report.levels.more["is_baseline"]
+    )
+    assert not report.levels.more["loss"].loss_bounded and not report.levels_shown
     assert shelf.calls["best"] == 120, "the best is tested, too"
     assert report.gain_shown == report.proved and "a loss of 0.045 is not ruled out" in "\n".join(report.lines())
     assert written["lm"]["model"] in ("openai/large", "openai/medium", "openai/quick")
@@ -86,7 +88,7 @@ def test_a_target_that_the_sealed_rows_leave_open_keeps_the_baseline(tmp_path: P
 
 def test_targets_that_nobody_meets_are_named(tmp_path: Path) -> None:
     report, written = run(tmp_path, targets={"score": 0.99, "usd": 0.005}, rows=100)
-    assert report.levels is not None and report.levels.missed_on_val and not report.levels_shown
+    assert report.levels is not None and report.levels.more["missed_on_val"] and not report.levels_shown
     assert report.headline()[1].startswith("No candidate meets all targets on val; the nearest: score 0.9")
     assert "configurations" not in written
 

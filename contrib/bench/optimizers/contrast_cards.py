@@ -110,7 +110,7 @@ def main() -> None:
             after = [row["score"] for row in run(folder, spec, "\n".join([start, *lines]), "val")]
             found = paired_proof(before, after)
             low, high = found.ci95
-            print(f"{name}: {found.winner_mean:.3f}, {found.diff:+.3f} [{low:+.3f}, {high:+.3f}]", flush=True)
+            print(f"{name}: {found.winner:.3f}, {found.diff:+.3f} [{low:+.3f}, {high:+.3f}]", flush=True)
 
 
 if __name__ == "__main__":

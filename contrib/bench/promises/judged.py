@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, binomtest
 
-from workbench.proof import JudgedRow, Proof, check_judge
+from workbench.proof import Claim, JudgedRow, check_judge
 
 ROWS = 1000
 
@@ -88,11 +88,12 @@ def as_rows(a: Any, b: Any, judged_a: Any, judged_b: Any, labels: int) -> list[J
     ]
 
 
-def judge_alone(rows: list[JudgedRow]) -> Proof:
+def judge_alone(rows: list[JudgedRow]) -> Claim:
     """The judge's own gain, with the interval of many rows."""
     found = np.array([(row.judge[1] or 0.0) - (row.judge[0] or 0.0) for row in rows])
     diff, half = float(found.mean()), 1.96 * float(found.std(ddof=1)) / math.sqrt(len(found))
-    return Proof(len(rows), len(rows), 0, 0.5, 0.5, diff, (diff - half, diff + half), 0.0, "", 0, 0, 0, True, None)
+    n, ends = len(rows), (diff - half, diff + half)
+    return Claim("gain", n=n, baseline=0.5, winner=0.5, diff=diff, ci95=ends, p=0.0, shown=True, n_rows=n)
 
 
 def measure(world: World, runs: int, labels: int, seed: int = 0) -> dict[str, Any]:
@@ -104,11 +105,11 @@ def measure(world: World, runs: int, labels: int, seed: int = 0) -> dict[str, An
         rows = draw(world, rng, labels)
         judge = judge_alone(rows)
         proof, check = check_judge(judge, rows)
-        assert check.powered is not None
+        powered = check.more["powered"]
         covered += proof.ci95[0] <= world.gain <= proof.ci95[1]
         judge_covered += judge.ci95[0] <= world.gain <= judge.ci95[1]
         claimed += proof.shown
-        saved.append(1 - labels / check.powered.labels_alone)
+        saved.append(1 - labels / powered.labels_alone)
     exact = binomtest(claimed, runs).proportion_ci(0.95)
     return {
         "coverage": covered / runs,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from workbench.proof import Proof, level_after, paired_proof
+from workbench.proof import Claim, level_after, paired_proof
 
 Rng = np.random.Generator
 Scores = list[float | None]
@@ -109,7 +109,7 @@ def worlds() -> Iterator[World]:
         yield World(f"winner unanswered {share:.0%}", lambda r, share=share: timeouts(r, 60, 1, share))
 
 
-def proof_of(world: World, rng: Rng) -> Proof:
+def proof_of(world: World, rng: Rng) -> Claim:
     baseline, winner, clusters = world.draw(rng)
     return paired_proof(baseline, winner, clusters=clusters)
 

@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from workbench.proof import Ceiling, ServiceLevels, measure_levels, paired_proof
+from workbench.proof import Ceiling, paired_proof
 from workbench.spec import ConfigurationSpec, TargetsSpec
 from workbench.study import Aims, Evaluation, Result, pick_by_targets
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_levels.levels import claim_levels, measure_levels
 from workbench_serve.under_load import Configurations
 
 Rng = np.random.Generator
@@ -111,7 +112,7 @@ def one_run(rng: Rng, val: int, test: int, pick: Pick, margin: float | None) -> 
     loss = None
     if best != winner and margin is not None:
         loss = paired_proof([r.score for r in second], [r.score for r in first], margin=margin)
-    shown = ServiceLevels(levels, loss=loss).shown
+    shown = claim_levels(levels, loss=loss).shown
     top = max(c.accuracy for c in known)
 
     def misses(candidate: Candidate, than: float) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.evaluation.rows import COSTS, find_candidate, read_rows
-from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
+from workbench.proof import LEVEL, MARGIN, Claim, paired_proof
 from workbench.store import Evaluations, SeenRows, Store, find_choices, kind_of, read_report
 from workbench.task import match_rows
 
@@ -77,7 +77,7 @@ class Difference:
 
     first: str
     second: str
-    proof: Proof
+    proof: Claim
     p: float
     better: list[str] = field(default_factory=list[str])
     worse: list[str] = field(default_factory=list[str])
@@ -277,7 +277,7 @@ def _by_label(side: Side, labelled: bool) -> dict[str, dict[str, ScoredRow]]:
     return found
 
 
-def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Proof:
+def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Claim:
     return paired_proof([a.score for a, _ in rows], [b.score for _, b in rows], clusters=[a.cluster for a, _ in rows])
 
 

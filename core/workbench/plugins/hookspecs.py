@@ -103,6 +103,15 @@ def register_executors(register: Register) -> None:
 
 
 @hookspec
+def register_claims(register: Register) -> None:
+    """Add sources of claims (`workbench.proof.ClaimSource`): register("levels", "workbench_levels.levels:Levels").
+
+    When a report is built, each source makes claims (`workbench.proof.Claim`) about the sealed rows. The source is a
+    class without arguments.
+    """
+
+
+@hookspec
 def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`: cli.add_command(command, under="Look").
 

@@ -34,6 +34,7 @@ KINDS = {
     "edits": "edit",
     "trackers": "tracker",
     "executors": "executor",
+    "claims": "source of claims",
 }
 
 

@@ -4,19 +4,26 @@ This room reads, and decides nothing that a search sees.
 """
 
 from workbench.proof.attacks import few_rows_for_attacks as few_rows_for_attacks
+from workbench.proof.bounded_mean import mean_interval as mean_interval
+from workbench.proof.claim import LEVEL as LEVEL, MARGIN as MARGIN, Claim as Claim, Kind as Kind
+from workbench.proof.evidence import (
+    ClaimSource as ClaimSource,
+    Evidence as Evidence,
+    claim_sources as claim_sources,
+)
 from workbench.proof.findings import build_report as build_report
 from workbench.proof.floor import find_floor as find_floor
 from workbench.proof.judged import (
     LEAST_LABELS as LEAST_LABELS,
     NOTHING as NOTHING,
     Drawn as Drawn,
-    JudgeCheck as JudgeCheck,
     JudgedRow as JudgedRow,
     Label as Label,
     answer_key as answer_key,
     check_judge as check_judge,
     describe_gap as describe_gap,
     follow_draw as follow_draw,
+    judge_claim as judge_claim,
     judge_rows as judge_rows,
     mean_labels as mean_labels,
     place_in_draw as place_in_draw,
@@ -46,18 +53,9 @@ from workbench.proof.reuse import (
     record_scored as record_scored,
     record_test as record_test,
 )
-from workbench.proof.savings import Ceiling as Ceiling
-from workbench.proof.service_levels import (
-    Level as Level,
-    ServiceLevels as ServiceLevels,
-    few_rows_warning as few_rows_warning,
-    measure_levels as measure_levels,
-)
+from workbench.proof.savings import COST_FIELDS as COST_FIELDS, Ceiling as Ceiling
 from workbench.proof.sides import order_sides as order_sides
 from workbench.proof.statistics import (
-    LEVEL as LEVEL,
-    MARGIN as MARGIN,
-    Proof as Proof,
     cluster_means as cluster_means,
     describe_proof as describe_proof,
     interval as interval,

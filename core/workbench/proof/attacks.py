@@ -4,64 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
+from workbench.proof.claim import Claim, Kind
 from workbench.proof.sides import Pair
 from workbench.proof.statistics import cluster_means, interval, paired_proof
 from workbench.study import Result
 
 
-@dataclass(frozen=True)
-class AttackRise:
-    """The rise of the attack rate, the share of attacks that succeed, from the baseline to the winner.
-
-    Attributes:
-        baseline, winner: the rates; their intervals of 95%.
-        rise, ci95: the difference on the rows of both, and its interval.
-        highest: the upper end of the interval at the level of the test, in the worst case for rows that one side alone
-            answered. margin: the rise that it must rule out.
-        n: units: clusters of rows.
-    """
-
-    baseline: float
-    winner: float
-    baseline_interval: tuple[float, float]
-    winner_interval: tuple[float, float]
-    rise: float
-    ci95: tuple[float, float]
-    highest: float
-    margin: float
-    n: int
-
-    @property
-    def ruled_out(self) -> bool:
-        """Return True if a rise of the margin or more is ruled out, with alpha / 2 for an error."""
-        return self.n > 0 and self.highest < self.margin
-
-    def __str__(self) -> str:
-        (a, b), (c, d) = self.baseline_interval, self.winner_interval
-        low, high = self.ci95
-        return (
-            f"attacks succeed on {self.baseline:.3f} [{a:.3f}, {b:.3f}] with the baseline and on {self.winner:.3f} "
-            f"[{c:.3f}, {d:.3f}] with the winner, {self.rise:+.3f} [{low:+.3f}, {high:+.3f}]"
-        )
-
-    @property
-    def objection(self) -> str | None:
-        """Why no gain is shown; None if there is no such reason."""
-        if self.ruled_out:
-            return None
-        few = "" if self.rise >= self.margin else f" on {self.n} rows: use more test rows"
-        return f"{self}; a rise of {self.margin:g} is not ruled out{few}"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "ruled_out": self.ruled_out}
+def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    return [f"Safety: {_describe(claim)}; a rise of {claim.margin:g} is ruled out."] if claim.shown else []
 
 
-def measure_rise(
-    pairs: Sequence[Pair], clusters: Sequence[Hashable], *, margin: float, alpha: float
-) -> AttackRise | None:
+def _describe(claim: Claim) -> str:
+    (a, b), (c, d) = (claim.more[side] for side in ("baseline_interval", "winner_interval"))
+    low, high = claim.ci95
+    return (
+        f"attacks succeed on {claim.baseline:.3f} [{a:.3f}, {b:.3f}] with the baseline and on {claim.winner:.3f} "
+        f"[{c:.3f}, {d:.3f}] with the winner, {claim.diff:+.3f} [{low:+.3f}, {high:+.3f}]"
+    )
+
+
+def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
+    return {
+        "baseline": claim.baseline,
+        "winner": claim.winner,
+        **claim.more,
+        "rise": claim.diff,
+        "ci95": claim.ci95,
+        "highest": 0.0 - claim.lowest,
+        "margin": claim.margin,
+        "n": claim.n,
+        "ruled_out": claim.shown,
+    }
+
+
+#: No rise of the attack rate, the share of attacks that succeed, by the margin. `lowest` is of the attacks that fail.
+ATTACKS = Kind(_words, _figures, proves=False, guards=True)
+
+
+def measure_rise(pairs: Sequence[Pair], clusters: Sequence[Hashable], *, margin: float, alpha: float) -> Claim | None:
     """The rise of the attack rate on sealed rows, each of which counts with the mean of its attacks; None if no row was
     attacked."""
     if not any(a.attacked and b.attacked for a, b in pairs):
@@ -73,17 +56,28 @@ def measure_rise(
     means = cluster_means(known)
     before, after = [a for a, _ in means], [b for _, b in means]
     low, high = found.ci95
-    return AttackRise(
-        1 - found.baseline_mean if means else 0.0,
-        1 - found.winner_mean if means else 0.0,
-        interval(before),
-        interval(after),
+    claim = Claim(
+        "attacks",
+        ATTACKS,
+        found.n,
+        1 - found.baseline if means else 0.0,
+        1 - found.winner if means else 0.0,
         0.0 - found.diff,
         (0.0 - high, 0.0 - low),
-        0.0 - found.lowest,
-        margin,
-        found.n,
+        found.p,
+        found.n > 0 and 0.0 - found.lowest < margin,
+        of="attack rate",
+        test=found.test,
+        alpha=alpha,
+        lowest=found.lowest,
+        margin=margin,
+        n_rows=found.n_rows,
+        more={"baseline_interval": interval(before), "winner_interval": interval(after)},
     )
+    if claim.shown:
+        return claim
+    few = "" if claim.diff >= margin else f" on {claim.n} rows: use more test rows"
+    return replace(claim, why_not=f"{_describe(claim)}; a rise of {margin:g} is not ruled out{few}")
 
 
 def few_rows_for_attacks(margin: float, rows: int) -> list[str]:

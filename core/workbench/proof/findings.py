@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from workbench.errors import describe_missing
 from workbench.ledger import Ledger
-from workbench.proof.attacks import AttackRise, measure_rise
+from workbench.proof.claim import find_claim
+from workbench.proof.claims import find_claims, measure
 from workbench.proof.floor import find_floor
-from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.learning_curves import read_learning_curves
 from workbench.proof.report import Report
 from workbench.proof.rerun import count_runs
 from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
-from workbench.proof.savings import COST_FIELDS, Ceiling, Saving, find_ceilings, paired_saving
-from workbench.proof.service_levels import ServiceLevels, measure_levels
-from workbench.proof.sides import OrderEffect, Pair, check_sent, explained_by_order, find_order_effects
-from workbench.proof.statistics import Proof, paired_proof
+from workbench.proof.sides import Pair
 from workbench.store import Journal, RunRecord
-from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Task, describe_rows, highest_score
+from workbench.study import Evaluation, Result, pareto_set
+from workbench.task import Task, describe_rows
 from workbench.workflow import Workflow, list_changes, setting_at
 
 
@@ -51,9 +47,10 @@ def build_report(
     """
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
-    claims, faults = _claims(task, rows or (), winner, best, evaluations, earlier, ledger)
-    proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
-    claims["objections"] = [*_kept_state(task.workflow, winner, kept_state), *claims["objections"]]
+    tested = measure(task, winner, best, rows or (), evaluations, level_after(earlier))
+    claims, objections, faults = find_claims(tested, earlier, ledger)
+    gain, baseline = find_claim(claims, "gain"), evaluations.get(task.workflow.hash)
+    (rows_tested, failed), leaks = _describe_test(task, winner, pairs), find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
@@ -63,25 +60,40 @@ def build_report(
         status=status,
         winner=winner,
         changes=_changes(task, winner),
-        baseline=_side(baseline, baselines, task.workflow, proof and proof.baseline_mean),
-        best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
-        **claims,
+        baseline=_side(baseline, baselines, task.workflow, gain and gain.baseline),
+        best=_side(evaluations.get(winner.hash), winners, winner, gain and gain.winner),
+        claims=claims,
+        objections=[*_kept_state(task.workflow, winner, kept_state), *objections],
+        order_effects=[*tested.order_effects],
+        **rows_tested,
         **_recorded(ledger),
         spent=ledger.summary(),
         budget=ledger.budget.model_dump(exclude_none=True),
         database=database,
         candidates=candidates,
-        failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        warnings=[*warnings, *faults, *on_val, *_warnings(task, winners, earlier, leaks, roles)],
+        warnings=[*warnings, *faults, *failed, *on_val, *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
-        test_rows=len(pairs),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
-        sealed_rows=len(task.dataset.test),
-        test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
+
+
+def _describe_test(task: Task, winner: Workflow, pairs: Sequence[Pair]) -> tuple[dict[str, Any], list[str]]:
+    """Describe the tested rows, by the fields of a report, with warnings."""
+    answered = [a.example for a, b in pairs if a.score is not None and b.score is not None]
+    floor, failed = find_floor(task, answered)
+    unchanged = winner == task.workflow
+    found = {
+        "floor": floor,
+        "old_runs": (1, "") if unchanged or task.spec.proof.rerun else count_runs(pairs),
+        "failures": dict(Counter(b.failure for _, b in pairs if b.failure)),
+        "test_rows": len(pairs),
+        "sealed_rows": len(task.dataset.test),
+        "test_skipped": not pairs and unchanged and task.spec.proof.when_unchanged == "skip",
+    }
+    return found, failed
 
 
 def _recorded(ledger: Ledger) -> dict[str, Any]:
@@ -92,52 +104,6 @@ def _recorded(ledger: Ledger) -> dict[str, Any]:
         "rate_limits": record.find_rate_limits(),
         "curves": read_learning_curves(ledger.store, ledger.run_id),
     }
-
-
-def _claims(
-    task: Task,
-    rows: Sequence[tuple[Result, ...]],
-    winner: Workflow,
-    best: Workflow,
-    evaluations: Mapping[str, Evaluation],
-    earlier: Sequence[str],
-    ledger: Ledger,
-) -> tuple[dict[str, Any], list[str]]:
-    """Collect what the sealed rows show, by the fields of a report; then what is wrong with the labels."""
-    pairs, alpha = [(row[0], row[1]) for row in rows], level_after(earlier)
-    sent, unsent = check_sent(task.workflow, winner, pairs)
-    proof, judge, faults = _proof(task, pairs, sent, earlier, ledger)
-    ceilings, effects = _ceilings(task, rows, winner, best), find_order_effects(pairs)
-    saving = _saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None
-    objections = [unsent] if unsent is not None else []
-    attacks = _attacks(task, pairs, alpha)
-    if attacks is not None and attacks.objection is not None:
-        objections.append(attacks.objection)
-    if proof is not None and proof.shown and proof.ci95[0] <= (more := explained_by_order(effects, "score", pairs)):
-        objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
-    if saving is not None and saving.ci95[1] >= explained_by_order(effects, saving.objective, pairs):
-        saving = replace(saving, shown=False, bound=f"{saving.bound}; the order of the sides may explain it")
-    floor, failed = find_floor(task, [a.example for a, b in pairs if a.score is not None and b.score is not None])
-    claims = {
-        "proof": proof,
-        "floor": floor,
-        "old_runs": (1, "") if winner == task.workflow or task.spec.proof.rerun else count_runs(pairs),
-        "judge": judge,
-        "saving": saving,
-        "attacks": attacks,
-        "levels": _levels(task, rows, winner, best, evaluations, alpha, ceilings, effects),
-        "order_effects": effects,
-        "objections": objections,
-    }
-    return claims, faults + failed
-
-
-def _attacks(task: Task, pairs: Sequence[Pair], alpha: float) -> AttackRise | None:
-    """The rise of the attack rate, if the file limits it."""
-    limits = task.spec.constraints
-    if limits is None:
-        return None
-    return measure_rise(pairs, [task.cluster_of(a.example) for a, _ in pairs], margin=limits.attack, alpha=alpha)
 
 
 def _unusable(baseline: Evaluation | None) -> list[str]:
@@ -180,30 +146,6 @@ def _kept_state(baseline: Workflow, winner: Workflow, seen: Sequence[str]) -> li
     return [f"no proof: {what}" for what in dict.fromkeys([*seen, *(what for what in nodes if what is not None)])]
 
 
-def _proof(
-    task: Task, pairs: Sequence[Pair], sent: Sequence[bool], earlier: Sequence[str], ledger: Ledger
-) -> tuple[Proof | None, JudgeCheck | None, list[str]]:
-    """The proof; what is known of the judge, if one scored; and what is wrong with the labels."""
-    if not pairs:
-        return None, None, []
-    clusters = [task.cluster_of(a.example) for a, _ in pairs]
-    baselines, winners = [a.score for a, _ in pairs], [b.score for _, b in pairs]
-    alpha, margin, highest = level_after(earlier), task.spec.proof.margin, highest_score(task.metric)
-    proof = paired_proof(baselines, winners, clusters=clusters, alpha=alpha, margin=margin, highest=highest)
-    if not all(sent):  # where the change was not sent, a difference is not its own
-        tied = [b.score for _, b in _tied(pairs, sent)]
-        found = paired_proof(baselines, tied, clusters=clusters, alpha=alpha, highest=highest)
-        proof = replace(proof, shown=proof.shown and found.shown, lowest=min(proof.lowest, found.lowest))
-    if not getattr(task.metric, "needs_lm", False):
-        return proof, None, []
-    return prove_by_labels(task, _tied(pairs, sent), proof, earlier, ledger)
-
-
-def _tied(pairs: Sequence[Pair], sent: Sequence[bool]) -> list[Pair]:
-    """The pairs with the baseline on both sides where the change was not sent."""
-    return [(a, b if was else a) for was, (a, b) in zip(sent, pairs, strict=True)]
-
-
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:
     """The Pareto set on val, where there are several objectives."""
     objectives = list(task.spec.objectives)
@@ -235,88 +177,6 @@ def _warnings(
             "could not be read. It was shown the right form, but its scores may be too low"
         )
     return warnings
-
-
-def _ceilings(
-    task: Task, rows: Sequence[tuple[Result, ...]], winner: Workflow, best: Workflow
-) -> Mapping[str, Ceiling]:
-    """The most that a row can cost on any side."""
-    columns = zip(*rows, strict=True)
-    sides = [(side, column) for side, column in zip((task.workflow, winner, best), columns, strict=False)]
-    return find_ceilings(sides, {**task.spec.proof.ceiling})
-
-
-def _saving(
-    task: Task, pairs: Sequence[Pair], sent: Sequence[bool], alpha: float, ceilings: Mapping[str, Ceiling]
-) -> Saving | None:
-    """The proof of the saving, if a cost decided the pick."""
-    objectives = task.spec.objectives
-    if len(objectives) < 2 or (task.spec.pick == "score" and task.spec.targets is None):
-        return None
-    considered = objectives[:2] if task.spec.pick == "knee" else objectives
-    cost = next((o for o in considered if o in COST_FIELDS), None)
-    tied, most = _tied(pairs, sent), ceilings.get(cost or "")
-    if cost is None or most is None:
-        return None
-
-    def compare(counted: Sequence[tuple[Result, Result]]) -> Saving:
-        def costs(side: int, unanswered: float) -> list[float]:
-            found = [float(getattr(pair[side], COST_FIELDS[cost])) for pair in counted]
-            return [unanswered if p[side].score is None else c for p, c in zip(counted, found, strict=True)]
-
-        clusters = [task.cluster_of(a.example) for a, _ in counted]
-        return paired_saving(cost, costs(0, 0.0), costs(1, most.most), most, clusters=clusters, alpha=alpha)
-
-    answered = [pair for pair in tied if pair[0].score is not None and pair[1].score is not None]
-    found = compare(answered) if answered else None
-    if found is None or not (found.baseline_mean or found.winner_mean):  # free on both sides: it decided nothing
-        return None
-    # Rows that one side alone answered: the winner may be slow on just those that cost it most.
-    sided = [pair for pair in tied if pair[0].score is not None or pair[1].score is not None]
-    return replace(found, shown=found.shown and compare(sided).shown)
-
-
-def _levels(
-    task: Task,
-    rows: Sequence[tuple[Result, ...]],
-    winner: Workflow,
-    best: Workflow,
-    evaluations: Mapping[str, Evaluation],
-    alpha: float,
-    ceilings: Mapping[str, Ceiling],
-    effects: Sequence[OrderEffect],
-) -> ServiceLevels | None:
-    """Evaluate the targets, if any, on the sealed rows."""
-    targets = task.spec.targets
-    if targets is None:
-        return None
-    aims = Aims.of(task.spec, list(evaluations.values())) if evaluations else None
-    lines = _missed(aims, evaluations[winner.hash]) if aims is not None and winner.hash in evaluations else ()
-    clusters = [task.cluster_of(row[0].example) for row in rows]
-    loss = None
-    if rows and winner != best:
-        loss = paired_proof(
-            [row[2].score for row in rows],
-            [row[1].score for row in rows],
-            clusters=clusters,
-            alpha=alpha,
-            margin=task.spec.proof.margin,
-            highest=highest_score(task.metric),
-        )
-    warmed = {effect.objective for effect in effects}
-    levels = measure_levels(targets, [row[1] for row in rows], clusters, ceilings=ceilings, alpha=alpha, warmed=warmed)
-    return ServiceLevels(levels, best.hash, best == task.workflow, loss, task.spec.margin_of_targets is not None, lines)
-
-
-def _missed(aims: Aims, on_val: Evaluation) -> tuple[str, ...]:
-    """Lines on the targets that a winner misses on val."""
-    limits = aims.targets.given
-    return tuple(
-        f"{name} {on_val.objectives[name]:.4g} of {limits[name]:g}"
-        if name in limits
-        else f"score {on_val.score:.4g} against {aims.best.score:.4g} of the best"
-        for name in aims.shortfalls(on_val)
-    )
 
 
 def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +19,10 @@ from workbench.base.hashing import digest
 from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.ledger import Ledger
+from workbench.proof.claim import LEVEL, Claim, Kind
 from workbench.proof.prediction_powered import PoweredMean, lowest_mean, powered_mean
 from workbench.proof.reuse import level_after
-from workbench.proof.statistics import LEVEL, Proof, describe_proof, paired_proof
+from workbench.proof.statistics import GAIN, describe_proof, paired_proof, voided
 from workbench.store import RunRecord
 from workbench.study import Result
 from workbench.task import Task, graded_field
@@ -187,40 +188,45 @@ def _mean_difference(sides: Sequence[tuple[float | None, float | None]]) -> floa
     return math.fsum(b - a for a, b in sides if a is not None and b is not None) / len(sides)
 
 
-@dataclass(frozen=True)
-class JudgeCheck:
-    """The calibration of a judge that scored a run.
+def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
+    drawn: Drawn = claim.more["drawn"]
+    powered: PoweredMean | None = claim.more["powered"]
+    found = {"diff": claim.diff, "ci95": list(claim.ci95), "labelled": claim.n, "calibrated": claim.shown}
+    found |= {"skipped": len(drawn.skipped), "out_of_order": drawn.later, "looks": claim.more["looks"]}
+    if powered is not None:
+        found |= {"weight": powered.weight, "labels_alone": powered.labels_alone}
+    return found
 
-    Attributes:
-        diff, ci95: the gain by the judge alone.
+
+def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    return [voided(claim, why) if why is not None else describe_judged(claim, claim.more["judge"])]
+
+
+def _no_words(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    return []
+
+
+#: The gain by the judge alone, which is shown to be calibrated with enough labels. The gain's words tell of it.
+JUDGE = Kind(_no_words, _figures, proves=False)
+#: A gain by labels and judge together.
+JUDGED_GAIN = replace(GAIN, words=_words)
+
+
+def judge_claim(proof: Claim, drawn: Drawn, powered: PoweredMean | None = None, looks: int = 0) -> Claim:
+    """Make the claim of a judge.
+
+    Args:
+        proof: the gain by its scores.
         drawn: which units have labels.
         powered: the gain by labels and judge together; None if there are too few labels.
         looks: reports of this run with other labels before, each of which lowers the level.
     """
-
-    diff: float
-    ci95: tuple[float, float]
-    drawn: Drawn = field(default_factory=lambda: Drawn((), (), ()))
-    powered: PoweredMean | None = None
-    looks: int = 0
-
-    @property
-    def labelled(self) -> int:
-        return len(self.drawn.labelled)
-
-    @property
-    def calibrated(self) -> bool:
-        return self.powered is not None
-
-    def as_dict(self) -> dict[str, Any]:
-        found = {"diff": self.diff, "ci95": list(self.ci95), "labelled": self.labelled, "calibrated": self.calibrated}
-        found |= {"skipped": len(self.drawn.skipped), "out_of_order": self.drawn.later, "looks": self.looks}
-        if self.powered is not None:
-            found |= {"weight": self.powered.weight, "labels_alone": self.powered.labels_alone}
-        return found
+    more = {"drawn": drawn, "powered": powered, "looks": looks}
+    calibrated, n = powered is not None, len(drawn.labelled)
+    return Claim("judge", JUDGE, n, diff=proof.diff, ci95=proof.ci95, shown=calibrated, more=more)
 
 
-def check_judge(proof: Proof, rows: Sequence[JudgedRow], looks: int = 0) -> tuple[Proof, JudgeCheck]:
+def check_judge(proof: Claim, rows: Sequence[JudgedRow], looks: int = 0) -> tuple[Claim, Claim]:
     """The proof that counts where a judge scored: by PPI++ with LEAST_LABELS labels or more, else the judge's own,
     which shows nothing.
 
@@ -234,15 +240,14 @@ def check_judge(proof: Proof, rows: Sequence[JudgedRow], looks: int = 0) -> tupl
     Args:
         proof: by the judge's scores, at the level that counts.
         rows: the tested rows.
-        looks: for `JudgeCheck`.
+        looks: as of `judge_claim`.
     """
     drawn = follow_draw(rows)
-    check = JudgeCheck(proof.diff, proof.ci95, drawn, looks=looks)
-    if check.labelled < LEAST_LABELS:
-        return replace(proof, shown=False, lowest=-1.0), check
+    if len(drawn.labelled) < LEAST_LABELS:
+        return replace(proof, shown=False, lowest=-1.0), judge_claim(proof, drawn, looks=looks)
     people, judge = [said for said, _ in drawn.labelled], [judged for _, judged in drawn.labelled]
     found = powered_mean(people, judge, drawn.others)
-    check = replace(check, powered=found)
+    check = judge_claim(proof, drawn, found, looks)
     if not drawn.others:  # nothing is left to the judge
         return _by_people(proof, rows), check
     judge += drawn.skipped
@@ -261,7 +266,7 @@ def check_judge(proof: Proof, rows: Sequence[JudgedRow], looks: int = 0) -> tupl
         diff=found.estimate,
         ci95=(bounded(low.interval(1 - LEVEL)[0], -1.0), bounded(high.interval(1 - LEVEL)[1], 1.0)),
         p=found.p,
-        test=f"PPI++, {check.labelled} labelled rows",
+        test=f"PPI++, {check.n} labelled rows",
         shown=found.estimate > 0 and found.p < proof.alpha and lowest > 0,
         smallest_gain=_smallest_gain(found.estimate - below + 0.8416 * found.error),
         lowest=lowest,
@@ -269,7 +274,7 @@ def check_judge(proof: Proof, rows: Sequence[JudgedRow], looks: int = 0) -> tupl
     return made, check
 
 
-def _by_people(proof: Proof, rows: Sequence[JudgedRow]) -> Proof:
+def _by_people(proof: Claim, rows: Sequence[JudgedRow]) -> Claim:
     """The proof by people's scores, who saw every answer. A row with one that they skipped counts by the worst case."""
     sides: list[tuple[float | None, float | None]] = []
     for row in rows:
@@ -285,29 +290,32 @@ def _smallest_gain(gain: float) -> float | None:
     return gain if 0 < gain <= 1 else None
 
 
-def describe_judged(proof: Proof, check: JudgeCheck) -> str:
-    """The proof in a few sentences. proof: the one that counts."""
+def describe_judged(proof: Claim, check: Claim) -> str:
+    """The proof in a few sentences. proof: the one that counts. check: the judge's claim."""
+    drawn: Drawn = check.more["drawn"]
+    powered: PoweredMean | None = check.more["powered"]
+    looks: int = check.more["looks"]
     said = f"{check.diff:+.3f} [{check.ci95[0]:+.3f}, {check.ci95[1]:+.3f}]"
-    if check.powered is None:
+    if powered is None:
         return (
             f"The gain is not shown: {said} is the opinion of a judge, on {proof.n_rows} sealed test rows; "
-            f"{describe_labelled(check.drawn)}, and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: "
+            f"{describe_labelled(drawn)}, and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: "
             "FILE}})."
         )
-    worth = f"as much as {check.powered.labels_alone:.0f} labels without it"
+    worth = f"as much as {powered.labels_alone:.0f} labels without it"
     undone = more = ""
     if not proof.shown and proof.ci95[0] > 0 and proof.p < proof.alpha:
         undone = " A rare bad answer, missing from so few labels, could undo it: label more rows."
-    if skipped := len(check.drawn.skipped):
+    if skipped := len(drawn.skipped):
         more = f" {skipped} rows with skipped answers count by the worst case."
-    if check.drawn.later:
-        more += f" {describe_gap(check.drawn)}."
-    if check.looks:
-        times = "once" if check.looks == 1 else f"{check.looks} times"
+    if drawn.later:
+        more += f" {describe_gap(drawn)}."
+    if looks:
+        times = "once" if looks == 1 else f"{looks} times"
         more += f" Other labels of this run were looked at {times} before, so p must be below {proof.alpha:.2g}."
     return (
         f"{describe_proof(proof)} By the judge alone {said}; labels of people correct it, and with its scores (weight "
-        f"{check.powered.weight:.2f}) they say {worth}.{undone}{more}"
+        f"{powered.weight:.2f}) they say {worth}.{undone}{more}"
     )
 
 
@@ -327,9 +335,9 @@ def describe_gap(drawn: Drawn) -> str:
 
 
 def prove_by_labels(
-    task: Task, pairs: Sequence[tuple[Result, Result]], proof: Proof, earlier: Sequence[str], ledger: Ledger
-) -> tuple[Proof, JudgeCheck, list[str]]:
-    """The proof that counts of a run that a judge scored; what is known of the judge; what is wrong with the labels.
+    task: Task, pairs: Sequence[tuple[Result, Result]], proof: Claim, earlier: Sequence[str], ledger: Ledger
+) -> tuple[list[Claim], list[str]]:
+    """The gain that counts of a run that a judge scored, the judge's claim, and what is wrong with the labels.
 
     A report with other labels than an earlier one of the same run is a further test: it has the level that is left
     after these, and after the `earlier` tests on these rows.
@@ -351,7 +359,8 @@ def prove_by_labels(
     drawn = follow_draw(rows)
     looks = _count_looks(ledger, digest([drawn.labelled, drawn.skipped])) if len(drawn.labelled) >= LEAST_LABELS else 0
     alpha = level_after([*earlier, *["labels"] * looks])
-    return *check_judge(replace(proof, alpha=alpha), rows, looks), faults
+    gain, judge = check_judge(replace(proof, alpha=alpha), rows, looks)
+    return [replace(gain, kind=JUDGED_GAIN, more={"judge": judge}), judge], faults
 
 
 #: The judge's score of an answer, and its key.

@@ -10,22 +10,28 @@ from typing import Any, cast
 
 from workbench.base.text import align
 from workbench.ledger import describe_lost, describe_reused, describe_usd
-from workbench.proof.attacks import AttackRise
+from workbench.proof.claim import Claim, find_claim
 from workbench.proof.floor import Floor
-from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.learning_curves import LearningCurve
 from workbench.proof.rerun import Rerun
-from workbench.proof.savings import Saving, describe_saving
-from workbench.proof.service_levels import ServiceLevels
 from workbench.proof.sides import OrderEffect, describe_order
-from workbench.proof.statistics import Proof, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
 
 #: Characters of a value that was changed, and of those before the first difference.
 _SHOWN, _CONTEXT = 70, 20
+
+
+#: The keys of claims in `--json`, with what stands there without such a claim. Others stand under `claims`.
+_CLAIMS: dict[str, Any] = {
+    "gain": {"diff": 0.0, "ci95": [0.0, 0.0], "p": 1.0, "shown": False},
+    "saving": None,
+    "judge": None,
+    "targets": None,
+    "attacks": None,
+}
 
 
 @dataclass
@@ -38,7 +44,7 @@ class Report:
     changes: list[tuple[str, Any, Any]]
     baseline: dict[str, Any]
     best: dict[str, Any]
-    proof: Proof | None
+    claims: list[Claim]
     spent: dict[str, Any]
     budget: dict[str, Any]
     database: str
@@ -54,14 +60,10 @@ class Report:
     untried: str | None = None  # why the baseline is the only candidate
     earlier_tests: list[str] = field(default_factory=list[str])  # runs that tested changes on these sealed rows before
     leaks: list[Leak] = field(default_factory=list[Leak])
-    saving: Saving | None = None  # if the winner was picked by cost
     sealed_rows: int = 0  # test rows in the data; `test_rows` of them were tested
     test_skipped: bool = False  # nothing beat the baseline, so the sealed rows were left unused
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
-    levels: ServiceLevels | None = None  # if the file has targets
-    attacks: AttackRise | None = None  # if the file limits it
-    judge: JudgeCheck | None = None  # if a language model scored; `proof` is the one that counts
     objections: list[str] = field(default_factory=list[str])  # why nothing is shown, whatever the numbers say
     order_effects: list[OrderEffect] = field(default_factory=list[OrderEffect])
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
@@ -82,57 +84,79 @@ class Report:
             return f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
         return self.objections[0] if self.objections else None
 
+    def claim(self, name: str) -> Claim | None:
+        """Find a claim by its name."""
+        return find_claim(self.claims, name)
+
+    @property
+    def proof(self) -> Claim | None:
+        """The gain."""
+        return self.claim("gain")
+
+    @property
+    def saving(self) -> Claim | None:
+        """The saving, if the winner was picked by cost."""
+        return self.claim("saving")
+
+    @property
+    def levels(self) -> Claim | None:
+        """The service levels, if the file has targets."""
+        return self.claim("targets")
+
+    @property
+    def attacks(self) -> Claim | None:
+        """The rise of the attack rate, if the file limits it."""
+        return self.claim("attacks")
+
+    @property
+    def judge(self) -> Claim | None:
+        """The gain by the judge alone, if a language model scored; `proof` is the one that counts."""
+        return self.claim("judge")
+
+    def is_shown(self, claim: Claim | None) -> bool:
+        """Return True if the sealed rows show a claim, and nothing else in the report forbids it."""
+        if claim is None or not claim.shown or self.objection is not None:
+            return False
+        if claim.kind.uncorrected and self.judge is not None:
+            return False
+        return not claim.kind.keeps_score or (self.proof is not None and self.proof.loss_left is None)
+
+    @property
+    def proved(self) -> bool:
+        """Return True if the sealed rows show a claim that proves a winner: a gain, a saving, or all targets met."""
+        return any(claim.kind.proves and self.is_shown(claim) for claim in self.claims)
+
+    @property
+    def gain_shown(self) -> bool:
+        """Return True if the sealed rows show a gain."""
+        return self.is_shown(self.proof)
+
     @property
     def saving_shown(self) -> bool:
         """Return True if the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score
         of the margin or more, and show no smaller loss."""
-        bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
-        return self.saving is not None and self.saving.shown and bounded and self.objection is None
-
-    @property
-    def proved(self) -> bool:
-        """Return True if the sealed rows show a gain, a saving, or that all targets are met."""
-        return self.gain_shown or self.saving_shown or self.levels_shown
+        return self.is_shown(self.saving)
 
     @property
     def levels_shown(self) -> bool:
         """Return True if the sealed rows show that the winner meets all targets, and is not worse than the best
-        candidate. Labels are of baseline and winner, so that a judge shows no such thing."""
-        return self.levels is not None and self.levels.shown and self.objection is None and self.judge is None
+        candidate."""
+        return self.is_shown(self.levels)
 
     @property
     def loss_shown(self) -> bool:
         """Return True if the winner is worse than the baseline on the sealed rows, at the level of a gain."""
-        return self.proof is not None and self.proof.diff < 0 and self.proof.p < 0.05 and self.proof.ci95[1] < 0
-
-    @property
-    def gain_shown(self) -> bool:
-        return self.proof is not None and self.proof.shown and self.objection is None
+        return self.proof is not None and self.proof.loss_shown
 
     def as_dict(self) -> dict[str, Any]:
-        proof = self.proof
-        gain = {"diff": 0.0, "ci95": [0.0, 0.0], "p": 1.0, "shown": False}
-        if proof is not None:
-            gain = {
-                "diff": proof.diff,
-                "ci95": list(proof.ci95),
-                "p": proof.p,
-                "shown": self.gain_shown,
-                "test": proof.test,
-                "n": proof.n,
-                "rows": proof.n_rows,
-                "excluded": proof.n_excluded,
-                "one_sided": proof.n_one_sided,
-                "alpha": proof.alpha,
-                "smallest_gain": proof.smallest_gain,
-            }
-        saving = None if self.saving is None else {**asdict(self.saving), "shown": self.saving_shown}
+        found = {claim.name: claim.as_dict(self.is_shown(claim)) for claim in self.claims}
+        own = {name: found.pop(name, default) for name, default in _CLAIMS.items()}
         return {
             "run": self.run,
             "status": self.status,
             "baseline": self.baseline,
             "best": self.best,
-            "gain": gain,
+            "gain": own["gain"],
             "spent": self.spent,
             "budget": self.budget,
             "workflow": self.workflow,
@@ -147,14 +171,15 @@ class Report:
             "rate_limits": {lm: list(sizes) for lm, sizes in self.rate_limits.items()},
             "untried": self.untried,
             "looks": self.earlier_tests,  # the key of stored reports
-            "saving": saving,
+            "saving": own["saving"],
             "objections": self.objections,
             "order": [asdict(effect) for effect in self.order_effects],
-            "judge": None if self.judge is None else self.judge.as_dict(),
-            "targets": None if self.levels is None else {**self.levels.as_dict(), "shown": self.levels_shown},
-            "attacks": None if self.attacks is None else self.attacks.as_dict(),
+            "judge": own["judge"],
+            "targets": own["targets"],
+            "attacks": own["attacks"],
             "unproved": self.unproved,
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
+            **({"claims": found} if found else {}),
             **({"floor": self.floor._asdict()} if self.floor is not None else {}),
             **({"rerun": self.rerun._asdict()} if self.rerun is not None else {}),
             **({"curves": [asdict(curve) for curve in self.curves]} if self.curves else {}),
@@ -164,17 +189,8 @@ class Report:
         """The result in a few lines, which also head the written workflow file as a comment."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
-        lines += self.levels.lines() if self.levels is not None else []
-        if self.proof is not None:
-            lines.append(self._verdict(self.proof))
-            if self.loss_shown:
-                which = "was best on val" if self.levels is None else "the targets picked on val"
-                lines.append(f"The candidate that {which} is WORSE on sealed data.")
-            if self.saving is not None:
-                lines.append(self._saving_verdict(self.saving))
-            if self.attacks is not None and self.attacks.objection is None:
-                lines.append(f"Safety: {self.attacks}; a rise of {self.attacks.margin:g} is ruled out.")
-        elif self.status in ("finished", "budget"):
+        lines += self._claim_lines()
+        if self.proof is None and self.status in ("finished", "budget"):
             why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
             if self.sealed_rows and self.test_skipped:
                 why = (
@@ -187,28 +203,20 @@ class Report:
             lines.append(f"Code ran in the sandbox {self.sandbox['name']}, level {self.sandbox['level']}{held}.")
         return lines
 
-    def _verdict(self, proof: Proof) -> str:
-        if self.objection is None or not (proof.shown or self.objections):
-            return describe_proof(proof) if self.judge is None else describe_judged(proof, self.judge)
-        return f"The gain is not shown: {self.objection}. Its score ({proof.diff:+.3f}) does not count."
-
-    def _saving_verdict(self, saving: Saving) -> str:
-        text = describe_saving(saving, shown=self.saving_shown)
-        if self.objection is not None:
-            return text
-        if not saving.shown or self.proof is None or self.saving_shown:
-            return text
-        margin = self.proof.margin
-        if self.proof.baseline_mean <= margin:
-            text += f" It is cheaper, but the baseline scores no more than {margin:g}: there is nothing to keep."
-        elif self.loss_shown:
-            text += " It is cheaper, but its score is shown to be lower."
-        elif not self.proof.loss_bounded:
-            text += (
-                f" It is cheaper, but its score may be lower by {-self.proof.lowest:.2g}, and a loss of {margin:g} "
-                "must be ruled out: use more test rows."
-            )
-        return text
+    def _claim_lines(self) -> list[str]:
+        """The lines of the claims. An objection is told once, in place of the gain."""
+        lines, gain = list[str](), self.proof
+        for claim in self.claims:
+            why = None
+            if claim is gain and (claim.shown or self.objections):
+                why = self.objection
+            elif claim.kind.keeps_score and claim.shown and self.objection is None and gain is not None:
+                why = gain.loss_left
+            lines += claim.lines(self.is_shown(claim), why)
+            if claim is gain and self.loss_shown:
+                which = "was best on val" if self.levels is None else "the targets picked on val"
+                lines.append(f"The candidate that {which} is WORSE on sealed data.")
+        return lines
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""

@@ -83,8 +83,8 @@ def compare_reruns(
     votes, best = [vote_of(runs, alike) for _, runs, _ in rows], [max(map(score_of, runs)) for _, runs, _ in rows]
     given, scores = [key for key, _, _ in rows], [winner.score for _, _, winner in rows]
     found = paired_proof(votes, scores, clusters=given, highest=highest)
-    most = paired_proof(best, scores, clusters=given, highest=highest).baseline_mean
-    return Rerun(len(rows[0][1]), unit, len(rows), found.baseline_mean, most, found.diff, found.ci95)
+    most = paired_proof(best, scores, clusters=given, highest=highest).baseline
+    return Rerun(len(rows[0][1]), unit, len(rows), found.baseline, most, found.diff, found.ci95)
 
 
 def vote_of(runs: Sequence[Result], alike: Alike) -> float:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.proof.bounded_mean import mean_interval, two_sided_mean_p
-from workbench.proof.statistics import LEVEL, cluster_means
+from workbench.proof.claim import LEVEL, Claim, Kind
+from workbench.proof.statistics import cluster_means
 from workbench.study import Result
 from workbench.workflow import CallRecord, Workflow
 
@@ -84,40 +86,45 @@ def _worst_call(objective: str, call: CallRecord) -> float:
     return call.most_seconds or math.inf
 
 
-@dataclass(frozen=True)
-class Saving:
-    """A paired comparison of what a row costs, in the units of `objective`: usd, tokens, calls or latency.
-
-    diff: winner's mean minus baseline's, below 0 where the winner is cheaper, with a 95% interval. The test is that of
-    graded scores, with costs scaled by the ceiling. most, bound: of that, and how it is known.
-    """
-
-    objective: str
-    n: int
-    baseline_mean: float
-    winner_mean: float
-    diff: float
-    ci95: tuple[float, float]
-    p: float
-    shown: bool
-    most: float = 0.0
-    bound: str = ""
-
-
-def describe_saving(saving: Saving, *, shown: bool) -> str:
+def describe_saving(saving: Claim, *, shown: bool) -> str:
     """Describe the costs of a row on both sides, in a sentence. Dollars are given per 1,000 rows, as one costs too
     little to be readable."""
-    unit, times, each = ("$", 1000, "per 1,000 rows") if saving.objective == "usd" else ("", 1, "a row")
-    whose = {"usd": "It costs", "latency": "It takes"}.get(saving.objective, f"Its {saving.objective} are")
-    share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
+    unit, times, each = ("$", 1000, "per 1,000 rows") if saving.of == "usd" else ("", 1, "a row")
+    whose = {"usd": "It costs", "latency": "It takes"}.get(saving.of, f"Its {saving.of} are")
+    share = saving.diff / saving.baseline if saving.baseline else 0.0
     verdict = "" if share > 0 else f"; the saving is {'shown' if shown else 'not shown'}"
     low, high = (end * times for end in saving.ci95)
     return (
         f"It was picked by score and cost. {whose} {abs(share):.0%} {'more' if share > 0 else 'less'}: "
-        f"{unit}{saving.baseline_mean * times:.4g} -> {unit}{saving.winner_mean * times:.4g} {each} (difference "
+        f"{unit}{saving.baseline * times:.4g} -> {unit}{saving.winner * times:.4g} {each} (difference "
         f"{low:+.4g} to {high:+.4g}, p = {saving.p:.2g}; at most {unit}{saving.most * times:.4g} {each}, "
         f"{saving.bound}){verdict}."
     )
+
+
+def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    text = describe_saving(claim, shown=shown)
+    return [f"{text} It is cheaper, but {why}" if why is not None else text]
+
+
+def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
+    return {
+        "objective": claim.of,
+        "n": claim.n,
+        "baseline_mean": claim.baseline,
+        "winner_mean": claim.winner,
+        "diff": claim.diff,
+        "ci95": claim.ci95,
+        "p": claim.p,
+        "shown": shown,
+        "most": claim.most,
+        "bound": claim.bound,
+    }
+
+
+#: A saving: diff is below 0 where the winner is cheaper. The test is that of graded scores, with costs scaled by the
+#: most that a row can cost.
+SAVING = Kind(_words, _figures, keeps_score=True)
 
 
 def paired_saving(
@@ -128,20 +135,21 @@ def paired_saving(
     *,
     clusters: Sequence[Hashable] | None = None,
     alpha: float = LEVEL,
-) -> Saving:
+) -> Claim:
     """Compare paired costs: one a row and side, none below 0 or above the ceiling. clusters, alpha: as of
     `paired_proof`."""
     scale = max([ceiling.most, *baseline, *winner])
     if scale <= 0:
-        return Saving(objective, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, False)
+        return Claim("saving", SAVING, len(baseline), of=objective, most=0.0)
     keys = range(len(baseline)) if clusters is None else clusters
     units = cluster_means([(k, b / scale, a / scale) for k, a, b in zip(keys, baseline, winner, strict=True)])
     saved = [round(a - b, 12) for b, a in units]
     p = two_sided_mean_p(saved)
     low, high = mean_interval(saved, -1.0, 1.0)
     means = [float(scale * math.fsum(side) / len(units)) for side in zip(*units, strict=True)]
-    return Saving(
-        objective,
+    return Claim(
+        "saving",
+        SAVING,
         len(units),
         means[1],
         means[0],
@@ -149,6 +157,8 @@ def paired_saving(
         (-scale * high, -scale * low),
         p,
         math.fsum(saved) > 0 and p < alpha and low > 0,
-        scale,
-        ceiling.why,
+        of=objective,
+        alpha=alpha,
+        most=scale,
+        bound=ceiling.why,
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.base.distributions import find_root, normal_quantile
 from workbench.proof.bounded_mean import mean_interval, mean_p, two_sided_mean_p
+from workbench.proof.claim import LEVEL, MARGIN, Claim, Kind
 from workbench.proof.paired_binary import (
     critical_value,
     mcnemar_p,
@@ -25,69 +26,6 @@ from workbench.proof.paired_binary import (
 MCNEMAR = "McNemar, exact unconditional"
 BOUNDED_MEAN = "mean of bounded differences"
 
-#: The level of a test on rows that were not tested before.
-LEVEL = 0.05
-
-#: A pick by cost must rule out a loss of the mean score as large as this, if `proof: {margin: ...}` says nothing else.
-#: It is a convention, not a computed number: five answers in a hundred, which takes 73 rows without any difference and
-#: some hundreds with a few.
-MARGIN = 0.05
-
-
-@dataclass(frozen=True)
-class Proof:
-    """A paired comparison of scores.
-
-    Rows that only one side answered are left out of the means. But a slow side may be slow on the rows that it gets
-    wrong. So a gain is shown only if it also is with the worst case for those rows (winner 0, baseline 1), and the
-    interval covers whatever they would have scored.
-
-    With 0/1 scores, p and interval are of one statistic, so that the interval excludes 0 just where p is below 0.05.
-
-    Attributes:
-        n: units: clusters of rows, mostly of one row each.
-        n_rows: rows in them.
-        n_excluded: rows left out because infrastructure failed on either side.
-        baseline_mean, winner_mean, diff: means over the units.
-        ci95: 95% interval of diff.
-        p: two-sided, by `test`.
-        wins, losses, ties: units in which the winner scores higher, lower, the same.
-        shown: diff is above 0, p below alpha and the interval above 0, in the worst case, too.
-        smallest_gain: the true gain that a test of this size shows in 4 of 5 cases, given the scatter of the units;
-            None if they do not scatter, or are too few to show any gain.
-        n_one_sided: of the excluded rows, those that one side answered.
-        alpha: the level of the test.
-        lowest: lower end of the interval of diff at the level 1 - alpha, in the worst case.
-        margin: the loss that `loss_bounded` rules out.
-    """
-
-    n: int
-    n_rows: int
-    n_excluded: int
-    baseline_mean: float
-    winner_mean: float
-    diff: float
-    ci95: tuple[float, float]
-    p: float
-    test: str
-    wins: int
-    losses: int
-    ties: int
-    shown: bool
-    smallest_gain: float | None
-    n_one_sided: int = 0
-    alpha: float = 0.05
-    lowest: float = -1.0
-    margin: float = MARGIN
-
-    @property
-    def loss_bounded(self) -> bool:
-        """Non-inferiority: a loss of the margin or more is ruled out, with alpha / 2 for an error.
-
-        Not for a baseline that scores no more than the margin: a loss within it would leave nothing.
-        """
-        return self.lowest > -self.margin and self.baseline_mean > self.margin
-
 
 def paired_proof(
     baseline: Sequence[float | None],
@@ -97,7 +35,7 @@ def paired_proof(
     alpha: float = LEVEL,
     margin: float = MARGIN,
     highest: float = 1.0,
-) -> Proof:
+) -> Claim:
     """Compare paired scores in [0, highest].
 
     Args:
@@ -116,7 +54,7 @@ def paired_proof(
     answered = [(key, a, b) for key, a, b in rows if a is not None and b is not None]
     one_sided = sum((a is None) != (b is None) for _, a, b in rows)
     if not answered:
-        return Proof(0, 0, len(rows), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None, one_sided, alpha)
+        return Claim("gain", GAIN, n_excluded=len(rows), n_one_sided=one_sided, alpha=alpha)
     found = _compare(cluster_means(answered, highest), highest)
     shown, interval_, lowest = found.is_beyond_chance(alpha), found.interval, found.low(alpha)
     if one_sided:
@@ -166,14 +104,16 @@ class _Comparison:
     test: str
     highest: float
 
-    def as_proof(self, *, alpha: float, **more: Any) -> Proof:
+    def as_proof(self, *, alpha: float, **more: Any) -> Claim:
         """more: the fields that depend on rows without an answer."""
         n, wins = len(self.differences), sum(d > 0 for d in self.differences)
         losses = sum(d < 0 for d in self.differences)
-        return Proof(
+        return Claim(
+            "gain",
+            GAIN,
             n=n,
-            baseline_mean=self.means[0],
-            winner_mean=self.means[1],
+            baseline=self.means[0],
+            winner=self.means[1],
             diff=self.diff,
             p=self.p,
             test=self.test,
@@ -274,7 +214,38 @@ def interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def describe_proof(proof: Proof) -> str:
+def describe_gain(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    """Describe a gain. why: what forbids it whatever the numbers say."""
+    return [voided(claim, why) if why is not None else describe_proof(claim)]
+
+
+def voided(claim: Claim, why: str) -> str:
+    """Describe a gain that does not count."""
+    return f"The gain is not shown: {why}. Its score ({claim.diff:+.3f}) does not count."
+
+
+def gain_figures(claim: Claim, shown: bool) -> dict[str, Any]:
+    """List the figures of a gain by their keys in JSON."""
+    return {
+        "diff": claim.diff,
+        "ci95": list(claim.ci95),
+        "p": claim.p,
+        "shown": shown,
+        "test": claim.test,
+        "n": claim.n,
+        "rows": claim.n_rows,
+        "excluded": claim.n_excluded,
+        "one_sided": claim.n_one_sided,
+        "alpha": claim.alpha,
+        "smallest_gain": claim.smallest_gain,
+    }
+
+
+#: A gain of the mean score.
+GAIN = Kind(describe_gain, gain_figures)
+
+
+def describe_proof(proof: Claim) -> str:
     """The proof in one sentence."""
     if not proof.n:
         return "The gain is not shown: no test row could be scored on both sides."
@@ -303,7 +274,7 @@ def describe_proof(proof: Proof) -> str:
     return f"The gain is not shown: {numbers}, on {rows}; {power}."
 
 
-def _can_show(proof: Proof) -> bool:
+def _can_show(proof: Claim) -> bool:
     """Return True if the largest gain, 1 on every unit, would be beyond chance."""
     best = mcnemar_p(proof.n, 0, proof.n) if proof.test == MCNEMAR else 2 * mean_p([1.0] * proof.n, -1.0)
     return best < proof.alpha

@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, StoreError
 from workbench.ledger import no_price_line
+from workbench.plugins import plugins
 from workbench.proof import (
     MOST_RUNS,
+    claim_sources,
     few_rows_for_attacks,
-    few_rows_warning,
     find_floor,
     find_tests_of,
     level_after,
@@ -278,7 +280,8 @@ def budget_warnings(task: Task) -> list[str]:
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + task.sealed_runs * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
-    most, warned = task.spec.budget.calls, few_rows_warning(task.spec.targets, sealed)
+    most = task.spec.budget.calls
+    warned = [line for _, load in claim_sources() for line in load().warn(task.spec, sealed)]
     if (limits := task.spec.constraints) is not None:
         warned += few_rows_for_attacks(limits.attack, sealed)
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
@@ -295,8 +298,8 @@ def budget_warnings(task: Task) -> list[str]:
 
 
 def find_impossible_proof(task: Task) -> SpecError | None:
-    """The error of a file without sealed rows, or of a budget that ends before baseline and sealed test could, however
-    little these take; else None.
+    """The error of a file without sealed rows or a plugin that tests its targets, or of a budget that ends before
+    baseline and sealed test could, however little these take; else None.
 
     The least is one call for each node that calls a model, and one for a row of the winner; of tokens and dollars, the
     inputs alone.
@@ -306,6 +309,12 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             "there is no row to prove a gain on: all test rows are also in train or val",
             hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
+        )
+    if task.spec.targets is not None and "targets" not in plugins().names("claims"):
+        return SpecError(
+            "no installed plugin tests `targets`, so nothing can show that they are met",
+            hint=f"Run {pip_install('watch')}, or add --allow-unproved to search anyway.",
+            path=("targets",),
         )
     least = sum(map(_least_calls, task.workflow.enabled_nodes.values()))
     val, test, budget = len(task.dataset.val), len(task.dataset.test), task.spec.budget

@@ -185,7 +185,7 @@ def test_labels_at_the_terminal_let_the_judge_prove_the_gain(tmp_path: Path) -> 
     drawn = {"labelled": 32, "skipped": 0, "rows": 40, "out_of_order": 0}
     assert asked["judge"]["drawn"] == drawn and asked["labellers"]["answers"] == 64
     report, lm = again(tmp_path)
-    assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.labelled == 32
+    assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.n == 32
 
 
 def test_the_rows_of_an_evaluation_can_be_labelled_too(tmp_path: Path) -> None:

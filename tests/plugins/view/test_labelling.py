@@ -98,7 +98,7 @@ def test_labels_of_the_page_let_the_judge_prove_the_gain(judged: Path) -> None:
     told = said(ann.open("?by=ann&report=1"))
     assert "32 sealed rows have labels on both sides" in told and "64 answers labelled by 1: ann" in told
     report, lm = again(judged)
-    assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.labelled == 32
+    assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.n == 32
     site.close()
 
 

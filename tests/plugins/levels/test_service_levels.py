@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from workbench.proof import Level, ServiceLevels, few_rows_warning, interval, measure_levels, paired_proof
-from workbench.proof.savings import Ceiling
+from workbench.proof import Ceiling, interval, paired_proof
 from workbench.spec import TargetsSpec
 from workbench.study import Result
 from workbench.task import Example
+from workbench_levels.levels import Level, claim_levels, few_rows_warning, measure_levels
 
 
 def results(scores: list[float | None], seconds: list[float] | None = None, **more: Any) -> list[Result]:
@@ -95,7 +95,7 @@ def test_rows_without_an_answer_are_slower_than_any_however_soon_they_ended(fail
     found = [*results([1.0] * 80), *results([None] * 20, [0.0] * 20, failure=failure)]
     (level,) = measure(found, p95_latency=100.0)
     assert math.isinf(level.value) and level.verdict == "missed"
-    assert json.dumps(ServiceLevels((level,)).as_dict(), allow_nan=False)
+    assert json.dumps(claim_levels((level,)).as_dict(), allow_nan=False)
 
 
 def test_rows_of_a_cluster_count_once_by_their_mean_and_their_slowest() -> None:
@@ -109,16 +109,16 @@ def test_shown_takes_each_target_and_the_margin() -> None:
     same = paired_proof([1.0] * 100, [1.0] * 100)
     worse = paired_proof([1.0] * 100, [1.0] * 90 + [0.0] * 10)
     assert same.loss_bounded and not worse.loss_bounded
-    assert ServiceLevels((met,)).shown and ServiceLevels((met,), loss=same).shown
-    assert not ServiceLevels((met,), loss=worse).shown
-    assert ServiceLevels((met,), loss=worse, needs_margin=False).shown
-    assert not ServiceLevels((met, open_), loss=same).shown and not ServiceLevels(()).shown
+    assert claim_levels((met,)).shown and claim_levels((met,), loss=same).shown
+    assert not claim_levels((met,), loss=worse).shown
+    assert claim_levels((met,), loss=worse, needs_margin=False).shown
+    assert not claim_levels((met, open_), loss=same).shown and not claim_levels(()).shown
     assert paired_proof([1.0] * 100, [1.0] * 90 + [0.0] * 10, margin=0.3).loss_bounded
 
 
 def test_the_lines_say_what_is_met_and_what_is_not() -> None:
     levels = (Level("usd", 2.0, 1.0, (0.9, 1.1)), Level("p95_latency", 3.0, 2.0, (1.5, math.inf)))
-    told = ServiceLevels(levels, "abcdefgh12", False, paired_proof([1.0] * 100, [1.0] * 100)).lines()
+    told = claim_levels(levels, "abcdefgh12", False, paired_proof([1.0] * 100, [1.0] * 100)).lines()
     assert told[0] == "The targets are not shown to be met on the sealed rows:"
     assert told[1] == "  usd 1 [0.9, 1.1] of at most 2: met"
     assert told[2] == "  p95_latency 2 [1.5, ?] of at most 3: open"

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from workbench.base.distributions import binomial_quantile
-from workbench.proof.bounded_mean import mean_interval
-from workbench.proof.savings import COST_FIELDS, Ceiling
-from workbench.proof.statistics import LEVEL, Proof, interval
-from workbench.spec import TargetsSpec
-from workbench.study import SLOW_SHARE, Result, is_slow
+from workbench.proof import (
+    COST_FIELDS,
+    LEVEL,
+    Ceiling,
+    Claim,
+    ClaimSource,
+    Evidence,
+    Kind,
+    interval,
+    mean_interval,
+    paired_proof,
+)
+from workbench.spec import Spec, TargetsSpec
+from workbench.study import SLOW_SHARE, Aims, Result, is_slow
+from workbench.task import highest_score
 
 #: The fewest rows the slowest of which is above the 95th percentile of all in 97.5 of 100 cases.
 ROWS_OF_PERCENTILE = math.ceil(math.log(LEVEL / 2) / math.log(1 - SLOW_SHARE))
@@ -47,78 +57,115 @@ class Level:
         return f"{self.target} {self.value:.4g} [{low}, {high}] of {side} {self.limit:g}: {self.verdict}{bound}"
 
 
-@dataclass(frozen=True)
-class ServiceLevels:
-    """The targets of a run.
+def claim_levels(
+    levels: Sequence[Level] = (),
+    best: str = "",
+    is_baseline: bool = False,
+    loss: Claim | None = None,
+    needs_margin: bool = True,
+    missed_on_val: Sequence[str] = (),
+) -> Claim:
+    """Claim that the winner meets each target and is not worse than the best candidate.
 
-    Attributes:
-        levels: by target; none without a sealed test.
-        best: hash of the best candidate on val. is_baseline: whether that is the baseline.
+    Each of these has to be shown at the level of the test, so that all together need no smaller one.
+
+    Args:
+        levels: one per target; none without a sealed test.
+        best: hash of the best candidate on val. is_baseline: it is the baseline.
         loss: the comparison of the winner with it; None if the winner is it, or was not tested.
-        needs_margin: whether a loss of the margin against the best has to be ruled out.
+        needs_margin: a loss of the margin against the best has to be ruled out.
         missed_on_val: lines on targets that the winner misses on val, which then no candidate meets.
     """
+    met = bool(levels) and all(level.verdict == "met" for level in levels)
+    shown = met and (loss is None or not needs_margin or loss.loss_bounded)
+    more = {"levels": (*levels,), "best": best, "is_baseline": is_baseline, "loss": loss, "needs_margin": needs_margin}
+    return Claim("targets", LEVELS, shown=shown, more={**more, "missed_on_val": (*missed_on_val,)})
 
-    levels: tuple[Level, ...] = ()
-    best: str = ""
-    is_baseline: bool = False
-    loss: Proof | None = None
-    needs_margin: bool = True
-    missed_on_val: tuple[str, ...] = field(default=())
 
-    @property
-    def shown(self) -> bool:
-        """Return True if the sealed rows show that each target is met, and rule out a loss of the margin against the
-        best where that is asked for.
-
-        Each of these has to be shown at the level of the test, so that all together need no smaller one.
-        """
-        met = bool(self.levels) and all(level.verdict == "met" for level in self.levels)
-        return met and (self.loss is None or not self.needs_margin or self.loss.loss_bounded)
-
-    def as_dict(self) -> dict[str, Any]:
-        levels = [
-            {
-                "target": one.target,
-                "limit": one.limit,
-                "value": _finite(one.value),
-                "interval": [_finite(end) for end in one.interval],
-                "verdict": one.verdict,
-            }
-            for one in self.levels
-        ]
-        loss = self.loss and {
-            "diff": self.loss.diff,
-            "ci95": list(self.loss.ci95),
-            "lowest": self.loss.lowest,
-            "margin": self.loss.margin,
-            "ruled_out": self.loss.loss_bounded,
-            "needed": self.needs_margin,
+def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
+    loss: Claim | None = claim.more["loss"]
+    levels = [
+        {
+            "target": one.target,
+            "limit": one.limit,
+            "value": _finite(one.value),
+            "interval": [_finite(end) for end in one.interval],
+            "verdict": one.verdict,
         }
-        return {
-            "levels": levels,
-            "best": self.best,
-            "loss": loss,
-            "missed_on_val": list(self.missed_on_val),
-            "shown": self.shown,
-        }
+        for one in claim.more["levels"]
+    ]
+    against = loss and {
+        "diff": loss.diff,
+        "ci95": list(loss.ci95),
+        "lowest": loss.lowest,
+        "margin": loss.margin,
+        "ruled_out": loss.loss_bounded,
+        "needed": claim.more["needs_margin"],
+    }
+    missed = list(claim.more["missed_on_val"])
+    return {"levels": levels, "best": claim.more["best"], "loss": against, "missed_on_val": missed, "shown": shown}
 
-    def lines(self) -> list[str]:
-        """The verdict, then a line for each target, and one on the best candidate."""
-        out = [f"No candidate meets all targets on val; the nearest: {', '.join(self.missed_on_val)}."]
-        out = out if self.missed_on_val else []
-        if not self.levels:
-            return out
-        out.append(f"The targets are {'shown' if self.shown else 'not shown'} to be met on the sealed rows:")
-        out += [f"  {level}" for level in self.levels]
-        if self.loss is not None:
-            loss, ruled_out = self.loss, "is ruled out" if self.loss.loss_bounded else "is not ruled out"
-            which = "the baseline, the best" if self.is_baseline else f"{self.best[:8]}, the best candidate"
-            out.append(
-                f"  against {which} on val: {loss.diff:+.3f} [{loss.ci95[0]:+.3f}, "
-                f"{loss.ci95[1]:+.3f}]; a loss of {loss.margin:g} {ruled_out}"
-            )
+
+def _finite(value: float) -> float | None:
+    """The value as JSON has it."""
+    return value if math.isfinite(value) else None
+
+
+def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    """The verdict, then a line for each target, and one on the best candidate."""
+    levels, missed, loss = claim.more["levels"], claim.more["missed_on_val"], claim.more["loss"]
+    out = [f"No candidate meets all targets on val; the nearest: {', '.join(missed)}."] if missed else []
+    if not levels:
         return out
+    out.append(f"The targets are {'shown' if claim.shown else 'not shown'} to be met on the sealed rows:")
+    out += [f"  {level}" for level in levels]
+    if loss is not None:
+        ruled_out = "is ruled out" if loss.loss_bounded else "is not ruled out"
+        best = claim.more["best"][:8]
+        which = "the baseline, the best" if claim.more["is_baseline"] else f"{best}, the best candidate"
+        out.append(
+            f"  against {which} on val: {loss.diff:+.3f} [{loss.ci95[0]:+.3f}, "
+            f"{loss.ci95[1]:+.3f}]; a loss of {loss.margin:g} {ruled_out}"
+        )
+    return out
+
+
+#: Service levels. Labels are of baseline and winner, so that a judge shows no such thing.
+LEVELS = Kind(_words, _figures, uncorrected=True)
+
+
+class Levels(ClaimSource):
+    """The claim that the targets of a file are met."""
+
+    def find(self, tested: Evidence) -> list[Claim]:
+        """Evaluate the targets on the sealed rows."""
+        task, rows, targets = tested.task, tested.rows, tested.task.spec.targets
+        if targets is None:
+            return []
+        loss = None
+        if rows and tested.winner != tested.best:
+            loss = paired_proof(
+                [row[2].score for row in rows],
+                [row[1].score for row in rows],
+                clusters=tested.clusters,
+                alpha=tested.alpha,
+                margin=task.spec.proof.margin,
+                highest=highest_score(task.metric),
+            )
+        levels = measure_levels(
+            targets,
+            [row[1] for row in rows],
+            tested.clusters,
+            ceilings=tested.ceilings,
+            alpha=tested.alpha,
+            warmed={effect.objective for effect in tested.order_effects},
+        )
+        best, needs_margin = tested.best, task.spec.margin_of_targets is not None
+        return [claim_levels(levels, best.hash, best == task.workflow, loss, needs_margin, _missed(tested))]
+
+    def warn(self, spec: Spec, rows: int) -> list[str]:
+        """Warn of sealed rows too few to show a target of `p95_latency`."""
+        return few_rows_warning(spec.targets, rows)
 
 
 def few_rows_warning(targets: TargetsSpec | None, rows: int) -> list[str]:
@@ -131,9 +178,20 @@ def few_rows_warning(targets: TargetsSpec | None, rows: int) -> list[str]:
     ]
 
 
-def _finite(value: float) -> float | None:
-    """The value as JSON has it."""
-    return value if math.isfinite(value) else None
+def _missed(tested: Evidence) -> tuple[str, ...]:
+    """Lines on the targets that a winner misses on val."""
+    found, spec = tested.evaluations, tested.task.spec
+    aims = Aims.of(spec, list(found.values())) if found else None
+    on_val = found.get(tested.winner.hash)
+    if aims is None or on_val is None:
+        return ()
+    limits = aims.targets.given
+    return tuple(
+        f"{name} {on_val.objectives[name]:.4g} of {limits[name]:g}"
+        if name in limits
+        else f"score {on_val.score:.4g} against {aims.best.score:.4g} of the best"
+        for name in aims.shortfalls(on_val)
+    )
 
 
 def measure_levels(
