@@ -16,7 +16,7 @@ from workbench.inference.bundle_files import Collector, Contents
 from workbench.inference.loaded import read_workflow
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec, Source, Spec, without_user_code
+from workbench.spec import LMSpec, Source, Spec
 from workbench.task import called_tree, dump_yaml
 from workbench.workflow import Workflow, called_lms
 
@@ -71,14 +71,13 @@ def bundle_file(path: Path | Source, out: Path, ask: Ask | None = None) -> Bundl
 
     ask: called with the files that are neither Python nor a workflow file, and with hidden ones; raises what refuses.
     """
-    with without_user_code("outlines"):
-        spec, source, workflow = read_workflow(path, ())
-        return write_bundle(spec, source.value, workflow, out, ask)
+    spec, source, workflow = read_workflow(path, (), "outlined")
+    return write_bundle(spec, source.value, workflow, out, ask)
 
 
 def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path, ask: Ask | None = None) -> Bundle:
-    """Write a folder with a workflow and all that it names, without data, metric and budget. Loads the Python that it
-    names, except inside `without_user_code("outlines")`.
+    """Write a folder with a workflow and all that it names, without data, metric and budget. Runs no Python that it
+    names.
 
     Args:
         spec: the file that the workflow comes from.
@@ -107,7 +106,7 @@ def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path, ask: Ask |
         shutil.rmtree(out, ignore_errors=True)
         raise WorkbenchError(f"{out} cannot be written: {error.strerror or error}") from error
     try:
-        read_workflow(out / FILE, ())
+        read_workflow(out / FILE, (), "outlined")
     except SpecError as error:
         shutil.rmtree(out, ignore_errors=True)
         raise SpecError(f"the bundle would not load: {error}", hint="Nothing was written.") from None

@@ -149,7 +149,7 @@ class Steering:
         tree = Candidates(self.orders.store, self.orders.run_id).find_tree(order["parent"])
         if tree is None:
             raise SpecError(f"there is no candidate {order['parent']}")
-        parent = Workflow(tree, self.base)
+        parent = Workflow(tree, self.base, code="loaded")
         for address in order["set"]:
             _check_writable(parent, address)
         await self.evaluate(parent.patched(Patch(order["set"], note="by hand")))
