@@ -16,7 +16,7 @@ from tests.helpers.strangers import enter_with_programs, invoke, write
 from workbench.cli.trust.powers import file_powers
 from workbench.inference import read_workflow
 from workbench.plugins import plugins
-from workbench.spec import declared_powers, user_code
+from workbench.spec import declared_powers
 from workbench.workflow import Workflow, node_class
 
 
@@ -272,22 +272,18 @@ def test_a_search_too_large_to_look_through_is_asked_about_and_costs_little(fold
 # 2: nodes made later
 
 
-@pytest.mark.parametrize("instead", ["names", "nothing"])
-def test_finding_2_a_workflow_that_was_read_without_code_runs_none_later(folder: Path, instead: Any) -> None:
+@pytest.mark.parametrize("code", ["unread", "outlined"])
+def test_finding_2_a_workflow_that_was_read_without_code_runs_none_later(folder: Path, code: Any) -> None:
     nodes = {
         "t": {"tool": "python:p1.py:f", "arguments": {"text": "text"}, "output": "r"},
         "e": {"ensemble": {"agent": "text -> label", "tools": ["python:other.py:f"]}},
     }
-    with user_code.without_user_code(instead):
-        tree = {"nodes": {"t": {"kind": "tool", **nodes["t"]}, "e": {"kind": "ensemble", "of": nodes["e"]["ensemble"]}}}
-        workflow = Workflow(tree, folder)
+    tree = {"nodes": {"t": {"kind": "tool", **nodes["t"]}, "e": {"kind": "ensemble", "of": nodes["e"]["ensemble"]}}}
+    workflow = Workflow(tree, folder, code=code)
     for made in (workflow, workflow.with_tree(tree)):
-        try:
-            for node in made.walk():  # nodes are made here, after the guard has ended
-                _ = [*node.children(), *node.tool_names(), node.max_calls, node.inputs]
-            _ = made.max_calls, made.patched({"nodes.e.of.instructions": "x"}).max_calls
-        except user_code.CodeRefused:
-            assert instead == "nothing"
+        for node in made.walk():
+            _ = [*node.children(), *node.tool_names(), node.max_calls, node.inputs]
+        _ = made.hash, made.max_calls, made.patched({"nodes.e.of.instructions": "x"}).max_calls
     assert not Path("RAN").exists()
 
 
@@ -331,8 +327,7 @@ def test_finding_15_a_models_address_beside_the_machine_is_asked_about(folder: P
 
 def test_a_workflow_read_for_a_look_keeps_the_names_of_its_classes(folder: Path) -> None:
     write(nodes={"n": {"external": "text -> label", "command": ["true"]}})
-    with user_code.without_user_code("names"):
-        node = next(iter(read_workflow(Path("workflow.yaml"), ())[2].enabled_nodes.values()))
+    node = next(iter(read_workflow(Path("workflow.yaml"), (), "unread")[2].enabled_nodes.values()))
     assert isinstance(node, node_class("external"))
     assert (type(node).__name__, type(node).__module__) == ("External", "workbench_external.node")
     assert os.path.basename(str(node.base)) == "found"

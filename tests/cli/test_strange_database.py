@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.helpers.stored_runs import change, restore
+from tests.helpers.stored_runs import change, restore_of_a_stranger
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
-from workbench.spec import CodeRefused, load_user_code, without_user_code
+from workbench.spec import load_user_code
+from workbench.workflow import Workflow
 
-PAYLOAD = "open('RAN', 'w').close()\ndef add(numbers: list[int]) -> int:\n    return sum(numbers)\nscore = add\n"
 LOOKS = [
     ["show"],
     ["show", "--failures"],
@@ -25,6 +25,7 @@ LOOKS = [
     ["show", "--calls", "3"],
     ["show", "--mermaid"],
     ["show", "--tree"],
+    ["show", "workflow.yaml", "--mermaid"],
     ["export"],
     ["export", "--out", "exported.yaml"],
     ["runs", "list"],
@@ -42,10 +43,7 @@ def invoke(*words: str) -> Result:
 def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a database whose run names `workflow.yaml` beside it, and there Python that leaves a mark. The
     current folder."""
-    restore("tools", tmp_path)
-    (tmp_path / "adding.py").write_text(PAYLOAD)
-    change(tmp_path, "update runs set file = 'workflow.yaml'")
-    change(tmp_path, "update runs set spec = replace(spec, 'numeric(answer)', 'python:adding.py:score')")
+    restore_of_a_stranger(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -104,18 +102,18 @@ def test_outlines_do_not_outlive_the_look(evil: Path) -> None:
     from workbench.workflow import make_node
 
     tree = {"kind": "tool", "tool": "python:adding.py:add", "output": "three"}
-    with without_user_code("names"):
-        assert make_node("gather", tree, evil).inputs == ()
-    with without_user_code(), pytest.raises(CodeRefused, match="looking at a run does not run its code"):
-        make_node("gather", tree, evil)
-    assert make_node("gather", tree, evil).inputs == ("numbers",)
+    assert make_node("gather", tree, evil, "unread").inputs == ()
+    assert make_node("gather", tree, evil, "outlined").inputs == ("numbers",)
+    assert not (evil / "RAN").exists()
+    assert make_node("gather", tree, evil, "loaded").inputs == ("numbers",)
+    assert (evil / "RAN").exists()
 
 
 def test_an_environment_is_not_opened(evil: Path) -> None:
-    from workbench_kit.acting import open_environment
-
-    with without_user_code(), pytest.raises(CodeRefused):
-        open_environment("gym", {"id": "adding:World-v0"}, evil)
+    """One of the kind `gym` imports the module that its settings name."""
+    tree = {"kind": "tree_search", "environment": "gym", "settings": {"id": "adding:World-v0"}}
+    assert Workflow({"nodes": {"search": tree}}, evil).graph.number_of_nodes() == 1
+    assert not (evil / "RAN").exists()
 
 
 # What resume writes

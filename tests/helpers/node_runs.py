@@ -58,7 +58,7 @@ def run(
 ):
     """(outcome, scripted model) of the last of `times` runs with a common journal."""
 
-    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder, code="loaded")
     workflow.check()
     lm = ScriptedLM(say)
 

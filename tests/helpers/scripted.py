@@ -51,7 +51,7 @@ class SeeingScript(Script):
 
 def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
     """A checked workflow of nodes as written in a file."""
-    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder, code="loaded")
     workflow.check()
     return workflow
 

@@ -151,6 +151,19 @@ def restore(name: str, folder: Path) -> Path:
     return folder / "run.db"
 
 
+#: Leaves a mark in the current folder when it is imported.
+PAYLOAD = "open('RAN', 'w').close()\ndef add(numbers: list[int]) -> int:\n    return sum(numbers)\nscore = add\n"
+
+
+def restore_of_a_stranger(folder: Path) -> Path:
+    """Restore a run whose tools and metric are Python that leaves a mark; returns the database."""
+    database = restore("tools", folder)
+    (folder / "adding.py").write_text(PAYLOAD)
+    change(folder, "update runs set file = 'workflow.yaml'")
+    change(folder, "update runs set spec = replace(spec, 'numeric(answer)', 'python:adding.py:score')")
+    return database
+
+
 def craft(path: Path, *statements: str) -> None:
     """Change a database without its checksums, as its maker may."""
     writer = sqlite3.connect(path, isolation_level=None)

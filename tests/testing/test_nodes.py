@@ -11,7 +11,7 @@ from pydantic import Field
 from tests.helpers.conformance import broken
 
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.spec import TOOL_ADDRESSES
+from workbench.spec import TOOL_ADDRESSES, load_user_code
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_testing import NodeCase, check_node, node_checks
 
@@ -173,6 +173,15 @@ class CatchesAll(Ask):
             raise NodeError("empty", str(error)) from error
 
 
+class Loads(Ask):
+    """Loads Python whoever makes it."""
+
+    def __init__(self, name, config, base):
+        super().__init__(name, config, base)
+        (base / "tools.py").write_text("def look(text): return text")
+        load_user_code("python:tools.py:look", base)
+
+
 class CatchesItsOwn(Ask):
     """Catches what it may."""
 
@@ -201,6 +210,7 @@ def test_a_fault_is_found_by_its_check_alone(tmp_path: Path, subtests: pytest.Su
             (Mistaken, "declares_its_powers", "the powers of 'tools', which is no setting"),
             (Nameless, "is_documented", "'asks', which is not a setting"),
             (Misdeclared, "declares_its_fields", "must be a tuple of names"),
+            (Loads, "runs_no_code_to_be_drawn", "give `self.code` to what reads it"),
             (WritesMore, "writes_what_it_declares", "writes 'more'"),
             (WritesLess, "writes_what_it_declares", "declares the output 'more'"),
             (ReadsMore, "reads_what_it_declares", "reads 'label'"),

@@ -16,7 +16,7 @@ from workbench.base.hashing import canonical, digest
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
 from workbench.run import prepare
-from workbench.workflow import Patch, Workflow, graph_hash, learnable_addresses, setting_at
+from workbench.workflow import Patch, Workflow, graph_hash, learnable_addresses, mermaid, setting_at
 from workbench.workflow.tree import edit_tree, leaves_of
 from workbench.workflow.workflow import _make_node, node_tree
 
@@ -203,6 +203,22 @@ def test_nodes_that_cannot_be_made_have_no_hash(nodes: Any, words: str) -> None:
     with pytest.raises(SpecError, match=words):
         _ = workflow.hash
     assert repr(workflow) == "<Workflow w >", "a repr raises nothing"
+
+
+def test_a_workflow_runs_no_code_to_be_known_and_drawn(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("raise AssertionError('this file was run')\ndef look(text): return text\n")
+    nodes = {
+        "look": {"kind": "tool", "tool": "python:tools.py:look"},
+        "ask": {"kind": "agent", "signature": "text -> label", "tools": ["python:tools.py:look"]},
+    }
+    workflow = Workflow({"nodes": nodes}, tmp_path)
+    assert len(workflow.graph) == 2 and workflow.output_fields == ["result", "label"]
+    assert workflow == workflow.with_code("outlined") and "ask" in mermaid(workflow)
+    assert workflow.input_fields == ["text"] == workflow.with_code("outlined").input_fields
+    changed = workflow.patched({"nodes.ask.instructions": "Look first."})
+    assert changed != workflow and changed.code == "unread"
+    with pytest.raises(SpecError, match="this file was run"):
+        workflow.with_code("loaded").check()
 
 
 def test_a_node_that_is_off_need_not_be_made_for_the_hash() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +41,10 @@ def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bo
     Calls no model, and runs no Python that the file names.
     """
     from workbench.errors import PluginError, SpecError
-    from workbench.spec import load_yaml_file, without_user_code
+    from workbench.spec import load_yaml_file
 
     try:
-        with nullcontext() if run_code else without_user_code("outlines"):
-            summary = _summary(load_yaml_file(file), read_settings(sets), deep, run_code)
+        summary = _summary(load_yaml_file(file), read_settings(sets), deep, run_code)
     except (SpecError, PluginError) as error:
         if as_json:
             errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
@@ -119,7 +117,7 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
         )
     if outside:
         return _summary_without_rows(file, settings, outside)
-    spec, _, task, optimizers = prepare(file, settings)
+    spec, _, task, optimizers = prepare(file, settings, "loaded" if run_code else "outlined")
     check_configurations(file, spec, task.workflow, settings)
     lacking = find_obstacles(task, optimizers)
     if wrong := wrong_in_file(lacking):
@@ -151,7 +149,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
     from workbench.spec import check_spec
 
     check_spec(file)
-    spec, source, workflow = read_workflow(file, settings)
+    spec, source, workflow = read_workflow(file, settings, "outlined")
     check_configurations(file, spec, workflow, settings)
     wanted = check_spec(source)[0]
     with source.locating():

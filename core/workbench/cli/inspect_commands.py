@@ -166,15 +166,15 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
 def _drawing(run: str, db: str) -> str:
     """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
     from workbench.run import draw_winner
-    from workbench.spec import check_nodes, load_yaml_file, without_user_code
+    from workbench.spec import check_nodes, load_yaml_file
     from workbench.task import load_workflow
     from workbench.workflow import mermaid
 
     if Path(run).suffix in (".yaml", ".yml"):
         source = load_yaml_file(Path(run))
         spec = check_nodes(source)
-        with source.locating(), without_user_code("names"):
-            return mermaid(load_workflow(spec, Path(run).resolve().parent))
+        with source.locating():
+            return mermaid(load_workflow(spec, Path(run).resolve().parent, code="unread"))
     return draw_winner(open_store(db), run)
 
 

@@ -16,7 +16,7 @@ from workbench.base.files import NEVER_COPIED
 from workbench.errors import SpecError, WorkbenchError
 from workbench.inference.loaded import read_workflow
 from workbench.lm import weights_folder
-from workbench.spec import Source, Spec, load_yaml_file, without_user_code
+from workbench.spec import Source, Spec, load_yaml_file
 from workbench.store import is_run_database
 from workbench.task import called_tree, dump_yaml, find_powers
 from workbench.workflow import Workflow
@@ -27,9 +27,8 @@ LOCK = "requirements.lock"
 
 def bundle_file(path: Path | Source, out: Path) -> Path:
     """Bundle a workflow file, or one that was read before (`write_bundle`)."""
-    with without_user_code("outlines"):
-        spec, source, workflow = read_workflow(path, ())
-        return write_bundle(spec, source, workflow, out)
+    spec, source, workflow = read_workflow(path, (), "outlined")
+    return write_bundle(spec, source, workflow, out)
 
 
 def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> Path:

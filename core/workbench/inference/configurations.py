@@ -44,7 +44,7 @@ def check_configurations(
     """Raise SpecError if a configuration of a file cannot be used. workflow: the file's own."""
     for place, one in _others(spec):
         with _at(place, path):
-            own, _, other = read_workflow(path, [*one.items(), *changes])
+            own, _, other = read_workflow(path, [*one.items(), *changes], workflow.code)
             check_lms(own.lm, own.roles)
             check_node_lms(other, own.roles)
             _check_fields(workflow, other)

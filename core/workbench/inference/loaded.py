@@ -23,7 +23,7 @@ from workbench.inference.prediction import Prediction, PredictionError, predicti
 from workbench.ledger import Spend
 from workbench.lm import LMPool, locate_lms
 from workbench.runtime import Consent, Program, Run, SandboxChoice
-from workbench.spec import Inherited, Source, Spec, apply_overrides, check_nodes, read_source
+from workbench.spec import Code, Inherited, Source, Spec, apply_overrides, check_nodes, read_source
 from workbench.task import Example, section_loaders
 from workbench.workflow import Workflow, called_lms
 
@@ -66,13 +66,18 @@ def load(
     return loaded
 
 
-def read_workflow(path: str | Path | Source, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
-    """Read what calling a file needs: neither data nor metric. changes: settings by address. Raises SpecError."""
+def read_workflow(
+    path: str | Path | Source, changes: Sequence[tuple[str, Any]], code: Code = "loaded"
+) -> tuple[Spec, Source, Workflow]:
+    """Read what calling a file needs: neither data nor metric.
+
+    changes: settings by address. code: the state of the user code that it is made with. Raises SpecError.
+    """
     source = apply_overrides(read := read_source(path), changes)
     base = Path(read.file).resolve().parent
     spec, inherited = locate_lms(check_nodes(source), base), list[Inherited]()
     with source.locating():
-        sections = section_loaders(spec, base, inherited)
+        sections = section_loaders(spec, base, inherited, code)
         _, workflow = collect_errors((sections["lm"], sections["nodes"]))
         workflow.check()
     return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, workflow

@@ -79,8 +79,8 @@ def register_exporters(register: Register) -> None:
 
     One with the attribute `needs_task = True` is also given `task=`, the run's `workbench.task.Task`: its data, metric
     and settings. One with `needs_spec = True` is given `spec=`, the run's `workbench.spec.Spec`, for which no data are
-    read. One with `check = function` has it called first, as check(workflow, ...) with the same values, while no Python
-    of the workflow's may run: what it refuses is said before `--run-code` is asked for.
+    read. One with `check = function` has it called first, as check(workflow, ...) with the same values and
+    a workflow without its code: what it refuses is said before `--run-code` is asked for.
     """
 
 

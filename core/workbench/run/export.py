@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from workbench.plugins import plugins
 from workbench.run.history import candidate_workflow, winner_of
 from workbench.run.start import prepare_stored
 from workbench.run.stored_file import read_stored_file, read_stored_source
-from workbench.spec import CodeRefused, Source, apply_overrides, check_spec, load_yaml, without_user_code
+from workbench.spec import Code, Source, apply_overrides, check_spec, load_yaml, names_code
 from workbench.store import Candidates, Orders, Store, add_run, dumps, kind_of, new_run_name, read_options, read_report
 from workbench.task import dump_yaml, file_tree, kept_search, written_value
 from workbench.workflow import Workflow
@@ -44,14 +43,13 @@ def export_candidate(
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: the candidate cannot be exported so, or `out` is another file; CodeRefused: not without its code.
+        SpecError: the candidate cannot be exported so, or `out` is another file.
     """
     row, _, found, baseline = _chosen(store, run, candidate)
     if out is not None and (form == "yaml" or out.is_file()):
         check_output(out, inputs=[row["file"] or ""], overwrite=overwrite)
     if form != "yaml":
-        with nullcontext() if run_code else _code_refused(form):
-            _export_through_plugin(row, found, form, out)
+        _export_through_plugin(row, found, form, out, run_code)
         return None
     text = _write_text(row, found, baseline, out.resolve().parent if out else Path.cwd())
     if out is None:
@@ -77,8 +75,7 @@ def read_candidate(store: Store, run: str) -> Source:
     Raises StoreError: there is no such run, or it is damaged.
     """
     row, _, found, baseline = _chosen(store, run, None)
-    with without_user_code("outlines"):
-        return load_yaml(_write_text(row, found, baseline), read_stored_source(row)[0].file)
+    return load_yaml(_write_text(row, found, baseline), read_stored_source(row)[0].file)
 
 
 def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tuple[str, Any]] = ()) -> str:
@@ -100,10 +97,8 @@ def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tup
     """
     row, hash_, found, baseline = _chosen(store, run, candidate)
     options, name = read_options(row), new_run_name()
-    with without_user_code("outlines"):
-        text = _write_text(row, found, baseline)
-        source = apply_overrides(load_yaml(text, row["file"]), sets, options["outside"])
-        spec, _ = check_spec(source)
+    text = _write_text(row, found, baseline)
+    spec, _ = check_spec(apply_overrides(load_yaml(text, row["file"]), sets, options["outside"]))
     kept = {key: options[key] for key in ("outside", "keep_unproved", "sandbox") if key in options}
     own = {"sets": [list(one) for one in sets], "out": f"optimized-{name}.yaml"}
     origin = {"run": row["run"], "candidate": hash_}
@@ -134,9 +129,8 @@ def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -
         SpecError: something that it names cannot be carried.
     """
     row, _, found, _ = _chosen(store, run, candidate)
-    with without_user_code("outlines"):
-        file = read_stored_file(row)
-        return write_bundle(file.spec, file.source, Workflow(found.tree, file.base), out)
+    file = read_stored_file(row)
+    return write_bundle(file.spec, file.source, Workflow(found.tree, file.base, code="outlined"), out)
 
 
 def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Workflow, Workflow]:
@@ -154,17 +148,7 @@ def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Wo
     return row, hash_, found, baseline
 
 
-@contextmanager
-def _code_refused(form: str) -> Generator[None]:
-    with without_user_code():
-        try:
-            yield
-        except CodeRefused as error:
-            error.hint = f"The format {form} needs it: read that code first, then add --run-code."
-            raise
-
-
-def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
+def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None, run_code: bool) -> None:
     try:
         exporter = plugins().get("exporters", form)
     except PluginError:
@@ -172,18 +156,23 @@ def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | Non
         if form in known or plugins().set_aside:  # it names the plugins that failed
             raise
         raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}") from None
-    task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
-    file = read_stored_file(row)
-    base = file.base if task is None else task.workflow.base
-    more: dict[str, Any] = {} if task is None else {"task": task}
+    needs_task, file = getattr(exporter, "needs_task", False), read_stored_file(row)
+    named = [found.tree, file.source.value] if needs_task else [found.tree]
+    code: Code = "loaded" if run_code else "outlined"
+    more: dict[str, Any] = {"task": prepare_stored(row, code=code)} if needs_task else {}
+    base = more["task"].workflow.base if needs_task else file.base
     if getattr(exporter, "needs_spec", False):
         more["spec"] = file.spec
-    if check := getattr(exporter, "check", None):
-        with without_user_code("names"):  # what no flag helps is said before one is asked for
-            check(Workflow(found.tree, base), **more)
+    if check := getattr(exporter, "check", None):  # what no flag helps is said before one is asked for
+        check(Workflow(found.tree, base), **more)
+    if not run_code and names_code(named):
+        raise SpecError(
+            "the run names Python or servers, which were not loaded: looking at a run does not run its code",
+            hint=f"The format {form} needs it: read that code first, then add --run-code.",
+        )
     there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
     try:
-        exporter(Workflow(found.tree, base), out, **more)
+        exporter(Workflow(found.tree, base, code=code), out, **more)
     except BaseException:
         _remove_empty_folders(out, there)
         raise

@@ -11,7 +11,7 @@ from workbench.base.type_guards import walk
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 from workbench.plugins import plugins
 from workbench.run.stored_file import read_stored_file
-from workbench.spec import Spec, without_user_code
+from workbench.spec import Spec
 from workbench.store import Candidates, RunLock, RunRecord, Store, read_options, read_report
 from workbench.task import data_path, load_data
 from workbench.workflow import Workflow, list_changes, mermaid
@@ -76,9 +76,8 @@ def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
         base = candidate_workflow(store, row["id"], None)
         if base is None or not all(data_path(place, file.base).is_file() for place in _data_places(file.spec)):
             return {}  # looking at a run asks no server for its rows
-        with without_user_code("names"):
-            inputs = Workflow(base.tree, file.base).input_fields
-        data = load_data(file.spec, file.base)
+        inputs = Workflow(base.tree, file.base).input_fields
+        data = load_data(file.spec, file.base, "unread")
     except (SpecError, PluginError):
         return {}
     if data.data_hash != row["data_hash"]:
@@ -104,9 +103,8 @@ def draw_winner(store: Store, run: str) -> str:
         raise StoreError(f"run {row['run']} has no candidates yet")
     workflow = Workflow(found.tree, read_stored_file(row).base)
     try:
-        with without_user_code("names"):
-            workflow.check()
-            return mermaid(workflow)
+        workflow.check()
+        return mermaid(workflow)
     except RecursionError:
         raise StoreError(f"the winner of run {row['run']} is nested too deeply to be drawn") from None
 

@@ -35,6 +35,7 @@ from workbench.run.trackers import check_trackers, trackers_not_ready
 from workbench.runtime import make_executor
 from workbench.spec import (
     STAND_INS,
+    Code,
     Source,
     Spec,
     apply_overrides,
@@ -193,16 +194,16 @@ def resume(
 
 
 def prepare(
-    path: str | Path | Source, sets: Sequence[tuple[str, Any]] = ()
+    path: str | Path | Source, sets: Sequence[tuple[str, Any]] = (), code: Code = "loaded"
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling a model: (spec, source, task, optimizers).
 
     path: the file, or one that was read or made before. sets: changed settings of the file, as
-    (address, value). Raises SpecError.
+    (address, value). code: the state of the user code that it is made with. Raises SpecError.
     """
     base = place_of(path).parent
     source = read_source(path)
-    return _prepare(source if source.partial else _checked(source, base)[1], base, sets)
+    return _prepare(source if source.partial else _checked(source, base, code)[1], base, sets, code=code)
 
 
 def place_of(path: str | Path | Source) -> Path:
@@ -242,11 +243,12 @@ def _prepare(
     sets: Sequence[tuple[str, Any]],
     outside: Sequence[tuple[str, Any]] | None = None,
     chosen: Sequence[str] | None = None,
+    code: Code = "loaded",
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    spec, source = _checked(apply_overrides(source, sets, outside), base)
+    spec, source = _checked(apply_overrides(source, sets, outside), base, code)
 
     def made() -> Task:
-        task = load_task(spec, source, base)
+        task = load_task(spec, source, base, code)
         check_search(task)
         data = task.dataset  # its warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
@@ -262,14 +264,14 @@ def _prepare(
     return spec, source, task, optimizers
 
 
-def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
+def _checked(source: Source, base: Path, code: Code) -> tuple[Spec, Source]:
     try:
         return check_spec(source)
     except SpecError as error:
-        raise merge_errors([error, *_wrong_elsewhere(source, error, base)]) from None
+        raise merge_errors([error, *_wrong_elsewhere(source, error, base, code)]) from None
 
 
-def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
+def _wrong_elsewhere(source: Source, error: SpecError, base: Path, code: Code) -> list[SpecError]:
     """The errors in sections that match the schema, for a file in which other sections do not."""
     if not isinstance(source.value, dict):
         return []
@@ -279,7 +281,7 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**STAND_INS, **whole})
-        jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec.optimize, source)}
+        jobs = {**section_loaders(spec, base, [], code), "optimize": lambda: load_optimizers(spec.optimize, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)
     except ValidationError:  # from sections in combination, e.g. `pick` without `objectives`
@@ -294,17 +296,20 @@ def _stored(
     sets: Sequence[tuple[str, Any]],
     outside: Sequence[tuple[str, Any]] | None,
     chosen: Sequence[str] | None = None,
+    code: Code = "loaded",
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     file = file_of_stored(row)
     check_asked(name_of_stored(row), content_of_stored(row))
-    return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen)
+    return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen, code)
 
 
-def prepare_stored(row: Any, added: Sequence[tuple[str, Any]] = ()) -> Task:
-    """The task of a stored run, with the file, flags and outer settings that it started with. Loads the code that the
-    file names. added: flags after those."""
+def prepare_stored(row: Any, added: Sequence[tuple[str, Any]] = (), code: Code = "loaded") -> Task:
+    """The task of a stored run, with the file, flags and outer settings that it started with.
+
+    added: flags after those. code: the state of the user code that it is made with.
+    """
     stored = read_options(row)
-    return _stored(row, [*stored["sets"], *added], stored["outside"], stored.get("chosen"))[2]
+    return _stored(row, [*stored["sets"], *added], stored["outside"], stored.get("chosen"), code)[2]
 
 
 def load_optimizers(entries: Sequence[Mapping[str, Any]], source: Source) -> list[tuple[str, Optimizer]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.spec import Inherited, Source, Spec, apply_overrides, check_spec, load_yaml, without_user_code
+from workbench.spec import Inherited, Source, Spec, apply_overrides, check_spec, load_yaml
 from workbench.store import kind_of, read_options, read_spec
 from workbench.task import expand_references
 
@@ -45,13 +45,11 @@ def read_stored_file(row: Any) -> StoredFile:
     Raises:
         StoreError: the run is of no workflow file.
         SpecError: the file cannot be read, or refers to another that cannot.
-        CodeRefused: it takes functions of a file that only its code can tell.
     """
     _, base, started = read_stored_source(row)
     (spec, source), inherited = check_spec(started), list[Inherited]()
-    with without_user_code():
-        for raw in spec.nodes.values():
-            expand_references(raw, base, (), inherited)
+    for raw in spec.nodes.values():
+        expand_references(raw, base, (), inherited)
     return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
 
 

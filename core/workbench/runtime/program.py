@@ -13,16 +13,26 @@ from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.row import RowScope
 from workbench.runtime.runtime import Runtime
 from workbench.task import Example
-from workbench.workflow import ExampleRun, Schedule, Trace, Workflow
+from workbench.workflow import ExampleRun, NodeKind, Schedule, Trace, Workflow
 
 
 class Program:
-    """A workflow made ready to run: nodes, order, and the LM of each."""
+    """A workflow made ready to run: nodes, order, and the LM of each. The first run loads its user code."""
 
     def __init__(self, workflow: Workflow, runtime: Runtime):
         self.workflow, self.runtime = workflow, runtime
-        self.nodes = workflow.enabled_nodes
-        self.schedule = Schedule(self.nodes, workflow.nodes, workflow.graph)
+
+    @cached_property
+    def _loaded(self) -> Workflow:
+        return self.workflow.with_code("loaded")
+
+    @cached_property
+    def nodes(self) -> Mapping[str, NodeKind]:
+        return self._loaded.enabled_nodes
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return Schedule(self.nodes, self.workflow.nodes, self._loaded.graph)
 
     @cached_property
     def max_calls(self) -> int:

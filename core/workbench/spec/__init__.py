@@ -94,19 +94,17 @@ from workbench.spec.settings import (
 from workbench.spec.user_code import (
     PREFIX as PREFIX,
     SERVER as SERVER,
+    USER_MODULES as USER_MODULES,
     Address as Address,
-    CodeRefused as CodeRefused,
-    Instead as Instead,
+    Code as Code,
     check_not_loading as check_not_loading,
-    check_user_code_allowed as check_user_code_allowed,
     code_files as code_files,
-    code_is_outlined as code_is_outlined,
-    instead_of_code as instead_of_code,
     load_user_code as load_user_code,
+    names_code as names_code,
     parse_address as parse_address,
     parse_server as parse_server,
+    read_user_code as read_user_code,
     relocate_address as relocate_address,
-    without_user_code as without_user_code,
 )
 from workbench.spec.yaml_source import (
     Source as Source,

@@ -5,8 +5,8 @@
 `python:tools.lookup`           the same; modules may be dotted, as in `python:package.tools.lookup`
 `mcp:COMMAND ARGS#name`         the tool `name` of the MCP server that the command starts; without `#name` all its tools
 
-The code is trusted and runs in this process. Looking at a file or a stored run must not run it: see
-`without_user_code`.
+The code is trusted and runs in this process. Nothing runs it but `load_user_code`; the caller says whether a node or a
+metric is made with its code (`Code`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,41 +32,18 @@ from workbench.errors import SpecError, suggest
 from workbench.spec.asked import check_asked
 
 PREFIX = "python:"
+#: The names of modules that were loaded from files begin so.
+USER_MODULES = "_workbench_user_"
 SERVER = "mcp:"
 #: The end of an address of a server that names a tool; any other `#` belongs to the command.
 _TOOL = re.compile(r"#([\w./:-]*)\Z")
 
-#: What is made in place of user code: `code` itself; `nothing`: loading it raises CodeRefused; `names`: tools are
-#: outlines of which only the name is known; `outlines`: functions are outlines with the parameters in their source.
-Instead = Literal["code", "nothing", "names", "outlines"]
+#: State of the user code of nodes and metrics. `unread`: only its addresses are known, for stored runs, whose code may
+#: be lost. `outlined`: its source is parsed and must be there, for files that are checked. `loaded`: it was run.
+Code = Literal["unread", "outlined", "loaded"]
 
-_mode: ContextVar[Instead] = ContextVar("user_code", default="code")
 #: The file that is being executed to load it.
 _loading: ContextVar[Path | None] = ContextVar("loading", default=None)
-
-
-class CodeRefused(SpecError):
-    """User code was needed where it must not run."""
-
-
-@contextmanager
-def without_user_code(instead: Instead = "nothing") -> Generator[None]:
-    """Run no user code inside.
-
-    instead: `nothing`: loading it raises CodeRefused. `names`: for a stored run, whose code may be lost; nodes whose
-    settings suffice to draw them are made all the same. `outlines`: for a file that is checked; its code is read and
-    parsed, and must be there.
-    """
-    token = _mode.set(instead)
-    try:
-        yield
-    finally:
-        _mode.reset(token)
-
-
-def instead_of_code() -> Instead:
-    """Return the replacement for user code here."""
-    return _mode.get()
 
 
 def check_not_loading(what: str) -> None:
@@ -77,17 +53,6 @@ def check_not_loading(what: str) -> None:
             f"{path} calls {what} when it is loaded, which would run it twice",
             hint="Put the call under `if __name__ == '__main__':`, or the functions into a file of their own.",
         )
-
-
-def code_is_outlined() -> bool:
-    """Return True if nodes are made to be looked at only: what they name is neither run nor opened."""
-    return _mode.get() in ("names", "outlines")
-
-
-def check_user_code_allowed(what: str) -> None:
-    """Raise CodeRefused inside `without_user_code`. what: that which would be loaded or started."""
-    if _mode.get() != "code":
-        raise CodeRefused(f"this needs '{what}', which is not loaded here: looking at a run does not run its code")
 
 
 @dataclass(frozen=True)
@@ -163,11 +128,7 @@ def parse_server(address: str) -> ServerAddress:
 
 
 def load_user_code(address: str, base: Path) -> Any:
-    """The function or class at an address. base: the folder of the workflow file. Raises SpecError, and
-    CodeRefused inside `without_user_code`, except for outlines, which cannot be called."""
-    if _mode.get() == "outlines":
-        return _outline(address, base)
-    check_user_code_allowed(address)
+    """Load the function or class at an address. base: the folder of the workflow file. Raises SpecError."""
     parsed = parse_address(address)
     module = _module(address, parsed, base)
     found = getattr(module, parsed.name, None)
@@ -177,8 +138,18 @@ def load_user_code(address: str, base: Path) -> Any:
     return found
 
 
+def read_user_code(address: str, base: Path, code: Code) -> Any:
+    """The function or class at an address if `code` is `loaded`, else an outline of it, which cannot be called.
+
+    Raises SpecError if it does not exist, unless the code is `unread`.
+    """
+    if code == "loaded":
+        return load_user_code(address, base)
+    return _outline(address, base) if code == "outlined" else Outline(parse_address(address).name)
+
+
 def _outline(address: str, base: Path) -> Outline:
-    """The outline of what is at an address, read from its source; of an installed module, only that it is there."""
+    """Read the outline of a function or class from its source; of an installed module, only that it exists."""
     parsed = parse_address(address)
     path = parsed.file(base)
     if path.is_file():
@@ -188,6 +159,16 @@ def _outline(address: str, base: Path) -> Outline:
     if importlib.util.find_spec(parsed.module.partition(".")[0]) is None:  # which imports nothing
         raise SpecError(f"there is no module '{parsed.module}'", hint=_looked_for(parsed, path))
     return Outline(parsed.name)
+
+
+def names_code(value: Any) -> bool:
+    """Return True if a text inside a value is an address of user code or of a server that a command starts."""
+    for part in walk(value):
+        if isinstance(part, str) and part.startswith((PREFIX, SERVER)):
+            with suppress(SpecError):  # not an address, but a text that begins like one
+                _ = parse_address(part) if part.startswith(PREFIX) else parse_server(part)
+                return True
+    return False
 
 
 def code_files(value: Any, base: Path) -> list[Path]:
@@ -260,7 +241,7 @@ def _load_file(path: Path) -> ModuleType:
     content = path.read_bytes()
     check_asked(path, content)
     mark = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
-    name = f"_workbench_user_{path.stem}_{mark}"
+    name = f"{USER_MODULES}{path.stem}_{mark}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

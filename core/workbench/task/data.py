@@ -7,22 +7,24 @@ from pathlib import Path
 
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, errors_at, merge_errors, suggest
-from workbench.spec import DataSpec, Spec
+from workbench.spec import Code, DataSpec, Spec
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples, split_groups
 from workbench.task.drawn_rows import RowDraw, RowWithHoles
 from workbench.task.rows import read_rows
 
 
-def load_data(spec: Spec, base: Path) -> Dataset:
-    """Read the files and cut the splits."""
+def load_data(spec: Spec, base: Path, code: Code = "loaded") -> Dataset:
+    """Read the files and cut the splits.
+
+    code: only with `loaded` code, a reader may run a package that has the rows. Raises SpecError.
+    """
     data, holes = spec.data, list[tuple[str, SpecError]]()
     if data.file is not None:
-        examples = _read(data, "file", data.file, base, holes)
+        examples = _read(data, "file", base, holes, code)
         return _sealed(_split(data, examples, _sizes(data, len(examples))), holes)
     parts = []
     for key in ("train", "val", "test"):
-        location = getattr(data, key)
-        rows = _read(data, key, location, base, holes) if location else []
+        rows = _read(data, key, base, holes, code)
         parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
     return _sealed(parts, holes)
 
@@ -65,9 +67,11 @@ def _sealed(parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecE
     return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), tuple(holes))
 
 
-def _read(data: DataSpec, key: str, location: str, base: Path, holes: list[tuple[str, SpecError]]) -> list[Example]:
+def _read(data: DataSpec, key: str, base: Path, holes: list[tuple[str, SpecError]], code: Code) -> list[Example]:
+    if not (location := getattr(data, key)):
+        return []
     with errors_at("data", key):
-        rows = read_rows(location, base, data.options, RowDraw(data.limit, _asked(data), data.seed))
+        rows = read_rows(location, base, data.options, RowDraw(data.limit, _asked(data), data.seed), code)
     found = dict[str, SpecError]()
     for row in rows:
         for field, error in row.holes.items() if isinstance(row, RowWithHoles) else ():

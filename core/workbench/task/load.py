@@ -13,7 +13,7 @@ from workbench.base.files import file_digest
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.lm import locate_lms
-from workbench.spec import AttackSpec, DataSpec, Inherited, Source, Spec, code_files
+from workbench.spec import AttackSpec, Code, DataSpec, Inherited, Source, Spec, code_files
 from workbench.task.attacks import load_attacks
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, RowRule, find_rule
@@ -108,11 +108,14 @@ class Task:
         return digest([inherited, code, *further, *read, *attacks])
 
 
-def load_task(spec: Spec, source: Source, base: Path) -> Task:
-    """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
+def load_task(spec: Spec, source: Source, base: Path, code: Code = "loaded") -> Task:
+    """Build everything that a run needs. Raises SpecError at the place in the file that is wrong.
+
+    code: the state of the user code that it is made with.
+    """
     spec, inherited = locate_lms(spec, base), list[Inherited]()
     with source.locating():
-        _, workflow, metrics, dataset = collect_errors(section_loaders(spec, base, inherited).values())
+        _, workflow, metrics, dataset = collect_errors(section_loaders(spec, base, inherited, code).values())
         metric = metrics[0][1]
         inputs = tuple(workflow.input_fields)
         collect_errors(
@@ -147,23 +150,25 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     return replace(task, dataset=dataset, clusters=clusters.of, rule=rule)
 
 
-def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
+def section_loaders(
+    spec: Spec, base: Path, inherited: list[Inherited], code: Code = "loaded"
+) -> dict[str, Callable[[], Any]]:
     """By key, a function that loads a section of the file by itself. Each raises SpecError.
 
-    inherited: see `load_workflow`.
+    inherited, code: see `load_workflow`.
     """
 
     def workflow() -> Workflow:
         forget_nodes()  # an earlier run of this process, in a notebook say, read the files as they were then
-        made = load_workflow(spec, base, (), inherited)
+        made = load_workflow(spec, base, (), inherited, code)
         check_node_lms(made, spec.roles)
         return made
 
     return {
         "lm": lambda: check_lms(None if missing_default(spec.lm) else spec.lm, spec.roles),
         "nodes": workflow,
-        "metric": lambda: load_metrics(spec, base),
-        "data": lambda: load_data(spec, base),
+        "metric": lambda: load_metrics(spec, base, code),
+        "data": lambda: load_data(spec, base, code),
     }
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
-from workbench.spec import PREFIX, Spec
+from workbench.spec import PREFIX, Code, Spec
 from workbench.task.arguments import check_types, find_missing_arguments
 from workbench.task.dataset import Example, Score
 
@@ -218,24 +218,27 @@ def without_method(error: Exception) -> str:
 # Loading
 
 
-def load_metrics(spec: Spec, base: Path) -> list[tuple[str, Metric]]:
-    """The metrics by the name under which they are shown: as in the file, and of several with one name, numbered."""
+def load_metrics(spec: Spec, base: Path, code: Code = "loaded") -> list[tuple[str, Metric]]:
+    """The metrics by the name under which they are shown: as in the file, and of several with one name, numbered.
+
+    code: the state of the user code that they are made with.
+    """
     found: list[tuple[str, Metric]] = []
     for place, given in enumerate(spec.metrics):
         path = ("metric", place) if isinstance(spec.metric, list) else ("metric",)
         name = given if isinstance(given, str) else next(iter(given), "metric")
         same = sum(known == name or known.startswith(f"{name} #") for known, _ in found)
-        found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path)))
+        found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path, code)))
     return found
 
 
-def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | int, ...]) -> Metric:
+def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | int, ...], code: Code) -> Metric:
     """A metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
     try:
         if isinstance(written, str):
             name, args, options = parse_call(written)
             if name.startswith(PREFIX):
-                return plugins().get("metrics", "python")(name, base)
+                return plugins().get("metrics", "python")(name, base, code)
         else:
             if len(written) != 1:
                 raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")

@@ -10,7 +10,7 @@ from typing import Any
 from workbench.base.distribution import how_to_get
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
-from workbench.spec import DataSpec, Power, Written, powers_of
+from workbench.spec import Code, DataSpec, Power, Written, powers_of
 from workbench.task.drawn_rows import Row, RowDraw
 from workbench.task.shards import find_shards, is_pattern, join_shards, reader_of
 
@@ -52,10 +52,13 @@ def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path)
     return any(isinstance(power, Power) and power.kind == "reads a path" for power in found)
 
 
-def read_rows(location: str, base: Path, options: Mapping[str, Any], draw: RowDraw | None = None) -> list[Row]:
+def read_rows(
+    location: str, base: Path, options: Mapping[str, Any], draw: RowDraw | None = None, code: Code = "loaded"
+) -> list[Row]:
     """The rows of a file or of a folder of them, by the reader of its suffix, or of READER:PLACE.
 
-    base: the folder of relative paths. draw: which rows; None: all of them. Raises SpecError.
+    base: the folder of relative paths. draw: which rows; None: all of them. code: only with `loaded` code, a reader may
+    run a package that has the rows. Raises SpecError.
     """
     known, name = plugins().names("readers"), reader_of(location)
     prefix, colon, place = location.partition(":")
@@ -65,6 +68,9 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any], draw: RowDr
         if folder is base and _reads_path(name, place, options, base):
             place = str(base.resolve() / place)
         read = plugins().get("readers", name)
+        if code != "loaded" and (runs_code := getattr(read, "runs_code", None)) and runs_code(place, options):
+            why = f"listing the rows of {location} runs the package that has them"
+            raise SpecError(why, hint="Add --run-code, or run the workflow.")
         if is_pattern(place) and _reads_path(name, place, options, base) and not Path(place).exists():
             return _read_all(read, find_shards(base, place), location, options, draw)
         size = Path(place).stat().st_size if Path(place).is_file() else None

@@ -18,7 +18,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
-from workbench.spec import Inherited, PolicySpec, Spec, Written, check_nodes, load_yaml_file
+from workbench.spec import Code, Inherited, PolicySpec, Spec, Written, check_nodes, load_yaml_file
 from workbench.workflow import (
     Tree,
     Workflow,
@@ -96,7 +96,7 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
     spec = check_nodes(source)
     inherited: list[Inherited] = []
     with source.locating():
-        functions = functions_of(load_workflow(spec, path.parent, (*loading, path), inherited))
+        functions = functions_of(load_workflow(spec, path.parent, (*loading, path), inherited, "unread"))
     policy = spec.policy.inherit(inherited)
     return [replace(f, policy=policy) for f in functions] if policy.restricts else functions
 
@@ -198,7 +198,11 @@ def _place(error: SpecError) -> str:
 
 
 def load_workflow(
-    spec: Spec, base: Path, loading: Sequence[Path] = (), inherited: list[Inherited] | None = None
+    spec: Spec,
+    base: Path,
+    loading: Sequence[Path] = (),
+    inherited: list[Inherited] | None = None,
+    code: Code = "loaded",
 ) -> Workflow:
     """The workflow that a file describes.
 
@@ -207,6 +211,7 @@ def load_workflow(
         base: the folder that paths in the file are relative to.
         loading: the files that refer to this one for its functions, outermost first.
         inherited: the policies of the files that this one refers to are appended here.
+        code: the state of the user code that its nodes are made with.
 
     Raises:
         SpecError: with the path of what is wrong; `Source.locating` adds line and column.
@@ -224,7 +229,7 @@ def load_workflow(
 
     trees = collect_errors(partial(tree, name, raw) for name, raw in spec.nodes.items())
     nodes = dict(zip(spec.nodes, trees, strict=True))
-    workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
+    workflow = Workflow({"name": spec.name, "nodes": nodes}, base, code=code)
     try:
         workflow.check()
     except SpecError as error:

@@ -130,7 +130,7 @@ def disable_nodes(workflow: Workflow, absent: Collection[str]) -> Tree:
     for name, node in left.items():
         if set(gone) & set(node.inputs):
             patch[f"nodes.{name}"] = tree = _drop_inputs(workflow.nodes[name], gone)
-            still = set(gone) & set(make_node(name, tree, workflow.base, workflow.instead).inputs)
+            still = set(gone) & set(make_node(name, tree, workflow.base, workflow.code).inputs)
             if still:
                 raise SpecError(
                     f"'{name}' cannot do without '{min(still)}', which {', '.join(absent)} writes", path=("nodes", name)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from workbench.errors import Defect
-from workbench.spec import LMSpec, Powers, lm_spec
+from workbench.spec import Code, LMSpec, Powers, lm_spec
 from workbench.workflow.signature import Signature
 from workbench.workflow.trace import Span
 
@@ -85,9 +85,20 @@ class NodeKind:
     applied_by: ClassVar[str] = ""
     #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
+    #: The state of the user code that the settings name: only a node with `loaded` code may run it. Set before
+    #: `__init__`, which passes it on to what it reads and to the nodes inside.
+    code: Code = "loaded"
 
     def __init__(self, name: str, config: Any, base: Path):
         self.name, self.config, self.base = name, config, base
+
+    @classmethod
+    def make(cls, name: str, config: Any, base: Path, code: Code) -> Self:
+        """Make a node with its user code in this state. Raises SpecError."""
+        node = cls.__new__(cls)
+        node.code = code
+        node.__init__(name, config, base)
+        return node
 
     @property
     def inputs(self) -> tuple[str, ...]:

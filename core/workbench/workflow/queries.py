@@ -48,7 +48,7 @@ def _find(workflow: Workflow, address: str) -> tuple[NodeKind, list[str]]:
     parts = address.split(".")
     if parts[0] != "nodes" or len(parts) < 2 or parts[1] not in workflow.nodes:
         raise KeyError(address)
-    node, path = make_node(parts[1], workflow.nodes[parts[1]], workflow.base, workflow.instead), parts[2:]
+    node, path = make_node(parts[1], workflow.nodes[parts[1]], workflow.base, workflow.code), parts[2:]
     while path:
         children = node.children()
         match = next((k for k in children if path[: len(k.split("."))] == k.split(".")), None)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -19,7 +18,7 @@ from workbench.base.hashing import digest
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, CodeRefused, Instead, instead_of_code, spec_error, without_user_code, written_key
+from workbench.spec import NODE_KEYS, Code, spec_error, written_key
 from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -65,22 +64,23 @@ class Workflow:
     tree: {"name", "lm", "nodes": {name: {"kind", ..., "needs", "optional", "enabled"}}}, plain JSON values.
     base: the folder that relative paths start from; not part of the hash.
     parent, patch: how it was made; equal trees are equal workflows, whatever their parents.
-    instead: what takes the place of user code in its nodes (`workbench.spec`), as where it was read. It stays so
-    wherever the nodes are made, and in the workflows that are made of this one.
+    code: the state of the user code that its nodes are made with (`workbench.spec`), also in workflows made of this
+    one. A workflow is data: `unread` unless somebody asks for more.
     """
 
     tree: Tree
     base: Path = field(default_factory=Path.cwd)
     parent: str | None = None
     patch: Patch | None = None
-    instead: Instead = field(default_factory=instead_of_code)
+    code: Code = "unread"
 
     @cached_property
     def hash(self) -> str:
         """The hash of everything but the name, and of the order of nodes only if it decides which node reads which.
 
-        Raises SpecError and PluginError if a node cannot be made, e.g. for want of its plugin: only the node kinds know
-        what is read and written, and a second hash, of the tree alone, would make two workflows of one.
+        The nodes are asked which fields they read and write, which loads no user code unless the workflow has it
+        `loaded`. Keys of effects in stored runs contain the hash, so its bytes must stay. Raises SpecError and
+        PluginError if a node cannot be made, e.g. if its plugin is missing.
         """
         content = {k: v for k, v in self.tree.items() if k != "name"}
         order = self._order()
@@ -138,13 +138,17 @@ class Workflow:
         for address, value in patch.set.items():
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
             tree = edit_tree(tree, written_place(tree, address.split(".")), value, address)
-        child = Workflow(tree, self.base, self.hash, patch, self.instead)
+        child = Workflow(tree, self.base, self.hash, patch, self.code)
         child.check()  # a bad value is refused here rather than where it is used
         return child
 
     def with_tree(self, tree: Tree) -> Workflow:
-        """Another tree in the same place, read the same way."""
-        return Workflow(tree, self.base, instead=self.instead)
+        """Another tree in the same place, with its code in the same state."""
+        return Workflow(tree, self.base, code=self.code)
+
+    def with_code(self, code: Code) -> Workflow:
+        """The same workflow with its code in this state."""
+        return self if code == self.code else replace(self, code=code)
 
     def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
         """(address, value here, value there) for each setting that differs; None where there is none."""
@@ -172,7 +176,7 @@ class Workflow:
     def enabled_nodes(self) -> dict[str, NodeKind]:
         """The nodes that take part, by name, in the order of the file."""
         return {
-            name: make_node(name, tree, self.base, self.instead)
+            name: make_node(name, tree, self.base, self.code)
             for name, tree in self.nodes.items()
             if tree.get("enabled", True)
         }
@@ -265,55 +269,22 @@ def node_class(kind: str) -> type[NodeKind]:
     return cls
 
 
-def make_node(name: str, tree: Tree, base: Path, instead: Instead = "code") -> NodeKind:
+def make_node(name: str, tree: Tree, base: Path, code: Code) -> NodeKind:
     """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError.
 
-    instead: what takes the place of user code, unless something does here already.
+    code: the state of the user code that it names.
     """
     # Not sorted: the order of what is inside (nodes of a sub-workflow, states) may have a meaning.
-    text = json.dumps(tree, ensure_ascii=False, default=str)
-    if (here := instead_of_code()) != "code" or instead == "code":
-        return _make_node(name, text, base, here)
-    with without_user_code(instead):
-        return _make_node(name, text, base, instead)
+    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, code)
 
 
 @lru_cache(maxsize=4096)
-def _make_node(name: str, text: str, base: Path, instead: Instead) -> NodeKind:
-    """instead: a node without its code is another one than that with it."""
+def _make_node(name: str, text: str, base: Path, code: Code) -> NodeKind:
+    """code: a node without its code is another one than that with it."""
     tree = json.loads(text)
     cls = node_class(tree["kind"])
     settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
-    config = cls.Config.model_validate(settings)
-    try:
-        node = cls(name, config, base)
-    except CodeRefused:
-        if instead in ("code", "nothing"):
-            raise
-        return NodeKind(name, config, base)
-    if instead != "code":
-        node.__class__ = _without_code(cls, instead)
-    return node
-
-
-@cache
-def _without_code(cls: type[NodeKind], instead: Instead) -> type[NodeKind]:
-    """The class of nodes that were made without user code: they run none later, either, whoever asks them."""
-
-    def get(self: Any, name: str) -> Any:
-        with without_user_code(instead):
-            found = cls.__getattribute__(self, name)
-        if not isinstance(found, MethodType):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with without_user_code(instead):
-                return found(*args, **kwargs)
-
-        return call
-
-    names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return type(cls.__name__, (cls,), {**names, "__getattribute__": get})
+    return cls.make(name, cls.Config.model_validate(settings), base, code)
 
 
 def forget_nodes() -> None:
@@ -344,7 +315,7 @@ def _make_all(workflow: Workflow, trees: Tree) -> dict[str, NodeKind]:
     def make(name: str, tree: Tree) -> NodeKind:
         try:
             with errors_at("nodes", name):
-                return make_node(name, tree, workflow.base, workflow.instead)
+                return make_node(name, tree, workflow.base, workflow.code)
         except ValidationError as error:
             raise spec_error(error, node_class(tree["kind"]).Config, ("nodes", name)) from None
 

@@ -169,28 +169,26 @@ def apply_command(result: str, folder: Path | None, check: bool, write: bool, un
       1    some texts have no unique place, or would be sent differently: replace them by hand, or use
            `workbench agent gateway`
     """
-    from workbench.spec import without_user_code
     from workbench_external.apply import describe_changes
     from workbench_external.node import find_agents
     from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
     source = _asked_about(result, db, called=False)
-    with without_user_code("names"):
-        workflow, rows = _read_result(source)
-        agents = find_agents(workflow)
-        folder = (folder or _source_folder(agents)).resolve()
-        entries = find_entries(agents, folder)
-        not_tried = ""
-        if (check or write) and not unchecked:
-            try:
-                try_entries(entries, agents, folder, rows, lambda line: say(one_line(line), err=True))
-                if tried := sum(bool(entry.edits) for entry in entries):
-                    say(f"Checked: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
-            except NotTried as why:
-                not_tried = str(why)
-        if unchecked:
-            refuse_uncertain(entries)
-        without_text = _without_text(agents)
+    workflow, rows = _read_result(source)
+    agents = find_agents(workflow)
+    folder = (folder or _source_folder(agents)).resolve()
+    entries = find_entries(agents, folder)
+    not_tried = ""
+    if (check or write) and not unchecked:
+        try:
+            try_entries(entries, agents, folder, rows, lambda line: say(one_line(line), err=True))
+            if tried := sum(bool(entry.edits) for entry in entries):
+                say(f"Checked: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
+        except NotTried as why:
+            not_tried = str(why)
+    if unchecked:
+        refuse_uncertain(entries)
+    without_text = _without_text(agents)
     written = write_entries(entries)
     say(visible(describe_changes(written, folder)), nl=False)
     _tell_entries(entries, not_tried)
@@ -266,14 +264,14 @@ def _without_text(agents: Mapping[str, External]) -> list[str]:
 
 
 def _read_result(source: Source) -> tuple[Workflow, Sequence[Mapping[str, Any]]]:
-    """Read the workflow of a file, and the inputs of some train rows if its data can be read."""
+    """Read the workflow of a file, and the inputs of some train rows if its data can be read. Runs no Python."""
     from workbench.errors import WorkbenchError
     from workbench.inference import read_workflow
     from workbench.run import prepare
 
-    workflow = read_workflow(source, [])[2]
+    workflow = read_workflow(source, [], "unread")[2]
     try:
-        dataset = prepare(source)[2].dataset
+        dataset = prepare(source, code="unread")[2].dataset
     except WorkbenchError:
         return workflow, []
     return workflow, [*(dataset.train or dataset.val)][:2]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from workbench.errors import Defect, DefectKind, SpecError
-from workbench.spec import PREFIX, load_user_code, parse_address, without_user_code
+from workbench.spec import PREFIX, parse_address, read_user_code
 from workbench_external.config import ExternalConfig
 
 #: Words that can only be meant as a file.
@@ -46,7 +46,6 @@ def _find_missing_function(python: str, base: Path) -> Iterator[Defect]:
     if not address.is_file and Path(base, *address.module.split(".")).is_dir():
         return  # a package, which would have to be run
     try:
-        with without_user_code("outlines"):
-            load_user_code(python, base)
+        read_user_code(python, base, "outlined")
     except SpecError as error:
         yield Defect(DefectKind.MISSING_SERVER, error.message, error.hint or "Correct it.", ("python",))

@@ -23,9 +23,7 @@ from workbench.spec import (
     Found,
     Power,
     Written,
-    check_user_code_allowed,
     inside,
-    instead_of_code,
     run_python,
     start_program,
 )
@@ -65,7 +63,7 @@ class Play(NodeKind):
         if not config.play.startswith(PREFIX) and config.play not in known_worlds():
             hint = f"{suggest(config.play, known_worlds())} Or python:file.py:Class."
             raise SpecError(f"there is no world '{config.play}'", hint=hint, path=("play",))
-        if instead_of_code() == "code":
+        if self.code == "loaded":
             self.place.locate()
             if config.python is not None and config.python.endswith(".txt"):
                 find_requirements(config.python, base)
@@ -77,9 +75,11 @@ class Play(NodeKind):
     @cached_property
     def players(self) -> dict[str, NodeKind]:
         if self.config.of is not None:
-            return {"of": child_node("of", self.config.of, self.base, ("of",))}
+            return {"of": child_node("of", self.config.of, self.base, ("of",), self.code)}
         named = self.config.players.items()
-        return {name: child_node(f"players.{name}", tree, self.base, ("players", name)) for name, tree in named}
+        return {
+            name: child_node(f"players.{name}", tree, self.base, ("players", name), self.code) for name, tree in named
+        }
 
     @property
     def place(self) -> WorldPlace:
@@ -111,7 +111,6 @@ class Play(NodeKind):
 
         Raises NodeError("environment") for a fault of the world, and NodeError("policy").
         """
-        check_user_code_allowed(self.config.play)
         world = LiveWorld(self.place, self.config.settings, ctx)
         try:
             return await _Course(self, inputs, ctx, world).run()

@@ -16,7 +16,7 @@ from typing import Any
 from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.spec import Found, Power, Written, instead_of_code, read_path, start_program
+from workbench.spec import Found, Power, Written, read_path, start_program
 from workbench_worlds.interpreter import WORLDS, cache_folder, find_interpreter
 
 #: argv: the world's file. stdin: what follows the reader's name, and its options.
@@ -40,28 +40,40 @@ class TaskReader:
     def powers(self, location: Written) -> Found:
         """Its package is installed, which runs its code."""
         yield Power("runs Python", f"the world {self.world}", f"the world {self.world}", location.at)
-        if (WORLDS / f"{self.world}.txt").is_file():
+        if self._lock.is_file():
             yield start_program(location, f"pip install -r {self.world}.txt")
         if self.reads_file and isinstance(location.value, Mapping):
             yield read_path(location / "location", str(location.value.get("location")))
 
     def __call__(self, location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """List the tasks, a row each. Blocks, for minutes where the package is installed first. Raises SpecError."""
-        file, lock = WORLDS / f"{self.world}.py", WORLDS / f"{self.world}.txt"
-        read = file_digest(Path(location)) if self.reads_file and Path(location).is_file() else ""
-        folder = cache_folder() / "tasks"
-        versions = [file_digest(path) for path in (file, lock) if path.is_file()]
-        kept = folder / f"{digest([location, dict(options), versions, read])}.json"
+        kept = self._kept(location, options)
         if not kept.is_file():
-            if instead_of_code() != "code":
-                why = f"listing the tasks of {self.world}:{location} runs the package that has them"
-                raise SpecError(why, hint="Add --run-code, or run the workflow.")
-            program = find_interpreter(lock.name, Path.cwd()) if lock.is_file() else sys.executable
-            folder.mkdir(parents=True, exist_ok=True)
+            program = find_interpreter(self._lock.name, Path.cwd()) if self._lock.is_file() else sys.executable
+            kept.parent.mkdir(parents=True, exist_ok=True)
             place = str(Path(location).resolve()) if self.reads_file else location
-            found = self._list([program, "-c", _LIST, str(file)], json.dumps([place, dict(options)]), folder, location)
+            command = [program, "-c", _LIST, str(self._file)]
+            found = self._list(command, json.dumps([place, dict(options)]), kept.parent, location)
             write_whole(kept, json.dumps(found))
         return json.loads(kept.read_text(encoding="utf-8"))
+
+    def runs_code(self, location: str, options: Mapping[str, Any]) -> bool:
+        """Return True unless the tasks were listed before."""
+        return not self._kept(location, options).is_file()
+
+    @property
+    def _file(self) -> Path:
+        return WORLDS / f"{self.world}.py"
+
+    @property
+    def _lock(self) -> Path:
+        return WORLDS / f"{self.world}.txt"
+
+    def _kept(self, location: str, options: Mapping[str, Any]) -> Path:
+        """The file that caches the tasks."""
+        read = file_digest(Path(location)) if self.reads_file and Path(location).is_file() else ""
+        versions = [file_digest(path) for path in (self._file, self._lock) if path.is_file()]
+        return cache_folder() / "tasks" / f"{digest([location, dict(options), versions, read])}.json"
 
     def _list(self, command: list[str], told: str, folder: Path, location: str) -> list[dict[str, Any]]:
         done = subprocess.run(command, input=told, capture_output=True, text=True, cwd=folder, check=False)

@@ -10,16 +10,7 @@ from pydantic import Field
 
 from workbench.errors import SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import (
-    MODEL,
-    PREFIX,
-    PYTHON,
-    check_user_code_allowed,
-    code_is_outlined,
-    instead_of_code,
-    load_user_code,
-    parse_address,
-)
+from workbench.spec import MODEL, PREFIX, PYTHON, load_user_code, parse_address, read_user_code
 from workbench.workflow import NodeConfig, NodeKind, Signature, SignatureNode, parse_signature
 from workbench_dspy.class_outline import declared_predictors, declared_signature, find_class
 from workbench_dspy.predictors import plain, predictors_of
@@ -83,17 +74,16 @@ class DSPyModule(SignatureNode):
                 path=("dspy",),
             )
         self.address = parse_address(config.module)
-        self.outlined = code_is_outlined()  # and stays so where its predictors are asked for later
-        made = None if instead_of_code() == "names" else load_user_code(config.module, base)
+        made = read_user_code(config.module, base, self.code)
         self.signature = self._read_signature()
-        if not self.outlined:
+        if self.code == "loaded":
             self._check_class(made)
             self._check_predictors(list(self.predictors))
 
     def _read_signature(self) -> Signature:
         text = self.config.signature or declared_signature(self.source, self.config.arguments)
         if text is None:
-            if instead_of_code() == "names":  # a stored run, whose code may be lost
+            if self.code == "unread":  # a stored run, whose code may be lost
                 return _EMPTY
             raise SpecError(
                 f"what {self.address.name} reads and gives is not known without running it",
@@ -124,7 +114,6 @@ class DSPyModule(SignatureNode):
     @cached_property
     def program(self) -> Any:
         """The module with the instructions and demos of the file. Each run works on a copy."""
-        check_user_code_allowed(self.config.module)
         cls: Any = load_user_code(self.config.module, self.base)
         try:
             made = cls(**self.config.arguments)
@@ -145,7 +134,7 @@ class DSPyModule(SignatureNode):
     @cached_property
     def predictors(self) -> dict[str, DSPyPredictor]:
         """The module's predictors with the settings in force; of an outline, those that its source or the file name."""
-        if not self.outlined:
+        if self.code == "loaded":
             from workbench_dspy.exported.predictor import read_signature
 
             return {

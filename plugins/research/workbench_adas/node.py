@@ -87,8 +87,8 @@ class Program(SignatureNode):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
         check_source(config.source)
-        self.tools = load_tools(config.tools, base, config.env)
-        self.node_tools = make_node_tools(config.nodes, base)
+        self.tools = load_tools(config.tools, base, config.env, self.code)
+        self.node_tools = make_node_tools(config.nodes, base, self.code)
 
     @property
     def inputs(self) -> tuple[str, ...]:

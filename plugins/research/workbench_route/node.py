@@ -129,7 +129,7 @@ class Route(NodeKind):
     def nodes(self) -> dict[str, NodeKind]:
         """The candidates' nodes, by name."""
         return {
-            name: child_node(f"candidates.{name}", raw, self.base, ("candidates", name))
+            name: child_node(f"candidates.{name}", raw, self.base, ("candidates", name), self.code)
             for name, raw in self.config.candidates.items()
         }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Defect, DefectKind
-from workbench.spec import Unmatchable, listed_matches, shortest_match
+from workbench.spec import Code, Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
 from workbench_kit.acting import Tool, find_tool_defects, tools_at
 from workbench_kit.prompting import plain_adapter as plain, prompt_defects as prompts
@@ -37,10 +37,12 @@ def find_state_defects(
     runs: Tool | None,
     base: Path,
     around: Surroundings,
+    code: Code,
 ) -> Iterator[Defect]:
-    """Of one state. written: the outputs that its answer may give. runs: the tool that gets its plain answers."""
+    """Of one state. written: the outputs that its answer may give. runs: the tool that gets its plain answers.
+    code: of the machine."""
     for number, address in enumerate(config.tools):
-        for tool in tools_at(address, base, machine.env):
+        for tool in tools_at(address, base, machine.env, code):
             yield from find_tool_defects(tool, base, ("tools", number), hidden=machine.arguments)
     if runs is not None:
         yield from find_tool_defects(runs, base, ("run",), told=False)

@@ -39,7 +39,7 @@ class States(NodeKind):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
         check_machine(config, self.outputs)
-        self.states = {state: State(state, config, base) for state in config.states}
+        self.states = {state: State(state, config, base, self.code) for state in config.states}
         self._check_arguments()
 
     def _check_arguments(self) -> None:

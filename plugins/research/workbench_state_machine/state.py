@@ -13,7 +13,7 @@ from typing import Any
 from workbench.errors import Defect, NodeError, SpecError, errors_at
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec
+from workbench.spec import Code, LMSpec, Pattern, TooSlow, lm_spec
 from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
 from workbench_kit import answers
 from workbench_kit.acting import (
@@ -59,21 +59,21 @@ class State(NodeKind):
     learnable = {"instructions": "text", "tools": "tools", "lm": "lm"}
     config: StateConfig
 
-    def __init__(self, state: str, machine: StatesConfig, base: Path):
+    def __init__(self, state: str, machine: StatesConfig, base: Path, code: Code):
         super().__init__(f"states.{state}", machine.states[state], base)
-        self.state, self.machine = state, machine
+        self.state, self.machine, self.code = state, machine, code
         self.signature = parse_signature(machine.signature)
         with errors_at("states", state):
-            self.tools = load_tools(self.config.tools, base, machine.env)
-        self.tools_unknown = has_unknown_tools(self.config.tools)
+            self.tools = load_tools(self.config.tools, base, machine.env, code)
+        self.tools_unknown = has_unknown_tools(self.config.tools, code)
         with errors_at("states", state, "run"):
-            self.runs = load_tool(self.config.run, base, machine.env) if self.config.run is not None else None
+            self.runs = load_tool(self.config.run, base, machine.env, code) if self.config.run is not None else None
         self.argument = self._open_argument() if self.runs is not None else ""
 
     def _open_argument(self) -> str:
         """The argument of the `run` tool that gets the answer: the one that is required and not filled in."""
         assert self.runs is not None
-        if code_is_outlined():
+        if self.code != "loaded":
             return ""
         free = [a for a in self.runs.schema.get("required", ()) if a not in self.machine.arguments]
         if len(free) != 1:
@@ -101,7 +101,9 @@ class State(NodeKind):
         return tuple(f.name for f in self.written)
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
-        return find_state_defects(self.config, self.machine, self.written, self.tools, self.runs, self.base, around)
+        return find_state_defects(
+            self.config, self.machine, self.written, self.tools, self.runs, self.base, around, self.code
+        )
 
     @property
     def max_calls(self) -> int:

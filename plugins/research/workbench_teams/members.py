@@ -50,7 +50,7 @@ class TeamNode(NodeKind):
 
     @cached_property
     def of(self) -> NodeKind:
-        return child_node("of", self.config.of, self.base, ("of",))
+        return child_node("of", self.config.of, self.base, ("of",), self.code)
 
     @cached_property
     def first(self) -> dict[str, NodeKind]:
@@ -68,7 +68,7 @@ class TeamNode(NodeKind):
         if hearing:
             changed = {k: v for k, v in changed.items() if k not in ("demos", "retrieve")}
             changed["signature"] = with_new_inputs(tree["signature"], (OTHERS,))
-        return child_node("of", changed, self.base, ("of",))
+        return child_node("of", changed, self.base, ("of",), self.code)
 
     def children(self) -> Mapping[str, NodeKind]:
         return {"of": self.of}

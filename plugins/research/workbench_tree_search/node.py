@@ -26,7 +26,6 @@ from workbench.spec import (
     LMSpec,
     Part,
     Written,
-    code_is_outlined,
     inside,
     lm_spec,
     load_user_code,
@@ -64,7 +63,7 @@ class TreeSearch(NodeKind):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         self.help, self.judge = "", None
-        if code_is_outlined():
+        if self.code != "loaded":
             return
         self.help = environment_class(config.environment, base).help
         open_environment(config.environment, config.settings, base).close()

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import NODE_KEYS
+from workbench.spec import NODE_KEYS, Code
 from workbench.workflow import Field as OfSignature, NodeConfig, NodeKind, Schedule, Surroundings
 from workbench_kit.acting import FieldCondition, child_node
 from workbench_kit.answers import convert
@@ -67,8 +67,8 @@ class Body(NodeKind):
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:
         if self.config.of is not None:
-            return {"of": child_node("of", self.config.of, self.base, ("of",))}
-        return make_nodes(self.config.nodes, self.base)
+            return {"of": child_node("of", self.config.of, self.base, ("of",), self.code)}
+        return make_nodes(self.config.nodes, self.base, self.code)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -184,10 +184,12 @@ class CarryingBody(Body):
         return (*self.written, *self.config.gather)
 
 
-def make_nodes(trees: Mapping[str, Mapping[str, Any]], base: Path) -> dict[str, NodeKind]:
+def make_nodes(trees: Mapping[str, Mapping[str, Any]], base: Path, code: Code) -> dict[str, NodeKind]:
     """The enabled nodes of a mapping in a setting `nodes`, by name. Raises SpecError at their place."""
     return {
-        name: child_node(f"nodes.{name}", {k: v for k, v in tree.items() if k not in NODE_KEYS}, base, ("nodes", name))
+        name: child_node(
+            f"nodes.{name}", {k: v for k, v in tree.items() if k not in NODE_KEYS}, base, ("nodes", name), code
+        )
         for name, tree in trees.items()
         if tree.get("enabled", True)
     }

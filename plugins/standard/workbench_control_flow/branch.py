@@ -47,11 +47,11 @@ class Branch(NodeKind):
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:
         made = {
-            f"cases.{value}": child_node(f"cases.{value}", raw, self.base, ("cases", value))
+            f"cases.{value}": child_node(f"cases.{value}", raw, self.base, ("cases", value), self.code)
             for value, raw in self.config.cases.items()
         }
         if self.config.default is not None:
-            made["default"] = child_node("default", self.config.default, self.base, ("default",))
+            made["default"] = child_node("default", self.config.default, self.base, ("default",), self.code)
         return made
 
     @cached_property

@@ -70,8 +70,8 @@ class Ensemble(NodeKind):
     @cached_property
     def members(self) -> list[NodeKind]:
         if isinstance(self.config.of, dict):
-            return [child_node("of", self.config.of, self.base, ("of",))]
-        return [child_node(f"of.{i}", raw, self.base, ("of", i)) for i, raw in enumerate(self.config.of)]
+            return [child_node("of", self.config.of, self.base, ("of",), self.code)]
+        return [child_node(f"of.{i}", raw, self.base, ("of", i), self.code) for i, raw in enumerate(self.config.of)]
 
     @property
     def weights(self) -> dict[str, float]:

@@ -82,7 +82,7 @@ class Reflect(NodeKind):
 
     @cached_property
     def node(self) -> NodeKind:
-        return child_node("of", self.config.of, self.base, ("of",))
+        return child_node("of", self.config.of, self.base, ("of",), self.code)
 
     @cached_property
     def improver(self) -> NodeKind:
@@ -93,14 +93,14 @@ class Reflect(NodeKind):
             "instructions": f"{told}\n{self.config.improve}",
         }
         plainer = {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
-        return child_node("of", {**plainer, **changed}, self.base, ("of",))
+        return child_node("of", {**plainer, **changed}, self.base, ("of",), self.code)
 
     @cached_property
     def verifier(self) -> NodeKind | None:
         raw = self.config.verifier
         if isinstance(raw, str):
             raw = {"tool": raw, "output": "score"}
-        return child_node("verifier", raw, self.base, ("verifier",)) if raw is not None else None
+        return child_node("verifier", raw, self.base, ("verifier",), self.code) if raw is not None else None
 
     def children(self) -> Mapping[str, NodeKind]:
         inside = {"of": self.node}

@@ -78,7 +78,7 @@ class SubWorkflow(NodeKind):
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:
         folder = self.base if self.config.file is None else (Path(self.base) / self.config.file).resolve().parent
-        return make_nodes(self.trees, folder)
+        return make_nodes(self.trees, folder, self.code)
 
     def _in_file(self, error: SpecError) -> SpecError:
         return SpecError(f"{self.config.file}: {error.message}", hint=error.hint, path=("file",))

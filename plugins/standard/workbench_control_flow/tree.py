@@ -88,7 +88,7 @@ class Tree(CarryingBody):
     @cached_property
     def judge(self) -> NodeKind | None:
         tree = self.config.judge
-        return child_node("judge", tree, self.base, ("judge",)) if tree is not None else None
+        return child_node("judge", tree, self.base, ("judge",), self.code) if tree is not None else None
 
     def children(self) -> Mapping[str, NodeKind]:
         return {**super().children(), **({"judge": self.judge} if self.judge is not None else {})}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.spec import PYTHON, declares, load_user_code
+from workbench.spec import PYTHON, Code, declares, read_user_code
 from workbench.task import Example, Score
 
 #: Parameter names that a function may use; gold and pred are DSPy's.
@@ -16,12 +16,13 @@ _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace"
 
 
 @declares(address=PYTHON)
-def load_function(address: str, base: Path | None = None) -> FunctionMetric:
+def load_function(address: str, base: Path | None = None, code: Code = "loaded") -> FunctionMetric:
     """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.spec`).
 
-    Raises SpecError if there is no such function, or its parameters do not fit.
+    code: unless it is `loaded`, the metric is made of an outline, and cannot be called. Raises SpecError if there is no
+    such function, or its parameters do not fit.
     """
-    return FunctionMetric(load_user_code(address, base or Path.cwd()), address)
+    return FunctionMetric(read_user_code(address, base or Path.cwd(), code), address)
 
 
 class FunctionMetric:

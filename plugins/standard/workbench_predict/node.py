@@ -91,7 +91,7 @@ class Predict(SignatureNode):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.signature = parse_signature(config.signature, load_types(config.types, base))
+        self.signature = parse_signature(config.signature, load_types(config.types, base, self.code))
         self.images = image_inputs(self.signature)
         if self.images and config.adapter != "plain":
             raise SpecError("images are sent with the plain adapter", hint="Remove adapter.", path=("adapter",))

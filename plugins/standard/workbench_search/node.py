@@ -148,7 +148,7 @@ class SearchNode(CorpusNode):
 
     @cached_property
     def reranker(self) -> Reranker | None:
-        return Reranker(self.config.rerank, self.base) if self.config.rerank is not None else None
+        return Reranker(self.config.rerank, self.base, self.code) if self.config.rerank is not None else None
 
     def children(self) -> Mapping[str, NodeKind]:
         return {"rerank": self.reranker.node} if self.reranker is not None else {}

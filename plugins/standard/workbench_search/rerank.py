@@ -15,6 +15,7 @@ from typing import Any
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
+from workbench.spec import Code
 from workbench.workflow import NodeKind
 from workbench_kit.acting import child_node
 from workbench_kit.answers import read_number
@@ -26,8 +27,8 @@ ONE, SCORE = "document", "score"
 class Reranker:
     """The node under `rerank`. Raises SpecError if it does not read and write what it must."""
 
-    def __init__(self, tree: Mapping[str, Any], base: Path):
-        self.node: NodeKind = child_node("rerank", tree, base, ("rerank",))
+    def __init__(self, tree: Mapping[str, Any], base: Path, code: Code):
+        self.node: NodeKind = child_node("rerank", tree, base, ("rerank",), code)
         self.whole = LIST in self.node.inputs and ORDER in self.node.outputs
         if not self.whole and not (ONE in self.node.inputs and SCORE in self.node.outputs):
             raise SpecError(

@@ -51,7 +51,7 @@ def layers_of(workflow: Workflow, *, tools: bool = True) -> dict[str, Layer]:
 def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
     """The disabled optional nodes, by name."""
     return {
-        name: make_node(name, tree, workflow.base, workflow.instead)
+        name: make_node(name, tree, workflow.base, workflow.code)
         for name, tree in workflow.nodes.items()
         if tree.get("optional") and not tree.get("enabled", True)
     }

@@ -95,12 +95,12 @@ class Agent(SignatureNode):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.signature = parse_signature(config.signature, load_types(config.types, base))
+        self.signature = parse_signature(config.signature, load_types(config.types, base, self.code))
         self.forged = {f.name: f for f in config.functions}
-        self.tools = load_tools(config.tools, base, config.env)
+        self.tools = load_tools(config.tools, base, config.env, self.code)
         check_names_differ(config, self.tools)
-        self.node_tools = make_node_tools(config.nodes, base, actions=config.actions)
-        self.live_tools, self.tools_unknown = tuple(self.tools), has_unknown_tools(config.tools)
+        self.node_tools = make_node_tools(config.nodes, base, self.code, actions=config.actions)
+        self.live_tools, self.tools_unknown = tuple(self.tools), has_unknown_tools(config.tools, self.code)
         self.tools |= {f.name: f.tool() for f in config.functions}
         self.tools |= {name: found.tool for name, found in self.node_tools.items()}
         self.session = find_session(config, self.signature, self.tools)
@@ -108,7 +108,7 @@ class Agent(SignatureNode):
         self.tools |= {self.session.name: self.session} if self.session else {}
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy, no tool may be named 'register'; rename it", path=("tools",))
-        self.screens = Screens(config.screens, base, () if self.tools_unknown else self.tools)
+        self.screens = Screens(config.screens, base, () if self.tools_unknown else self.tools, self.code)
         check_settings(config, self.outputs)
         if not self.tools_unknown:
             check_tool_names(config, list(self.tools), self.live_tools)
@@ -170,7 +170,7 @@ class Agent(SignatureNode):
     def defects(self, around: Surroundings) -> Iterable[Defect]:
         if self.tools_unknown:
             return ()  # all of them are about the tools that there are
-        found = find_agent_defects(self.config, self.told, self.tools, self.base, around)
+        found = find_agent_defects(self.config, self.told, self.tools, self.base, around, self.code)
         return [*found, *find_undescribed_nodes(self.node_tools, self.config.descriptions)]
 
     def system(self, shown: Shown) -> str:

@@ -47,7 +47,7 @@ class Calls(NodeKind):
         if (len(self.fields), len(self.made)) != (1, 2):
             hint = "Write e.g. calls: plan -> made, results."
             raise SpecError("it reads one field and writes two", hint=hint, path=("calls",))
-        self.tools = load_tools(config.tools, base, config.env)
+        self.tools = load_tools(config.tools, base, config.env, self.code)
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
         for tool in self.tools.values():

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import Defect, DefectKind
+from workbench.spec import Code
 from workbench.workflow import NodeKind, Signature, Surroundings
 from workbench_kit.acting import NodeTool, Tool, find_source_defects, find_tool_defects, tools_at
 from workbench_kit.prompting import prompt_defects as prompts
 
 
 def find_agent_defects(
-    config: Any, signature: Signature, tools: Mapping[str, Tool], base: Path, around: Surroundings
+    config: Any, signature: Signature, tools: Mapping[str, Tool], base: Path, around: Surroundings, code: Code
 ) -> Iterator[Defect]:
-    """config: an `AgentConfig`. tools: all of the agent's, by name."""
-    yield from _of_tools(config, tools, base)
+    """config: an `AgentConfig`. tools: all of the agent's, by name. code: of the agent."""
+    yield from _of_tools(config, tools, base, code)
     yield from _of_steps(config, tools)
     described = {name: tool.description for name, tool in tools.items()}
     arguments = {a for tool in tools.values() for a in tool.schema.get("properties", {})}
@@ -37,7 +38,7 @@ def find_agent_defects(
     yield from prompts.find_few_tokens(config.max_tokens, needed, "a call or an answer", ("max_tokens",))
 
 
-def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path) -> Iterator[Defect]:
+def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path, code: Code) -> Iterator[Defect]:
     if not tools and config.user is None:
         yield Defect(
             DefectKind.NO_TOOLS,
@@ -46,7 +47,7 @@ def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path) -> Iterator[De
             ("tools",),
         )
     for number, address in enumerate(config.tools):
-        for tool in tools_at(address, base, config.env):
+        for tool in tools_at(address, base, config.env, code):
             described = bool(config.descriptions.get(tool.name))
             yield from find_tool_defects(tool, base, ("tools", number), described=described)
     for number, forged in enumerate(config.functions):

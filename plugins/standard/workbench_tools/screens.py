@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
+from workbench.spec import Code
 from workbench.workflow import NodeKind, Signature
 from workbench_kit.acting import Unavailable, child_node, claim_call
 
@@ -19,15 +20,15 @@ class Screens:
     """The screens of an agent by tool, `*` being that of all others.
 
     trees: their nodes, each of which writes `verdict`; only `clean` lets a result pass. tools: that the agent has; none
-    if they are not known. Raises SpecError.
+    if they are not known. code: of the agent. Raises SpecError.
     """
 
-    def __init__(self, trees: Mapping[str, Any], base: Path, tools: Collection[str]):
+    def __init__(self, trees: Mapping[str, Any], base: Path, tools: Collection[str], code: Code):
         self.nodes = dict[str, NodeKind]()
         for name, tree in trees.items():
             if tools and name not in (*tools, "*"):
                 raise SpecError(f"there is no tool '{name}'", hint=suggest(name, tools), path=("screens", name))
-            self.nodes[name] = child_node(f"screens.{name}", tree, base, ("screens", name))
+            self.nodes[name] = child_node(f"screens.{name}", tree, base, ("screens", name), code)
             if "verdict" not in self.nodes[name].outputs or not _may_say_clean(self.nodes[name]):
                 raise SpecError(
                     "a screen writes `verdict`, and only `clean` lets a result pass",

@@ -43,7 +43,7 @@ class ToolNode(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.tool = load_tool(config.tool, base, config.env)
+        self.tool = load_tool(config.tool, base, config.env, self.code)
         # Where the file names the arguments, a server is not asked for them.
         required = () if config.arguments else self.tool.schema.get("required", ())
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}

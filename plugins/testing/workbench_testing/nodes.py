@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any
 from workbench.errors import BudgetSpent, LMError, NodeError, WorkbenchError
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Context, Program, Run
-from workbench.spec import BudgetSpec, lm_spec
+from workbench.spec import USER_MODULES, BudgetSpec, Code, lm_spec
 from workbench.store import Store, add_run
 from workbench.workflow import NodeKind, Trace, Workflow
 from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, run_all, seeded
@@ -42,9 +43,9 @@ class NodeCase:
     say: Say = field(default=lambda request: "yes")
     folder: Path = field(default_factory=Path.cwd)
 
-    def make(self) -> NodeKind:
-        """A new node of these settings."""
-        return self.kind("checked", self.kind.Config.model_validate(dict(self.settings)), self.folder)
+    def make(self, code: Code = "loaded") -> NodeKind:
+        """A new node of these settings. code: the state of the user code that they name."""
+        return self.kind.make("checked", self.kind.Config.model_validate(dict(self.settings)), self.folder, code)
 
 
 def check_node(kind: type[NodeKind], settings: Mapping[str, Any], row: Mapping[str, Any], **more: Any) -> None:
@@ -200,6 +201,21 @@ def check_node_declares_its_fields(case: NodeCase) -> None:
         assert len(set(names)) == len(names), f"{_name(case)}.{what} names a field twice: {names}"
     missing = [name for name in node.inputs if name not in case.row]
     assert not missing, f"the row of the case lacks the input '{missing[0] if missing else ''}'"
+
+
+def check_node_runs_no_code_to_be_drawn(case: NodeCase) -> None:
+    """Made without its code, as for a look at a stored run, it runs none of the Python that its settings name."""
+    before = {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith(USER_MODULES)}
+    try:
+        node = case.make("unread")
+        _ = node.inputs, node.outputs, node.max_calls, [*node.walk()]
+        ran = [name for name in sys.modules if name.startswith(USER_MODULES)]
+    finally:
+        sys.modules.update(before)
+    assert not ran, (
+        f"{_name(case)} loads the Python of its settings when it is only drawn: give `self.code` to what reads it, as "
+        "read_user_code(address, base, self.code)"
+    )
 
 
 def check_node_writes_what_it_declares(case: NodeCase) -> None:

@@ -16,7 +16,7 @@ from workbench.base.files import open_whole, write_whole
 from workbench.base.type_guards import is_list
 from workbench.errors import SpecError
 from workbench.run import prepare
-from workbench.spec import defaults, load_yaml_file, without_user_code
+from workbench.spec import defaults, load_yaml_file
 from workbench.task import dump_yaml, read_rows, reader_of
 from workbench_import.dspy_state import read_states
 
@@ -60,8 +60,7 @@ class Imported:
             raise SpecError(f"{out} cannot be made: {error.strerror}", hint="Choose another folder.") from None
         try:
             self._write(out)
-            with without_user_code("outlines"):
-                prepare(out / "workflow.yaml")
+            prepare(out / "workflow.yaml", code="outlined")
         except BaseException as error:
             shutil.rmtree(out)
             if not isinstance(error, SpecError):

@@ -134,18 +134,15 @@ def pareto_front(points: Sequence[Point], cost: str) -> list[str]:
 
 
 def _read_graph(workflow: Workflow) -> tuple[list[tuple[str, str]], list[list[str]]] | None:
-    """Edges and layers of a workflow of several nodes; None where its code would have to be loaded to know them."""
+    """Edges and layers of a workflow of several nodes; None where it has none that can be drawn."""
     import networkx as nx
-
-    from workbench.spec import CodeRefused, without_user_code
 
     if len(workflow.tree.get("nodes", ())) < 2:
         return None
     try:
-        with without_user_code("names"):
-            graph = workflow.graph
-            layers = [list(layer) for layer in nx.topological_generations(graph)]
-            edges = list(graph.edges)
-    except (SpecError, CodeRefused, RecursionError):
+        graph = workflow.graph
+        layers = [list(layer) for layer in nx.topological_generations(graph)]
+        edges = list(graph.edges)
+    except (SpecError, RecursionError):
         return None
     return (edges, layers) if len(graph) > 1 else None

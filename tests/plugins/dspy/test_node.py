@@ -20,7 +20,7 @@ from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, lm_spec, without_user_code
+from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, learnable_addresses, node_at
@@ -165,12 +165,11 @@ def test_instructions_and_demos_of_each_predictor_are_addresses(folder: Path) ->
 
 def test_the_address_is_known_without_running_the_module(folder: Path) -> None:
     (folder / "solver.py").write_text(MODULE + "\nraise SystemExit('this file was run')\n", encoding="utf-8")
-    with without_user_code("outlines"):
-        workflow = make_workflow({"n": {"dspy": "python:solver.py:Solver"}}, folder)
-        assert workflow.input_fields == ["question"] and workflow.output_fields == ["answer"]
-        (node,) = workflow.enabled_nodes.values()
-        child: Any = node_at(workflow, "nodes.n.predictors.answer.demos")
-    assert [*node.children()] == ["predictors.think", "predictors.answer"], "also where it is asked for afterwards"
+    workflow = make_workflow({"n": {"dspy": "python:solver.py:Solver"}}, folder).with_code("outlined")
+    assert workflow.input_fields == ["question"] and workflow.output_fields == ["answer"]
+    (node,) = workflow.enabled_nodes.values()
+    child: Any = node_at(workflow, "nodes.n.predictors.answer.demos")
+    assert [*node.children()] == ["predictors.think", "predictors.answer"]
     assert child.outputs == ("answer",)
 
 

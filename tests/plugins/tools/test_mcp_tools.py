@@ -21,7 +21,7 @@ from workbench.errors import NodeError, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response, count_images
 from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, lm_spec, without_user_code
+from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
@@ -89,14 +89,14 @@ def test_one_tool_of_a_server_is_asked_for_only_when_a_model_is_shown_it(server:
     assert tool.description.startswith("Put so many cups") and read_log(tmp_path) == ["start", "list", "list"]
 
 
-@pytest.mark.parametrize("instead", ["nothing", "names", "outlines"])
-def test_nothing_is_started_where_code_is_not_run(server: str, tmp_path: Path, instead: Any) -> None:
-    with without_user_code(instead):
-        assert load_tools([server], tmp_path) == {}
-        assert load_tool(f"{server}#add", tmp_path).schema == {}
-        workflow = Workflow({"nodes": {"a": node_tree(agent(server, descriptions={"add": "Buy."})["a"])}}, tmp_path)
-        workflow.check()
-        assert list(workflow.enabled_nodes["a"].tool_names()) == [server]
+@pytest.mark.parametrize("code", ["unread", "outlined"])
+def test_nothing_is_started_where_code_is_not_run(server: str, tmp_path: Path, code: Any) -> None:
+    assert load_tools([server], tmp_path, code=code) == {}
+    assert load_tool(f"{server}#add", tmp_path, code=code).schema == {}
+    tree = {"nodes": {"a": node_tree(agent(server, descriptions={"add": "Buy."})["a"])}}
+    workflow = Workflow(tree, tmp_path, code=code)
+    workflow.check()
+    assert list(workflow.enabled_nodes["a"].tool_names()) == [server]
     assert read_log(tmp_path) == []
 
 
@@ -124,7 +124,7 @@ def rows(
     folder: Path, nodes: dict[str, Any], say: Callable[[Request], Any], count: int, timeout: float = 300.0
 ) -> list[Any]:
     """The outcomes of rows that run at the same time, with a journal."""
-    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder, code="loaded")
     store = Store(folder / "run.db")
     store.execute(
         "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"

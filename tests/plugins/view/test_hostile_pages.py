@@ -10,9 +10,11 @@ from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
+from tests.helpers.stored_runs import restore_of_a_stranger
 from tests.plugins.view.test_pages import BASE, links, rows_of, text_of
 
 from workbench.errors import StoreError
+from workbench.run import candidates
 from workbench.store import ReadOnlyStore, Store, add_run
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
@@ -49,6 +51,21 @@ def test_a_long_text_is_cut_with_a_link_to_the_whole(client: TestClient, runs: d
     whole = next(link for link in links(page) if "whole=1" in link)
     assert "x" * 1_000_000 in client.get(whole).text
     assert len(client.get(f"/runs/{run}/rows").text) < 50_000 > len(client.get(f"/runs/{run}/data").text)
+
+
+def test_no_page_of_a_run_runs_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = restore_of_a_stranger(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with Store(database) as store:
+        (row,) = store.list_runs(("optimize",))
+        tried = [found["hash"] for found in candidates(store, row["id"])]
+    seen = TestClient(make_app(Site(database), Access()), base_url=BASE)
+    pages = ["/", *(f"/runs/{row['run']}{page}" for page in ("", "/live", "/rows", "/calls", "/data", "/report.html"))]
+    pages += [f"/runs/{row['run']}/candidates/{hash_}?against={tried[0]}" for hash_ in tried]
+    pages += [f"/runs/{row['run']}/pictures/{name}.svg" for name in ("before", "after")]
+    for page in pages:
+        assert seen.get(page).status_code == 200, page
+    assert not (tmp_path / "RAN").exists()
 
 
 @pytest.mark.parametrize("wrong", ["%ed%a0%80", "%00", "<script>", "%ff", "'", '" onerror="', "%25", "=", "x" * 3000])

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench.spec import Written, powers_of, without_user_code
+from workbench.spec import Written, powers_of
+from workbench.task.rows import read_rows
 from workbench_worlds import tasks
 
 #: In the form of InterCode's data/nl2bash/nl2bash_fs_2.json.
@@ -26,15 +27,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_file_of_intercode_names_its_file_system(file: Path) -> None:
     assert tasks.intercode(str(file), {}) == [{**row, "file_system": 2} for row in ROWS]
-    with without_user_code():  # they were listed: nothing runs
-        assert len(tasks.intercode(str(file), {})) == 2
+    assert not tasks.intercode.runs_code(str(file), {}), "they were listed: nothing runs"
+    assert len(read_rows(f"intercode:{file}", Path.cwd(), {}, code="outlined")) == 2
     file.write_text(json.dumps(ROWS[:1]))
     assert len(tasks.intercode(str(file), {})) == 1
 
 
 def test_tasks_that_were_not_listed_run_no_package_where_code_may_not_run(file: Path) -> None:
-    with without_user_code(), pytest.raises(SpecError, match="runs the package that has them"):
-        tasks.intercode(str(file), {})
+    with pytest.raises(SpecError, match="runs the package that has them"):
+        read_rows(f"intercode:{file}", Path.cwd(), {}, code="outlined")
+    assert tasks.intercode.runs_code(str(file), {}), "still not listed"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from workbench.base.hashing import digest
 from workbench.base.type_guards import copied
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.plugins import plugins
-from workbench.spec import PREFIX, Powers, check_user_code_allowed, load_user_code, parse_address
+from workbench.spec import PREFIX, Powers, load_user_code, parse_address
 from workbench_kit.acting.results import cut_text
 
 #: ctx.effect: (kind, content, run) -> JSON; it runs once at each place in an example.
@@ -305,7 +305,6 @@ def environment_class(name: str, base: Path) -> type[Environment]:
 
 def open_environment(name: str, settings: Mapping[str, Any], base: Path) -> Environment:
     """A new environment. Raises SpecError for settings that it does not take."""
-    check_user_code_allowed(name)  # e.g. a `gym` environment imports the module that its settings name
     cls = environment_class(name, base)
     try:
         return cls(**{**settings, "base": base})

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from workbench.errors import SpecError, errors_at
+from workbench.spec import Code
 from workbench.workflow import NodeKind, Signature, make_node, node_tree, parse_signature, with_inputs
 from workbench_kit.prompting import default_instructions
 
@@ -23,12 +24,12 @@ def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
         return node_tree(raw)
 
 
-def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) -> NodeKind:
-    """Make the node of a child. Raises SpecError at its path inside the parent."""
+def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...], code: Code) -> NodeKind:
+    """Make the node of a child. code: of the parent. Raises SpecError at its path inside the parent."""
     tree = child_tree(raw, where)
     try:
         with errors_at(*where):
-            return make_node(name, tree, base)
+            return make_node(name, tree, base, code)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

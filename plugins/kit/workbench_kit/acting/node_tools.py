@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError
 from workbench.runtime import Context
+from workbench.spec import Code
 from workbench.workflow import Image, NodeKind
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.inner_nodes import child_node
@@ -153,14 +154,14 @@ def _shown_type(found: Any) -> Any:
     return str if found is Image else found
 
 
-def make_node_tools(trees: Mapping[str, Any], base: Path, *, actions: int = 1) -> dict[str, NodeTool]:
-    """The tools by name. actions: that an agent draws at each step. Raises SpecError at the place in the agent."""
+def make_node_tools(trees: Mapping[str, Any], base: Path, code: Code, *, actions: int = 1) -> dict[str, NodeTool]:
+    """The tools by name. code: of the agent. actions: that it draws at each step. Raises SpecError at its place."""
     found: dict[str, NodeTool] = {}
     for name, tree in trees.items():
         about, rest = tree.get("describe", ""), {key: value for key, value in tree.items() if key != "describe"}
         if not isinstance(about, str):
             raise SpecError("describe is a text: what the node does", path=("nodes", name, "describe"))
-        found[name] = NodeTool(name, child_node(f"nodes.{name}", rest, base, ("nodes", name)), about)
+        found[name] = NodeTool(name, child_node(f"nodes.{name}", rest, base, ("nodes", name), code), about)
     for name, tool in found.items():
         if actions > 1 and tool.node.max_calls:
             raise SpecError(

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.base.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.spec import SERVER, instead_of_code, parse_server
+from workbench.spec import SERVER, parse_server
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.mcp import Listed, McpCall, is_listed, list_tools
 from workbench_kit.acting.mcp_session import Server
@@ -88,8 +88,6 @@ class ServerTool(Tool):
     def __getattr__(self, name: str) -> Any:  # of fields that are not set yet
         if name not in ("description", "schema"):
             raise AttributeError(name)
-        if instead_of_code() != "code":
-            return getattr(Listed(self.name, f"The tool {self.name} of an MCP server.", {}), name)
         listed = _listed(self.call.server, self.name)
         for key in {"description", "schema"} - vars(self).keys():
             object.__setattr__(self, key, getattr(listed, key))
@@ -149,7 +147,9 @@ def server_tools(address: str, base: Path, env: tuple[tuple[str, str], ...], ask
     for name in names:
         tool = object.__new__(ServerTool)
         source = f"{SERVER}{parsed.command}#{name}" + (f" {json.dumps(env)}" if env else "")
-        values = {"name": name, "call": McpCall(server, name), "source": source, "is_async": False}
+        values: dict[str, Any] = {"name": name, "call": McpCall(server, name), "source": source, "is_async": False}
+        if not asked:
+            values |= {"description": f"The tool {name} of an MCP server.", "schema": {}}
         for key, value in {**values, "defaults": {}, "folder": base}.items():
             object.__setattr__(tool, key, value)
         found.append(tool)

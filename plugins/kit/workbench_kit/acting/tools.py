@@ -23,7 +23,7 @@ from workbench.base.type_guards import copied, dicts_in, is_dict
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import PREFIX, SERVER, instead_of_code, load_user_code, parse_address, parse_server
+from workbench.spec import PREFIX, SERVER, Code, parse_address, parse_server, read_user_code
 from workbench_kit.acting.beside import Leftovers
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.code_session import NOTHING, SESSION, Reach, is_session, session_of
@@ -115,27 +115,28 @@ async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any])
     raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
 
 
-def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None) -> Tool:
+def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None, code: Code = "loaded") -> Tool:
     """The tool at an address. Raises SpecError that says what to write instead.
-
-    Where code is not run (`workbench.spec`), a Python tool is an outline.
 
     Args:
         base: the folder of the workflow file.
         env: further variables of the environment of a server; $NAME stands for one of ours.
+        code: unless it is `loaded`, a Python tool is an outline, and no server is started.
     """
     if address.startswith(SERVER) and not parse_server(address).tool:
         raise SpecError(f"'{address}' names all tools of a server", hint=f"Write {address}#name for one of them.")
-    return tools_at(address, base, env)[0]
+    return tools_at(address, base, env, code)[0]
 
 
-def load_tools(addresses: Sequence[str], base: Path, env: Mapping[str, str] | None = None) -> dict[str, Tool]:
-    """The tools at addresses, by name. Raises SpecError at the place of an address that is wrong, or whose tool has the
-    name of another one."""
+def load_tools(
+    addresses: Sequence[str], base: Path, env: Mapping[str, str] | None = None, code: Code = "loaded"
+) -> dict[str, Tool]:
+    """The tools at addresses, by name (`load_tool`). Raises SpecError at the place of an address that is wrong, or
+    whose tool has the name of another one."""
     found: dict[str, Tool] = {}
     for number, address in enumerate(addresses):
         try:
-            tools = tools_at(address, base, env)
+            tools = tools_at(address, base, env, code)
         except SpecError as error:
             raise error if error.path else SpecError(error.message, hint=error.hint, path=("tools", number)) from error
         for tool in tools:
@@ -145,18 +146,19 @@ def load_tools(addresses: Sequence[str], base: Path, env: Mapping[str, str] | No
     return found
 
 
-def has_unknown_tools(addresses: Iterable[str]) -> bool:
-    """Return True if one of these stands for all tools of a server that is not asked here, since code is not run."""
-    return instead_of_code() != "code" and any(a.startswith(SERVER) and not parse_server(a).tool for a in addresses)
+def has_unknown_tools(addresses: Iterable[str], code: Code) -> bool:
+    """Return True if one of these stands for all tools of a server, which is not asked unless the code is `loaded`."""
+    return code != "loaded" and any(a.startswith(SERVER) and not parse_server(a).tool for a in addresses)
 
 
-def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None) -> Sequence[Tool]:
-    """The tools at an address: several for a server without the name of a tool, none of it where code is not run.
+def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None, code: Code = "loaded") -> Sequence[Tool]:
+    """The tools at an address (`load_tool`): several for a server without the name of a tool, or none if it is not
+    asked.
 
     Raises SpecError that says what to write instead.
     """
     if address.startswith(SERVER):
-        return server_tools(address, base.resolve(), tuple((env or {}).items()), instead_of_code() == "code")
+        return server_tools(address, base.resolve(), tuple((env or {}).items()), code == "loaded")
     if address.partition("#")[0] == SESSION:
         return [Tool("python", _RUNS_CODE, _CODE, _outside, address)]
     if not address.startswith(PREFIX):
@@ -164,17 +166,17 @@ def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None) -> 
             f"'{address}' is not a tool",
             hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:session.",
         )
-    if instead_of_code() == "names":
+    if code == "unread":
         return [Tool(parse_address(address).name, "", {}, _outside, address)]
-    return [_python_tool(address, base)]  # the module is kept by its content, so an edited file is read again
+    return [_python_tool(address, base, code)]  # the module is kept by its content, so an edited file is read again
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:
     raise AssertionError("code of a model runs in the sandbox alone, and an outline is not called")
 
 
-def _python_tool(address: str, base: Path) -> Tool:
-    function = load_user_code(address, base)
+def _python_tool(address: str, base: Path, code: Code) -> Tool:
+    function = read_user_code(address, base, code)
     place, bound = parse_address(address), BoundFunction(function)
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
     return Tool(place.name, doc, bound.schema, bound, address, is_async, bound.defaults, place.file(base).parent)

@@ -15,7 +15,7 @@ from workbench.errors import SpecError, StoreError, suggest
 from workbench.evaluation import add_details, read_rows
 from workbench.proof import answer_key, place_in_draw
 from workbench.run import read_stored_source, winner_of
-from workbench.spec import check_nodes, without_user_code
+from workbench.spec import check_nodes
 from workbench.store import Candidates, Store, kind_of, read_report
 from workbench.task import graded_field, make_examples, read_rows as read_data
 
@@ -92,8 +92,7 @@ def run_answers(store: Store, name: str, field: str | None = None) -> RunAnswers
     row = store.find_run(name)
     report = read_report(row)
     _, folder, started = read_stored_source(row)
-    with without_user_code("names"):
-        spec = check_nodes(started)
+    spec = check_nodes(started)
     field = field or graded_field(spec.metrics[0])
     sealed = kind_of(row) == "optimize"
     sides = [Candidates(store, row["id"]).find_baseline(), winner_of(report)] if sealed else [None]

@@ -17,7 +17,7 @@ from workbench.errors import SpecError, StoreError, suggest
 from workbench.evaluation import add_texts, read_rows
 from workbench.lm import locate_lms
 from workbench.run import read_stored_source
-from workbench.spec import LMSpec, check_nodes, without_user_code
+from workbench.spec import LMSpec, check_nodes
 from workbench.store import Store, kind_of, read_report
 from workbench.study import METRIC_SAID
 from workbench_kit.logs.agent_log import Log, LogSource, LogStep, field_lines, read_steps
@@ -89,8 +89,7 @@ def model_of_run(store: Store, run: str) -> LMSpec | None:
     """The model of the role `proposer` in the file of a run, else its `lm`. Runs no code of the file."""
     row = store.find_run(run)
     _, folder, started = read_stored_source(row)
-    with without_user_code("names"):
-        spec = locate_lms(check_nodes(started), Path(folder))
+    spec = locate_lms(check_nodes(started), Path(folder))
     return spec.roles.get("proposer", spec.lm)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import SpecError, errors_at
-from workbench.spec import PREFIX, code_is_outlined, load_user_code
+from workbench.spec import PREFIX, Code, read_user_code
 
 #: The setting of a node that names them. An empty one is not written: it is newer than the hashes of workflows.
 NamedTypes = dict[str, str]
@@ -20,8 +20,8 @@ NAMED_TYPES: Any = Field(
 )
 
 
-def load_types(types: Mapping[str, str], base: Path) -> dict[str, Any]:
-    """The classes by the names that the signature uses. Where code is only looked at, each is a plain dict.
+def load_types(types: Mapping[str, str], base: Path, code: Code) -> dict[str, Any]:
+    """The classes by the names that the signature uses. Unless the code is `loaded`, each is a plain dict.
 
     Raises:
         SpecError: an address leads nowhere, or to something that pydantic cannot read from JSON.
@@ -33,8 +33,8 @@ def load_types(types: Mapping[str, str], base: Path) -> dict[str, Any]:
                 raise SpecError(f"'{name}' cannot name a type", hint="Use letters, digits and _.")
             if not address.startswith(PREFIX):
                 raise SpecError(f"'{address}' is not a class", hint=f"Write {PREFIX}models.py:{name}.")
-            made = load_user_code(address, base)
-            found[name] = dict if code_is_outlined() else _checked(made, address)
+            made = read_user_code(address, base, code)
+            found[name] = _checked(made, address) if code == "loaded" else dict
     return found
 
 

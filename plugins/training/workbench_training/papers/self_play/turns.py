@@ -191,7 +191,7 @@ class Turns:
             "decoding": {"max_tokens": MAX_TOKENS},  # of the task; a model that thinks gets more for its thoughts
             "lm": lm,
         }
-        return Workflow({"name": "proposer", "nodes": {"propose": node}}, self.study.workflow.base)
+        return self.study.workflow.with_tree({"name": "proposer", "nodes": {"propose": node}})
 
 
 class StudyProposalSource(ProposalSource):
