@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import PluginError
-from workbench.lm import MAX_BODY
 from workbench_kit.lms import bounded_http
 from workbench_kit.lms.bounded_http import BodyError, BodyReader, bounded_bodies
+from workbench_kit.wire import MAX_BODY
 
 ASK = {"messages": [{"role": "user", "content": "hello there"}]}
 

@@ -13,8 +13,18 @@ from urllib.parse import quote
 import pytest
 
 from workbench.errors import FailureKind, LMError, NodeError
-from workbench.lm import Request, Response, is_loopback, is_reasoning, kind_of_status, redact, redact_answer, thinks
-from workbench_kit.wire import Form, as_it_came, describe_redirect, make_body, parse_price
+from workbench.lm import Request, Response, is_loopback, thinks
+from workbench_kit.wire import (
+    Form,
+    as_it_came,
+    describe_redirect,
+    is_reasoning,
+    kind_of_status,
+    make_body,
+    parse_price,
+    redact,
+    redact_answer,
+)
 
 
 @pytest.mark.parametrize(

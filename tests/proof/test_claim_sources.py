@@ -35,6 +35,11 @@ class Broken(ClaimSource):
         raise ZeroDivisionError("by hand")
 
 
+class Proud(ClaimSource):
+    def find(self, tested: Evidence) -> Sequence[Claim]:
+        return [Claim("gain", n=len(tested.pairs), diff=1.0, ci95=(0.9, 1.0), shown=True)]
+
+
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, better: float, **sources: type[ClaimSource]) -> Report:
     class Stranger:
         @workbench.hookimpl
@@ -71,6 +76,14 @@ def test_a_guard_that_is_not_shown_ends_every_claim(tmp_path: Path, monkeypatch:
     report = run(tmp_path, monkeypatch, 0.95, answered=Short, rules=Strict)
     assert report.proof is not None and report.proof.shown and not report.proved
     assert any("The gain is not shown: the rules of the house are broken. Its" in line for line in report.headline())
+
+
+def test_a_plugin_replaces_no_gain_that_a_metric_without_a_judge_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run(tmp_path, monkeypatch, 0.95, proud=Proud)
+    assert report.proof is not None and report.proof.test != "none" and len(report.claims) == 1
+    assert any("'proud' of a plugin are left out: ValueError: the name 'gain' is taken" in w for w in report.warnings)
 
 
 def test_a_run_without_such_plugins_tells_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

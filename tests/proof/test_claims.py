@@ -13,7 +13,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.proof import Drawn, Report, describe_proof, interval, judge_claim, paired_proof
+from workbench.proof import Claim, Report, describe_proof, interval, paired_proof
 from workbench.proof.savings import Ceiling, paired_saving
 from workbench.run import Options, optimize
 
@@ -35,7 +35,7 @@ def test_a_judge_shows_no_targets(targets: Report) -> None:
     """Labels are of baseline and winner, so that its scores of the targets stay an opinion."""
     assert targets.levels_shown and targets.proved
     assert targets.proof is not None
-    judged = replace(targets, claims=[*targets.claims, judge_claim(targets.proof, Drawn((), (), ()))])
+    judged = replace(targets, claims=[*targets.claims, Claim("judge", diff=targets.proof.diff)])
     assert not judged.levels_shown and not judged.proved and not judged.as_dict()["targets"]["shown"]
 
 

@@ -12,10 +12,10 @@ from tests.run.test_judge_and_minutes import Saying, judging, write
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.lm import Request
-from workbench.proof import Report, answer_key, level_after
+from workbench.proof import Report, level_after
 from workbench.run import Options, optimize, prepare, resume
 from workbench.store import ReadOnlyStore
-from workbench_kit.labels import order_items, run_answers
+from workbench_kit.labels import answer_key, order_items, run_answers
 
 
 class Once(Optimizer):
@@ -131,6 +131,18 @@ def test_a_broken_file_of_labels_loses_no_report(tmp_path: Path) -> None:
     found, lm = again(tmp_path)
     assert found.status == "finished" and not found.gain_shown and lm.requests == 0
     assert any("the labels are not used" in warning and "line 1" in str(warning) for warning in found.warnings)
+
+
+def test_without_a_plugin_that_corrects_it_a_judge_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.proof.claims.claim_sources", list)
+    run(tmp_path, labels="labels.jsonl")
+    label(tmp_path, better=0.8)
+    found, _ = again(tmp_path)
+    assert not found.gain_shown and not found.proved and not found.as_dict()["judge"]["calibrated"]
+    told = "\n".join(found.lines())
+    assert "opinion of a judge, on 40 sealed test rows" in told and "It comes with workbench-watch: pip install" in told
 
 
 def test_a_judge_without_labels_is_told_before_anything_is_paid(tmp_path: Path) -> None:

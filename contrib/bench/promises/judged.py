@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, binomtest
 
-from workbench.proof import Claim, JudgedRow, check_judge
+from workbench.proof import Claim
+from workbench_kit.labels import JudgedRow, check_judge
 
 ROWS = 1000
 

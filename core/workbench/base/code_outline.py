@@ -10,7 +10,6 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ANY = Signature([Parameter("given", Parameter.VAR_POSITIONAL), Parameter("named", Parameter.VAR_KEYWORD)])
 
 
@@ -29,44 +28,13 @@ def outline_function(path: Path, name: str) -> Outline:
 
     Raises SpecError if the file is not Python, or has no such name.
     """
-    found = _bound(_parse_file(path), name, path.name)
+    found = find_binding(parse_python(path), name, path.name)
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.decorator_list:
         return Outline(name)
     return Outline(name, ast.get_docstring(found), _signature(found.args))
 
 
-def find_function(path: Path, name: str) -> Function | None:
-    """The function of this name in a file, as its source; None for what is decorated or bound otherwise, since only
-    running the file would show it. Raises SpecError if the file is not Python, or has no such name."""
-    return _plain_function(_bound(_parse_file(path), name, path.name))
-
-
-def function_in(source: str, name: str) -> Function | None:
-    """The same, in a source. Raises SpecError if that is not Python, or has no such name."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SpecError(f"source is not valid Python: {error}", hint="Correct it.") from None
-    return _plain_function(_bound(tree, name, "source"))
-
-
-def returns_nothing(function: Function) -> bool:
-    """Return True if a function only ever returns None. One that ends by raising is not meant to return."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Yield | ast.YieldFrom):
-            return False
-        if isinstance(node, ast.Return) and not (
-            node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
-        ):
-            return False
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
-    return not isinstance(function.body[-1], ast.Raise)
-
-
-def _bound(tree: ast.Module, name: str, where: str) -> ast.AST | None:
+def find_binding(tree: ast.Module, name: str, where: str) -> ast.AST | None:
     """Find the statement that binds a name in a module; None where only running it would show it. Raises SpecError if
     nothing does."""
     names = dict(_bound_names(tree))
@@ -76,15 +44,8 @@ def _bound(tree: ast.Module, name: str, where: str) -> ast.AST | None:
     return names.get(name)
 
 
-def _plain_function(found: ast.AST | None) -> Function | None:
-    """A function whose decorators change neither its docstring nor what it takes and returns."""
-    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
-        return None
-    kept = {ast.unparse(d.func if isinstance(d, ast.Call) else d).rpartition(".")[2] for d in found.decorator_list}
-    return found if kept <= {"cache", "lru_cache"} else None
-
-
-def _parse_file(path: Path) -> ast.Module:
+def parse_python(path: Path) -> ast.Module:
+    """Parse a Python file, without running it. Raises SpecError."""
     try:
         return ast.parse(path.read_bytes(), path)
     except SyntaxError as error:

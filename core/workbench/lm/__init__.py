@@ -3,23 +3,8 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.http import (
-    MAX_BODY as MAX_BODY,
-    Mask as Mask,
-    body_of as body_of,
-    header_text as header_text,
-    is_loopback as is_loopback,
-    is_reasoning as is_reasoning,
-    kind_of_answer as kind_of_answer,
-    kind_of_status as kind_of_status,
-    redact as redact,
-    redact_answer as redact_answer,
-    redactor as redactor,
-    split_page as split_page,
-)
 from workbench.lm.native import (
     API_PATHS as API_PATHS,
-    NO_SUCH_PATH as NO_SUCH_PATH,
     Native as Native,
     NotCarried as NotCarried,
     most_tokens as most_tokens,
@@ -39,7 +24,6 @@ from workbench.lm.pool import (
 from workbench.lm.protocol import (
     LM as LM,
     MOST_TOKENS as MOST_TOKENS,
-    CanDelegate as CanDelegate,
     CanEmbed as CanEmbed,
     HasWeights as HasWeights,
     Message as Message,
@@ -47,16 +31,13 @@ from workbench.lm.protocol import (
     Response as Response,
     call_id as call_id,
     check_embeds as check_embeds,
-    check_extra as check_extra,
     check_length as check_length,
     content_text as content_text,
     count_images as count_images,
-    estimate_answer as estimate_answer,
     estimate_tokens as estimate_tokens,
-    offset_seed as offset_seed,
+    is_loopback as is_loopback,
     prompt_text as prompt_text,
-    refused_prompt as refused_prompt,
-    storable as storable,
+    split_page as split_page,
 )
 from workbench.lm.refusals import is_blank as is_blank, is_placeholder as is_placeholder, is_refusal as is_refusal
 from workbench.lm.thinking import THOUGHT_TOKENS as THOUGHT_TOKENS, thinks as thinks

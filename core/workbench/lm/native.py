@@ -18,9 +18,6 @@ API_PATHS: Mapping[str, str] = {
     "gemini": "models",
 }
 
-
-#: What a server says that does not have a path.
-NO_SUCH_PATH = (404, 405, 501)
 #: The field with the most tokens of an answer, by API: the first that is there, else the last.
 _LIMITS = {
     "chat": ("max_completion_tokens", "max_tokens"),

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Protocol, cast, runtime_checkable
+from urllib.parse import urlsplit
 
 from workbench.errors import LMError, SpecError
 from workbench.lm.native import Native
@@ -22,6 +25,7 @@ TOKEN_CHARACTERS, SPARE_CHARACTERS = 16, 1 << 16
 MOST_TOKENS = 2**40
 #: What an image costs at most with the usual hosted models, in tokens; the server says what it cost.
 IMAGE_TOKENS = 1500
+_PAGE = re.compile(r"<(?:!doctype html|html|head|body|title)\b", re.IGNORECASE)
 #: content: a text, or for images a list of parts as in the chat-completions format.
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
 
@@ -195,17 +199,6 @@ class HasWeights(Protocol):
 
 
 @runtime_checkable
-class CanDelegate(Protocol):
-    """An LM whose requests an engine elsewhere may answer that has the same weights, e.g. a server in a training.
-
-    delegate(answer, concurrency): from now on `answer(request)` answers, with so many requests in flight, and nothing
-    is loaded here; None: the LM answers itself again.
-    """
-
-    def delegate(self, answer: Callable[[Request], Awaitable[Response]] | None, concurrency: int = 1) -> None: ...
-
-
-@runtime_checkable
 class CanEmbed(Protocol):
     """An LM that can also turn texts into vectors.
 
@@ -214,22 +207,6 @@ class CanEmbed(Protocol):
     """
 
     async def embed(self, texts: Sequence[str]) -> tuple[Sequence[Sequence[float]], int]: ...
-
-
-def check_extra(extra: Mapping[str, Any], model: str) -> None:
-    """Raise SpecError for provider settings that belong to requests, as `temperature`."""
-    if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
-        raise SpecError(
-            f"'{min(refused)}' cannot be set for {model}",
-            path=("extra",),
-            hint="Write temperature and max_tokens under lm, not under extra.",
-        )
-
-
-def offset_seed(body: dict[str, Any], request: Request) -> None:
-    """Add the replica to a fixed seed, so that replicas differ."""
-    if request.replica and isinstance(body.get("seed"), int):
-        body["seed"] += request.replica
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
@@ -241,21 +218,6 @@ def estimate_tokens(messages: tuple[Message, ...]) -> int:
         + IMAGE_TOKENS * count_images(m)
         for m in messages
     )
-
-
-def estimate_answer(said: str) -> int:
-    """A high estimate of the tokens of an answer: one for each three characters."""
-    return -(-len(said) // 3)
-
-
-def refused_prompt(request: Request) -> Response:
-    """The answer where a filter of the provider's stopped the prompt: nothing is billed."""
-    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
-
-
-def storable(text: str) -> str:
-    """A text with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent as UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _texts(message: Message) -> str:
@@ -320,3 +282,26 @@ def check_length(response: Response, request: Request) -> None:
         length = max(length, len(str(response.message)) // 3)
     if length > most:
         raise LMError("bad_body", f"an answer of {length} characters to a request for {tokens} tokens")
+
+
+def is_loopback(base: str | None) -> bool:
+    """Return True if the server at an address such as http://127.0.0.1:8000/v1 is on this machine.
+
+    Only localhost and numeric addresses count: a host name may begin with `127.` and resolve to any address.
+    """
+    try:
+        host = urlsplit(base or "").hostname or ""
+        if host == "localhost":
+            return True
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def split_page(text: str) -> tuple[str, str]:
+    """(the words of an error, the web page after them): of whatever stands between, as APIs of models answer in
+    JSON."""
+    found = _PAGE.search(text)
+    return (text, "") if found is None else (text[: found.start()], text[found.start() :])

@@ -4,7 +4,7 @@ This room reads, and decides nothing that a search sees.
 """
 
 from workbench.proof.attacks import few_rows_for_attacks as few_rows_for_attacks
-from workbench.proof.bounded_mean import mean_interval as mean_interval
+from workbench.proof.bounded_mean import mean_interval as mean_interval, mean_p as mean_p
 from workbench.proof.claim import LEVEL as LEVEL, MARGIN as MARGIN, Claim as Claim, Kind as Kind
 from workbench.proof.evidence import (
     ClaimSource as ClaimSource,
@@ -13,28 +13,11 @@ from workbench.proof.evidence import (
 )
 from workbench.proof.findings import build_report as build_report
 from workbench.proof.floor import find_floor as find_floor
-from workbench.proof.judged import (
-    LEAST_LABELS as LEAST_LABELS,
-    NOTHING as NOTHING,
-    Drawn as Drawn,
-    JudgedRow as JudgedRow,
-    Label as Label,
-    answer_key as answer_key,
-    check_judge as check_judge,
-    describe_gap as describe_gap,
-    follow_draw as follow_draw,
-    judge_claim as judge_claim,
-    judge_rows as judge_rows,
-    mean_labels as mean_labels,
-    place_in_draw as place_in_draw,
-    read_labels as read_labels,
-)
 from workbench.proof.learning_curves import (
     LearningCurve as LearningCurve,
     read_learning_curves as read_learning_curves,
 )
 from workbench.proof.paired_binary import smallest_binary_gain as smallest_binary_gain
-from workbench.proof.prediction_powered import powered_mean as powered_mean
 from workbench.proof.report import Report as Report
 from workbench.proof.rerun import (
     MOST_RUNS as MOST_RUNS,
@@ -56,8 +39,10 @@ from workbench.proof.reuse import (
 from workbench.proof.savings import COST_FIELDS as COST_FIELDS, Ceiling as Ceiling
 from workbench.proof.sides import order_sides as order_sides
 from workbench.proof.statistics import (
+    GAIN as GAIN,
     cluster_means as cluster_means,
     describe_proof as describe_proof,
     interval as interval,
     paired_proof as paired_proof,
+    voided as voided,
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from workbench.ledger import Ledger
+from workbench.base.distribution import how_to_get
 from workbench.proof.attacks import measure_rise
-from workbench.proof.claim import Claim
+from workbench.proof.claim import Claim, Kind
 from workbench.proof.evidence import Evidence, claim_sources
-from workbench.proof.judged import prove_by_labels
+from workbench.proof.reuse import level_after
 from workbench.proof.savings import COST_FIELDS, find_ceilings, paired_saving
 from workbench.proof.sides import Pair, check_sent, explained_by_order, find_order_effects
-from workbench.proof.statistics import paired_proof
+from workbench.proof.statistics import GAIN, paired_proof, voided
+from workbench.store import RunRecord
 from workbench.study import Evaluation, Result
 from workbench.task import Task, highest_score
 from workbench.workflow import Workflow
@@ -24,27 +26,29 @@ def measure(
     best: Workflow,
     rows: Sequence[tuple[Result, ...]],
     evaluations: Mapping[str, Evaluation],
-    alpha: float,
-) -> Evidence:
-    """Collect what all claims on the sealed rows need. Arguments as of `Evidence`."""
+    earlier: Sequence[str],
+    record: RunRecord,
+) -> tuple[Evidence, str | None]:
+    """Collect what all claims on the sealed rows need, and the objection where the change was not sent. Arguments as
+    of `Evidence`."""
     columns = zip(*rows, strict=True)
     sides = [(side, column) for side, column in zip((task.workflow, winner, best), columns, strict=False)]
     ceilings = find_ceilings(sides, {**task.spec.proof.ceiling})
     effects = find_order_effects([(row[0], row[1]) for row in rows])
-    return Evidence(task, winner, best, rows, evaluations, alpha, ceilings, effects)
+    sent, unsent = check_sent(task.workflow, winner, [(row[0], row[1]) for row in rows])
+    alpha = level_after(earlier)
+    found = Evidence(task, winner, best, rows, evaluations, alpha, ceilings, effects, sent, earlier, record)
+    return replace(found, gain=_gain(found) if found.pairs else None), unsent
 
 
-def find_claims(tested: Evidence, earlier: Sequence[str], ledger: Ledger) -> tuple[list[Claim], list[str], list[str]]:
-    """Find the claims of a run, the objections to all of them, and warnings of what could not be computed.
-
-    earlier: names of the runs that tested on these rows before.
-    """
-    sent, unsent = check_sent(tested.task.workflow, tested.winner, tested.pairs)
-    claims, faults = _others(tested)
-    gains, wrong = _gain(tested, sent, earlier, ledger)
-    claims += gains
-    if tested.winner != tested.task.workflow and (saving := _saving(tested, sent)) is not None:
-        claims.append(saving)
+def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list[str]]:
+    """Find the claims of a run, and the objections to all of them. unsent: see `measure`."""
+    others, gains = _others(tested), [tested.gain] if tested.gain is not None else []
+    if tested.is_judged and gains:
+        gains = [claim for claim in others if claim.name in _OF_JUDGES] or _opinions(gains[0])
+        others = [claim for claim in others if claim not in gains]
+    saving = _saving(tested) if tested.winner != tested.task.workflow else None
+    claims = [*others, *gains, *([saving] if saving is not None else ())]
     claims.sort(key=lambda claim: claim.kind.guards)
     objections = [unsent] if unsent is not None else []
     objections += [claim.why_not for claim in claims if claim.kind.guards and not claim.shown and claim.why_not]
@@ -52,55 +56,78 @@ def find_claims(tested: Evidence, earlier: Sequence[str], ledger: Ledger) -> tup
     for gain in gains[:1]:
         if gain.shown and gain.ci95[0] <= (more := explained_by_order(effects, "score", pairs)):
             objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
-    return claims, objections, wrong + faults
+    return claims, objections
 
 
-def _others(tested: Evidence) -> tuple[list[Claim], list[str]]:
-    """The rise of the attack rate and the claims of plugins, and a warning for each plugin that failed."""
-    claims, faults, limits = list[Claim](), list[str](), tested.task.spec.constraints
+def _others(tested: Evidence) -> list[Claim]:
+    """The rise of the attack rate and the claims of plugins. A plugin that fails becomes a warning."""
+    claims, limits = list[Claim](), tested.task.spec.constraints
+    taken = {"saving", "attacks"} if tested.is_judged else {"saving", "attacks", *_OF_JUDGES}
     for name, load in claim_sources():
         try:
-            claims += load().find(tested)
+            found = [*load().find(tested)]
+            if twice := taken & {claim.name for claim in found}:
+                raise ValueError(f"the name '{min(twice)}' is taken")
         except Exception as error:
-            faults.append(f"the claims '{name}' of a plugin are left out: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            tested.warnings.append(f"the claims '{name}' of a plugin are left out: {why}")
+        else:
+            claims += found
+            taken |= {claim.name for claim in found}
     if limits is not None:
         rise = measure_rise(tested.pairs, tested.clusters, margin=limits.attack, alpha=tested.alpha)
         claims += [rise] if rise is not None else []
-    return claims, faults
+    return claims
 
 
-def _gain(
-    tested: Evidence, sent: Sequence[bool], earlier: Sequence[str], ledger: Ledger
-) -> tuple[list[Claim], list[str]]:
-    """The gain; the judge's claim, if one scored; and what is wrong with the labels."""
+def _gain(tested: Evidence) -> Claim:
+    """The gain by the scores of the metric."""
     task, pairs, clusters, alpha = tested.task, tested.pairs, tested.clusters, tested.alpha
-    if not pairs:
-        return [], []
     baselines, winners = [a.score for a, _ in pairs], [b.score for _, b in pairs]
     margin, highest = task.spec.proof.margin, highest_score(task.metric)
     gain = paired_proof(baselines, winners, clusters=clusters, alpha=alpha, margin=margin, highest=highest)
-    if not all(sent):  # where the change was not sent, a difference is not its own
-        tied = [b.score for _, b in _tied(pairs, sent)]
+    if not all(tested.sent):
+        tied = [b.score for _, b in tested.sent_pairs]
         found = paired_proof(baselines, tied, clusters=clusters, alpha=alpha, highest=highest)
         gain = replace(gain, shown=gain.shown and found.shown, lowest=min(gain.lowest, found.lowest))
-    if not getattr(task.metric, "needs_lm", False):
-        return [gain], []
-    return prove_by_labels(task, _tied(pairs, sent), gain, earlier, ledger)
+    return gain
 
 
-def _tied(pairs: Sequence[Pair], sent: Sequence[bool]) -> list[Pair]:
-    """The pairs with the baseline on both sides where the change was not sent."""
-    return [(a, b if was else a) for was, (a, b) in zip(sent, pairs, strict=True)]
+#: Claims of a run that a language model scored.
+_OF_JUDGES = ("gain", "judge")
 
 
-def _saving(tested: Evidence, sent: Sequence[bool]) -> Claim | None:
+def _say_opinion(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    """Describe a gain that no labels of people correct."""
+    if why is not None:
+        return [voided(claim, why)]
+    said = f"{claim.diff:+.3f} [{claim.ci95[0]:+.3f}, {claim.ci95[1]:+.3f}]"
+    why = f"The gain is not shown: {said} is the opinion of a judge, on {claim.n_rows} sealed test rows."
+    return [f"{why} Labels of people can correct it. {how_to_get('commands', 'label')}".rstrip()]
+
+
+def _say_nothing(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    return []
+
+
+def _opinion_figures(claim: Claim, shown: bool) -> dict[str, Any]:
+    return {"diff": claim.diff, "ci95": list(claim.ci95), "labelled": 0, "calibrated": False}
+
+
+def _opinions(gain: Claim) -> list[Claim]:
+    """The claims of a run that a language model scored, where no plugin corrects it by labels of people."""
+    judge = Claim("judge", Kind(_say_nothing, _opinion_figures, proves=False), diff=gain.diff, ci95=gain.ci95)
+    return [replace(gain, kind=replace(GAIN, words=_say_opinion), shown=False, lowest=-1.0), judge]
+
+
+def _saving(tested: Evidence) -> Claim | None:
     """The saving, if a cost decided the pick."""
-    spec, pairs, objectives = tested.task.spec, tested.pairs, tested.task.spec.objectives
+    spec, tied, objectives = tested.task.spec, tested.sent_pairs, tested.task.spec.objectives
     if len(objectives) < 2 or (spec.pick == "score" and spec.targets is None):
         return None
     considered = objectives[:2] if spec.pick == "knee" else objectives
     cost = next((o for o in considered if o in COST_FIELDS), None)
-    tied, most = _tied(pairs, sent), tested.ceilings.get(cost or "")
+    most = tested.ceilings.get(cost or "")
     if cost is None or most is None:
         return None
 
@@ -119,6 +146,6 @@ def _saving(tested: Evidence, sent: Sequence[bool]) -> Claim | None:
     # Rows that one side alone answered: the winner may be slow on just those that cost it most.
     sided = [pair for pair in tied if pair[0].score is not None or pair[1].score is not None]
     found = replace(found, shown=found.shown and compare(sided).shown)
-    if found.ci95[1] >= explained_by_order(tested.order_effects, cost, pairs):
+    if found.ci95[1] >= explained_by_order(tested.order_effects, cost, tested.pairs):
         return replace(found, shown=False, bound=f"{found.bound}; the order of the sides may explain it")
     return found

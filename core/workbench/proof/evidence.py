@@ -9,9 +9,11 @@ from functools import cached_property
 
 from workbench.plugins import plugins
 from workbench.proof.claim import LEVEL, Claim
+from workbench.proof.reuse import level_after
 from workbench.proof.savings import Ceiling
 from workbench.proof.sides import OrderEffect, Pair
 from workbench.spec import Spec
+from workbench.store import RunRecord
 from workbench.study import Evaluation, Result
 from workbench.task import Task
 from workbench.workflow import Workflow
@@ -31,6 +33,11 @@ class Evidence:
         alpha: the level of a test on these rows.
         ceilings: by objective, the most that a row can cost.
         order_effects: effects of the order of the two sides.
+        sent: for each row, True if the change was sent with it.
+        earlier: names of the runs that tested on these rows before.
+        record: the run in the database.
+        gain: the gain by the scores of the metric.
+        warnings: of the report; a source may add to them.
     """
 
     task: Task
@@ -41,11 +48,46 @@ class Evidence:
     alpha: float = LEVEL
     ceilings: Mapping[str, Ceiling] = field(default_factory=dict[str, Ceiling])
     order_effects: Sequence[OrderEffect] = ()
+    sent: Sequence[bool] = ()
+    earlier: Sequence[str] = ()
+    record: RunRecord | None = None
+    gain: Claim | None = None
+    warnings: list[str] = field(default_factory=list[str])
 
     @cached_property
     def pairs(self) -> list[Pair]:
         """Baseline and winner on each row."""
         return [(row[0], row[1]) for row in self.rows]
+
+    @cached_property
+    def sent_pairs(self) -> list[Pair]:
+        """The pairs, with the baseline on both sides where the change was not sent: no difference is its own there."""
+        return [(a, b if was else a) for was, (a, b) in zip(self.sent, self.pairs, strict=True)]
+
+    @property
+    def is_judged(self) -> bool:
+        """Return True if a language model scored. A source may then return a claim `gain` that corrects its scores."""
+        return bool(getattr(self.task.metric, "needs_lm", False))
+
+    def count_look(self, what: str, content: str) -> tuple[int, float]:
+        """Record that the run is reported with evidence from elsewhere, such as labels.
+
+        A report with other evidence than an earlier one is a further test of these rows.
+
+        Args:
+            what: kind of evidence.
+            content: hash of it.
+
+        Returns how many other states of it were reported before, and the level that is left.
+        """
+        assert self.record is not None
+        store, event = self.record.store, f"{what}_looked_at"
+        store.flush()
+        known = [one.get(what) for one in self.record.read_events(event)]
+        if content not in known:
+            store.event(self.record.run_id, event, **{what: content})
+        looks = known.index(content) if content in known else len(known)
+        return looks, level_after([*self.earlier, *[what] * looks])
 
     @cached_property
     def clusters(self) -> list[Hashable]:

@@ -15,7 +15,7 @@ from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.learning_curves import read_learning_curves
 from workbench.proof.report import Report
 from workbench.proof.rerun import count_runs
-from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
+from workbench.proof.reuse import find_earlier_tests, reuse_warning
 from workbench.proof.sides import Pair
 from workbench.store import Journal, RunRecord
 from workbench.study import Evaluation, Result, pareto_set
@@ -47,8 +47,9 @@ def build_report(
     """
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
-    tested = measure(task, winner, best, rows or (), evaluations, level_after(earlier))
-    claims, objections, faults = find_claims(tested, earlier, ledger)
+    record = RunRecord(ledger.store, ledger.run_id)
+    tested, unsent = measure(task, winner, best, rows or (), evaluations, earlier, record)
+    claims, objections = find_claims(tested, unsent)
     gain, baseline = find_claim(claims, "gain"), evaluations.get(task.workflow.hash)
     (rows_tested, failed), leaks = _describe_test(task, winner, pairs), find_leaks(task, winner)
     ledger.store.flush()
@@ -72,7 +73,7 @@ def build_report(
         database=database,
         candidates=candidates,
         pareto=_pareto(task, evaluations),
-        warnings=[*warnings, *faults, *failed, *on_val, *_warnings(task, winners, earlier, leaks, roles)],
+        warnings=[*warnings, *tested.warnings, *failed, *on_val, *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,

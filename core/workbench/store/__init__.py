@@ -6,8 +6,6 @@ This room knows no budget and no optimizer.
 from workbench.store.candidates import (
     Candidates as Candidates,
     find_choices as find_choices,
-    read_trees as read_trees,
-    read_val_scores as read_val_scores,
 )
 from workbench.store.content import (
     parse_json as parse_json,

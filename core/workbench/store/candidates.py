@@ -118,17 +118,3 @@ def find_choices(store: Store, hash_: str, data_hash: str | None) -> tuple[dict[
         data_hash,
     )
     return {r["example"]: r["run"] for r in here}, {r["row"]: r["run"] for r in elsewhere}
-
-
-def read_trees(store: Store) -> list[str]:
-    """The trees of the candidates of all runs, in order, as JSON."""
-    return [row["tree"] for row in store.rows("select tree from candidates order by run_id, seq")]
-
-
-def read_val_scores(store: Store) -> list[tuple[str, float | None]]:
-    """(hash, score on val) of the candidates of all runs, in order."""
-    rows = store.rows(
-        "select c.hash, e.score from candidates c left join evaluations e on e.run_id = c.run_id and "
-        "e.candidate = c.hash and e.split = 'val' and e.replica = 0 order by c.run_id, c.seq"
-    )
-    return [(row["hash"], row["score"]) for row in rows]

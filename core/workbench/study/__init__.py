@@ -48,7 +48,6 @@ from workbench.study.targets import (
     configurations as configurations,
     cost_objective as cost_objective,
     is_slow as is_slow,
-    missed_levels as missed_levels,
     pick_by_targets as pick_by_targets,
     pick_winner as pick_winner,
 )

@@ -85,15 +85,6 @@ class Aims:
         return {name: by for name, by in found.items() if by > 1e-12}
 
 
-def missed_levels(levels: TargetsSpec | None, evaluation: Evaluation) -> dict[str, float]:
-    """By how much, as a part of its limit, a candidate misses each service level: 0 where it meets it. A sampler takes
-    them for constraints."""
-    if levels is None:
-        return {}
-    missed = Aims(levels, evaluation).shortfalls(evaluation)
-    return {name: missed.get(name, 0.0) for name in levels.given}
-
-
 def pick_by_targets(evaluations: Sequence[Evaluation], aims: Aims, objectives: Sequence[str]) -> Evaluation:
     """The cheapest candidate that meets all targets on val by one standard error; of equals the best.
 

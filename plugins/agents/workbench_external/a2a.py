@@ -17,13 +17,13 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import NodeError, SpecError
-from workbench.lm import redact
 from workbench.workflow import Signature
 from workbench_external.cards import Card, card_address, list_of, read_card
 from workbench_external.config import ExternalConfig
 from workbench_external.service import Row, in_time, request
 from workbench_kit.acting import fill_variables
 from workbench_kit.answers import as_text
+from workbench_kit.wire import redact
 
 #: The input with the name of the agent that is asked, where there are several.
 AGENT = "agent"

@@ -10,10 +10,10 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from workbench.errors import FailureKind, NodeError
-from workbench.lm import kind_of_answer
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import GatewaySession
 from workbench_external.process import MOST_OUTPUT
+from workbench_kit.wire import kind_of_answer
 
 T = TypeVar("T")
 

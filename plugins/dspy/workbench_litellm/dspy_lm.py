@@ -21,17 +21,7 @@ import dspy
 from workbench.base.distribution import pip_install
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError, SpecError
-from workbench.lm import (
-    Request,
-    Response,
-    check_extra,
-    is_loopback,
-    kind_of_status,
-    redact,
-    redact_answer,
-    redactor,
-    refused_prompt,
-)
+from workbench.lm import Request, Response, is_loopback
 from workbench_dspy_seam.clients import (
     CLIENT_KEYS,
     errors,
@@ -41,7 +31,20 @@ from workbench_dspy_seam.clients import (
 )
 from workbench_kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
 from workbench_kit.lms.prices import ModelPrice, find_rates
-from workbench_kit.wire import MOST_FORMS, ChunkReader, Form, Rates, headers_key, make_body
+from workbench_kit.wire import (
+    MOST_FORMS,
+    ChunkReader,
+    Form,
+    Rates,
+    check_extra,
+    headers_key,
+    kind_of_status,
+    make_body,
+    redact,
+    redact_answer,
+    redactor,
+    refused_prompt,
+)
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
 from workbench_litellm.installed import check_litellm, has_litellm

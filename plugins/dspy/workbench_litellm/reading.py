@@ -12,19 +12,21 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm import MOST_TOKENS, Request, Response, cut_at_stops, estimate_answer, estimate_tokens, storable
+from workbench.lm import MOST_TOKENS, Request, Response, cut_at_stops, estimate_tokens
 from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
 from workbench_kit.answers import load_loose
 from workbench_kit.wire import (
     Billed,
     answered_call,
     dump_arguments,
+    estimate_answer,
     kind_of_error,
     price_fields,
     read_content,
     read_finish,
     read_thoughts,
     read_usage,
+    storable,
 )
 
 #: Where a message that goes back to its provider holds the whole of it, in DSPy's form.

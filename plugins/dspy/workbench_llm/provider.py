@@ -10,10 +10,10 @@ import anyio
 
 from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.lm import Message, Request, Response, cut_at_stops, estimate_answer, estimate_tokens, storable
+from workbench.lm import Message, Request, Response, cut_at_stops, estimate_tokens
 from workbench.spec import declares
 from workbench_kit.lms.bounded_http import body_error, bounded_bodies
-from workbench_kit.wire import kind_of_error, read_finish
+from workbench_kit.wire import estimate_answer, kind_of_error, read_finish, storable
 
 DEFAULT_CONCURRENCY = 4
 #: What `llm`'s plugins call the limit on the length of the answer.

@@ -11,10 +11,20 @@ from typing import Any
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import API_PATHS, Request, Response, check_extra, estimate_tokens, is_loopback, redact_answer
+from workbench.lm import API_PATHS, Request, Response, estimate_tokens, is_loopback
 from workbench.spec import declares
 from workbench_kit.lms.prices import ModelPrice
-from workbench_kit.wire import MOST_FORMS, ChunkReader, Form, Forwarded, Rates, headers_key, parse_events
+from workbench_kit.wire import (
+    MOST_FORMS,
+    ChunkReader,
+    Form,
+    Forwarded,
+    Rates,
+    check_extra,
+    headers_key,
+    parse_events,
+    redact_answer,
+)
 from workbench_openai import wire
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token

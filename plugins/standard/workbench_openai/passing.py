@@ -11,8 +11,8 @@ from yarl import URL
 
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
-from workbench.lm import API_PATHS, NO_SUCH_PATH, NotCarried, Pieces, Request, Response, redact_answer
-from workbench_kit.wire import MOST_FORMS, Form, Forwarded
+from workbench.lm import API_PATHS, NotCarried, Pieces, Request, Response
+from workbench_kit.wire import MOST_FORMS, NO_SUCH_PATH, Form, Forwarded, redact_answer
 from workbench_openai import wire
 from workbench_openai.server import Server
 

@@ -15,8 +15,8 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import NOTHING, LMError, SpecError
-from workbench.lm import API_PATHS, MAX_BODY, Mask, header_text, is_loopback, redact, redactor
-from workbench_kit.wire import Forwarded, describe_redirect
+from workbench.lm import API_PATHS, is_loopback
+from workbench_kit.wire import MAX_BODY, Forwarded, Mask, describe_redirect, header_text, redact, redactor
 from workbench_openai import wire
 
 Answer = TypeVar("Answer")

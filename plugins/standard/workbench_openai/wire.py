@@ -13,19 +13,7 @@ from functools import partial
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import (
-    MOST_TOKENS,
-    Request,
-    Response,
-    body_of,
-    cut_at_stops,
-    estimate_answer,
-    estimate_tokens,
-    prompt_text,
-    refused_prompt,
-    split_reasoning,
-    storable,
-)
+from workbench.lm import MOST_TOKENS, Request, Response, cut_at_stops, estimate_tokens, prompt_text, split_reasoning
 from workbench_kit.answers import load_loose
 from workbench_kit.wire import (
     Billed,
@@ -33,6 +21,8 @@ from workbench_kit.wire import (
     Usage,
     answered_call,
     as_chat,
+    body_of,
+    estimate_answer,
     is_as_named,
     join_events,
     kind_of_error,
@@ -43,6 +33,8 @@ from workbench_kit.wire import (
     read_finish,
     read_thoughts,
     read_usage,
+    refused_prompt,
+    storable,
     unknown_parts,
 )
 

@@ -13,8 +13,8 @@ from pydantic import Field, field_validator, model_validator
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.spec import ADDRESS, PATH, Found, Written
-from workbench.study import AskedTrial, Race, Searcher, missed_levels, objective_sign
+from workbench.spec import ADDRESS, PATH, Found, TargetsSpec, Written
+from workbench.study import Aims, AskedTrial, Race, Searcher, objective_sign
 from workbench_optuna.pruning import make_race, report
 from workbench_optuna.shared import SharedStudy, shared_study
 from workbench_optuna.storage import check_address, check_storage
@@ -217,3 +217,12 @@ def _keep(searcher: Searcher, study: Study, evaluated: set[int]) -> None:
         )
     finally:
         storage.engine.dispose()
+
+
+def missed_levels(levels: TargetsSpec | None, evaluation: Evaluation) -> dict[str, float]:
+    """By how much, as a part of its limit, a candidate misses each service level: 0 where it meets it. A sampler takes
+    them for constraints."""
+    if levels is None:
+        return {}
+    missed = Aims(levels, evaluation).shortfalls(evaluation)
+    return {name: missed.get(name, 0.0) for name in levels.given}

@@ -20,7 +20,7 @@ from workbench.lm import LMPool, Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.spec import defaults
-from workbench.store import Store, read_trees, read_val_scores
+from workbench.store import Store
 
 LABELS = ("a", "b", "c", "d")
 HELPFUL = "carefully"
@@ -154,7 +154,11 @@ class SimulatedRun:
     def candidates(self) -> list[tuple[str, float | None]]:
         """(hash, score on val) of every candidate in order; the score is None if val was not finished."""
         with Store(self.folder / "run.db") as store:
-            return read_val_scores(store)
+            rows = store.rows(
+                "select c.hash, e.score from candidates c left join evaluations e on e.run_id = c.run_id and "
+                "e.candidate = c.hash and e.split = 'val' and e.replica = 0 order by c.run_id, c.seq"
+            )
+            return [(row["hash"], row["score"]) for row in rows]
 
 
 def run_simulated(
@@ -178,5 +182,5 @@ def run_simulated(
     }
     report = resume("last", **settings) if again else optimize(path, **settings)
     with Store(folder / "run.db") as store:
-        trees = read_trees(store)
+        trees = [row["tree"] for row in store.rows("select tree from candidates order by run_id, seq")]
     return SimulatedRun(report, lm, folder, begun[0] if begun else lm.requests, trees)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench import hookimpl
+from workbench.plugins.hookspecs import Register
 
 
 @hookimpl
@@ -12,3 +13,8 @@ def register_commands(cli: Any) -> None:
     from workbench_label.commands import label_command
 
     cli.add_command(label_command, under="Measure")
+
+
+@hookimpl
+def register_claims(register: Register) -> None:
+    register("judge", "workbench_kit.labels.judged:JudgedGain")

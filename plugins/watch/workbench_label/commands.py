@@ -13,8 +13,7 @@ from workbench.cli import ask_text, echo_json, say
 from workbench.cli.options import DB, JSON, limit_option
 
 if TYPE_CHECKING:
-    from workbench.proof import Label
-    from workbench_kit.labels import Item, RunAnswers
+    from workbench_kit.labels import Item, Label, RunAnswers
 
 #: Suffixes by which a missing TARGET is known to be a file.
 _FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
@@ -50,8 +49,7 @@ def label_command(
     import getpass
 
     from workbench.errors import SpecError
-    from workbench.proof import read_labels
-    from workbench_kit.labels import file_items, order_items, run_answers
+    from workbench_kit.labels import file_items, order_items, read_labels, run_answers
 
     found: RunAnswers | None = None
     if Path(target).is_file():
@@ -85,8 +83,7 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
     """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
-    from workbench.proof import Label
-    from workbench_kit.labels import append_label
+    from workbench_kit.labels import Label, append_label
 
     for number, item in enumerate(left):
         _show(item, number + 1, len(left))

@@ -16,9 +16,9 @@ from tests.run.test_judged_run import again, run, say
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.proof import Label, read_labels
 from workbench.store import ReadOnlyStore
 from workbench_kit.labels import (
+    Label,
     RunAnswers,
     append_label,
     calibrate,
@@ -27,6 +27,7 @@ from workbench_kit.labels import (
     compare_labellers,
     krippendorff_alpha,
     order_items,
+    read_labels,
     run_answers,
 )
 

@@ -16,8 +16,9 @@ import pytest
 from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Request, Response, is_reasoning
+from workbench.lm import LM, Request, Response
 from workbench_kit.lms import prices as table_prices
+from workbench_kit.wire import is_reasoning
 from workbench_openai import client, prices, wire
 
 KEY = "sk-canary+0123456789/abc"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench.proof import read_labels
 from workbench.task import RowDraw, read_rows
+from workbench_kit.labels import read_labels
 from workbench_traces.read_files import read_turns
 
 MB = b"a" * (1 << 20)

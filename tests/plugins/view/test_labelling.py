@@ -19,9 +19,8 @@ from tests.plugins.label.test_label import evaluated
 from tests.plugins.view.conftest import BASE, HOSTILE, improve
 from tests.run.test_judged_run import again, run
 
-from workbench.proof import read_labels
 from workbench.store import ReadOnlyStore, Store
-from workbench_kit.labels import order_items, run_answers
+from workbench_kit.labels import order_items, read_labels, run_answers
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.site import LabelFiles, Site

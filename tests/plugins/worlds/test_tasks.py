@@ -10,7 +10,7 @@ import pytest
 
 from workbench.errors import SpecError
 from workbench.spec import Written, powers_of
-from workbench.task.rows import read_rows
+from workbench.task import read_rows
 from workbench_worlds import tasks
 
 #: In the form of InterCode's data/nl2bash/nl2bash_fs_2.json.

@@ -46,7 +46,7 @@ PLUGIN_KINDS = {
         "provider",
         "open_lm",
         "workbench run FILE --set 'lm={model: $name/NAME, api_base: ADDRESS}' --input text=hello",
-        dependencies=', "aiohttp>=3.13"',
+        dependencies=', "workbench-kit>=0.1", "aiohttp>=3.13"',
     ),
     "sandbox": PluginKind("sandboxes", "sandbox", "open_sandbox", "workbench plugin sandbox list"),
     "executor": PluginKind("executors", "executor", "$Class", "workbench eval FILE --executor $name"),

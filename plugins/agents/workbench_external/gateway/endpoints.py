@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from workbench.errors import LMError
-from workbench.lm import NO_SUCH_PATH, Response
+from workbench.lm import Response
 from workbench_external.gateway import anthropic_messages as claude, chat, gemini_api as gemini
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
@@ -28,7 +28,7 @@ from workbench_external.gateway.passed import (
 from workbench_external.gateway.response_events import ResponseWriter, as_message, write_failure
 from workbench_external.gateway.responses import read_response, refuse_background
 from workbench_external.gateway.writing import Asked, Body, Event, Raw, Writer, write_body, write_events
-from workbench_kit.wire import Forwarded
+from workbench_kit.wire import NO_SUCH_PATH, Forwarded
 
 Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed | Forwarded]]
 

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.lm import Message, Native, NotCarried, Request, body_of as loaded, header_text, most_tokens
+from workbench.lm import Message, Native, NotCarried, Request, most_tokens
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
@@ -18,7 +18,7 @@ from workbench_external.gateway.replaced import replace_texts, without_places
 from workbench_external.gateway.table import INERT
 from workbench_external.gateway.view import PLACE, View, read_view
 from workbench_external.gateway.writing import Asked
-from workbench_kit.wire import Forwarded, is_stream, join_events, plain_message
+from workbench_kit.wire import Forwarded, body_of as loaded, header_text, is_stream, join_events, plain_message
 
 #: Headers of an agent that change an answer.
 _HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")

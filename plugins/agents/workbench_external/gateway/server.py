@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NOTHING, FailureKind, SpecError
-from workbench.lm import MAX_BODY, is_loopback, storable
+from workbench.lm import is_loopback
 from workbench_external.gateway.access import (
     MOST_AT_ONCE,
     Admitted,
@@ -38,7 +38,7 @@ from workbench_external.gateway.streaming import (
     send_beginning,
     send_forwarded,
 )
-from workbench_kit.wire import Forwarded
+from workbench_kit.wire import MAX_BODY, Forwarded, storable
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from multidict import CIMultiDict
 
 from workbench.base.type_guards import is_dict
-from workbench.lm import Piece, body_of as loaded
+from workbench.lm import Piece
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Refused
 from workbench_external.gateway.endpoints import Endpoint
 from workbench_external.gateway.passed import Passed, headers_below
 from workbench_external.gateway.writing import Asked, Event
-from workbench_kit.wire import Forwarded
+from workbench_kit.wire import Forwarded, body_of as loaded
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -23,8 +23,8 @@ from workbench.base.concurrency import run_in_thread
 from workbench.base.distribution import pip_install
 from workbench.base.text import visible
 from workbench.errors import NodeError, SpecError
-from workbench.lm import redact
 from workbench_kit.acting.programs import check_program, dying_with_us
+from workbench_kit.wire import redact
 
 T = TypeVar("T")
 

@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.base.code_outline import Function, find_function, function_in, returns_nothing
+from workbench.base.code_outline import find_binding, parse_python
 from workbench.errors import Defect, DefectKind, SpecError
 from workbench.spec import PREFIX, parse_address
 from workbench_kit.acting.mcp import McpCall
 from workbench_kit.acting.tools import Tool
 
 Place = tuple[str | int, ...]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _INTERPRETERS = re.compile(r"(python[\d.]*|node|deno|bun|ruby|perl|bash|sh)(\.exe)?")
 _SCRIPT = re.compile(r"[^:]*\.(py|js|mjs|cjs|ts|rb|pl|sh)")
@@ -41,7 +42,7 @@ def find_tool_defects(
         return
     address = parse_address(tool.source)
     file = address.file(base)
-    function = find_function(file, address.name) if file.is_file() else None
+    function = _find_function(file, address.name) if file.is_file() else None
     if function is None:
         return
     where = f"{file.name}:{function.lineno}"
@@ -80,7 +81,7 @@ def find_source_defects(
         schema: JSON Schema of the arguments that callers are told, if there is one.
     """
     try:
-        function = function_in(source, name)
+        function = _function_in(source, name)
     except SpecError as error:
         yield Defect(DefectKind.MISMATCHED_TOOL, f"'{name}': {error.message}", error.hint or "", (*path, "source"))
         return
@@ -111,7 +112,7 @@ def find_source_defects(
 
 
 def _function_defects(name: str, function: Function, where: str, path: Place) -> Iterator[Defect]:
-    if returns_nothing(function):
+    if _returns_nothing(function):
         yield Defect(
             DefectKind.EMPTY_RESULT,
             f"'{name}' ({where}) never returns a value: its result is always null",
@@ -156,3 +157,42 @@ def _server_defects(tool: Tool, command: tuple[str, ...], base: Path, path: Plac
     flags = rest[: rest.index(script)] if script else rest
     if not flags and _SCRIPT.fullmatch(script) and not (base / script).exists():
         yield missing(f"there is no file {base / script}", "Correct the path: it is relative to the workflow file.")
+
+
+def _find_function(path: Path, name: str) -> Function | None:
+    """The function of this name in a file, as its source; None for what is decorated or bound otherwise, since only
+    running the file would show it. Raises SpecError if the file is not Python, or has no such name."""
+    return _plain_function(find_binding(parse_python(path), name, path.name))
+
+
+def _function_in(source: str, name: str) -> Function | None:
+    """The same, in a source. Raises SpecError if that is not Python, or has no such name."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise SpecError(f"source is not valid Python: {error}", hint="Correct it.") from None
+    return _plain_function(find_binding(tree, name, "source"))
+
+
+def _returns_nothing(function: Function) -> bool:
+    """Return True if a function only ever returns None. One that ends by raising is not meant to return."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return False
+        if isinstance(node, ast.Return) and not (
+            node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+        ):
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return not isinstance(function.body[-1], ast.Raise)
+
+
+def _plain_function(found: ast.AST | None) -> Function | None:
+    """A function whose decorators change neither its docstring nor what it takes and returns."""
+    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    kept = {ast.unparse(d.func if isinstance(d, ast.Call) else d).rpartition(".")[2] for d in found.decorator_list}
+    return found if kept <= {"cache", "lru_cache"} else None

@@ -16,4 +16,18 @@ from workbench_kit.labels.items import (
     order_items as order_items,
     run_answers as run_answers,
 )
+from workbench_kit.labels.judged import (
+    LEAST_LABELS as LEAST_LABELS,
+    JudgedRow as JudgedRow,
+    Label as Label,
+    answer_key as answer_key,
+    check_judge as check_judge,
+    describe_judged as describe_judged,
+    follow_draw as follow_draw,
+    mean_labels as mean_labels,
+    place_in_draw as place_in_draw,
+    read_labels as read_labels,
+    whole_labellers as whole_labellers,
+)
 from workbench_kit.labels.label_file import append_label as append_label
+from workbench_kit.labels.prediction_powered import powered_mean as powered_mean

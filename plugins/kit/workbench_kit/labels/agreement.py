@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from workbench.base.text import one_line
-from workbench.proof import Label, interval
+from workbench.proof import interval
+from workbench_kit.labels.judged import Label
 
 Interval = tuple[float, float]
 

@@ -10,9 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.proof import LEAST_LABELS, NOTHING, Drawn, Label, describe_gap, follow_draw, judge_rows, mean_labels
 from workbench_kit.labels.agreement import JudgeAgreement, compare_judge
 from workbench_kit.labels.items import Answer
+from workbench_kit.labels.judged import (
+    LEAST_LABELS,
+    NOTHING,
+    Drawn,
+    Label,
+    describe_gap,
+    follow_draw,
+    judge_rows,
+    mean_labels,
+)
 
 
 @dataclass(frozen=True)

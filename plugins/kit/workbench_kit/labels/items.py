@@ -13,11 +13,11 @@ from typing import Any
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError, suggest
 from workbench.evaluation import add_details, read_rows
-from workbench.proof import answer_key, place_in_draw
 from workbench.run import read_stored_source, winner_of
 from workbench.spec import check_nodes
 from workbench.store import Candidates, Store, kind_of, read_report
 from workbench.task import graded_field, make_examples, read_rows as read_data
+from workbench_kit.labels.judged import answer_key, place_in_draw
 
 #: Fields of imported rows that would tell the labeller what others think, or that say nothing.
 _HIDDEN = {"answer", "score", "scores", "comment", "messages", "source", "id", "group", "conversation", "user", "time"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workbench.base.files import make_private
 from workbench.errors import SpecError
-from workbench.proof import Label
+from workbench_kit.labels.judged import Label
 
 
 def append_label(path: Path, label: Label) -> None:

@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from workbench.errors import PluginError
-from workbench.lm import MAX_BODY
-from workbench_kit.wire import describe_redirect
+from workbench_kit.wire import MAX_BODY, describe_redirect
 
 #: What is asked for: the codings that `BodyReader` undoes. Others, and several at once, are refused.
 CODINGS = "gzip, deflate"

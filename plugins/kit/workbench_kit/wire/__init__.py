@@ -10,6 +10,23 @@ from workbench_kit.wire.billing import (
 )
 from workbench_kit.wire.chat_form import MOST_FORMS as MOST_FORMS, Form as Form, make_body as make_body
 from workbench_kit.wire.chunks import ChunkReader as ChunkReader
+from workbench_kit.wire.clients import (
+    MAX_BODY as MAX_BODY,
+    NO_SUCH_PATH as NO_SUCH_PATH,
+    Mask as Mask,
+    body_of as body_of,
+    check_extra as check_extra,
+    estimate_answer as estimate_answer,
+    header_text as header_text,
+    is_reasoning as is_reasoning,
+    kind_of_answer as kind_of_answer,
+    kind_of_status as kind_of_status,
+    redact as redact,
+    redact_answer as redact_answer,
+    redactor as redactor,
+    refused_prompt as refused_prompt,
+    storable as storable,
+)
 from workbench_kit.wire.dialects import (
     Usage as Usage,
     allowed_tokens as allowed_tokens,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm import Message, Request, content_text, is_reasoning, offset_seed
+from workbench.lm import Message, Request, content_text
+from workbench_kit.wire.clients import is_reasoning
 from workbench_kit.wire.dialects import allowed_tokens, refused_setting
 from workbench_kit.wire.turns import plain_message
 
@@ -114,7 +115,8 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
         body["tools"] = [dict(tool) for tool in request.tools]
     if request.response_format is not None:
         body["response_format"] = dict(request.response_format)
-    offset_seed(body, request)
+    if request.replica and isinstance(body.get("seed"), int):
+        body["seed"] += request.replica  # so that replicas differ
     return {name: value for name, value in body.items() if name not in form.omit}
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.base.type_guards import dicts_in, is_dict
-from workbench.lm import Piece, Request, Response, SaidInPieces, call_id, prompt_text, storable
+from workbench.lm import Piece, Request, Response, SaidInPieces, call_id, prompt_text
+from workbench_kit.wire.clients import storable
 from workbench_kit.wire.dialects import read_content, read_thoughts
 from workbench_kit.wire.events import StreamedCalls
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm import kind_of_answer, kind_of_status, split_page
+from workbench.lm import split_page
+from workbench_kit.wire.clients import kind_of_answer, kind_of_status
 
 #: By the end that they mean, the words for it, in lower case.
 _FINISHES = {

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from workbench import BudgetSpent, Patch, Study, Workflow
 from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import StoreError
-from workbench.lm import CanDelegate, HasWeights
+from workbench.lm import HasWeights, Request, Response
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import Evaluation, read_position, recall_evaluation, restore_position
 from workbench.task import Example
@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
 
 LONGEST_CALL = 600.0  # seconds: a call may wait for a place in a batch, or for all of the batch
+
+
+@runtime_checkable
+class CanDelegate(Protocol):
+    """An LM whose requests an engine elsewhere may answer that has the same weights, e.g. a server in a training.
+
+    delegate(answer, concurrency): from now on `answer(request)` answers, with so many requests in flight, and nothing
+    is loaded here; None: the LM answers itself again.
+    """
+
+    def delegate(self, answer: Callable[[Request], Awaitable[Response]] | None, concurrency: int = 1) -> None: ...
 
 
 @dataclass

@@ -9,8 +9,7 @@ from typing import Any
 import aiohttp
 
 from workbench.errors import LMError, WorkbenchError
-from workbench.lm import MAX_BODY, body_of, redact
-from workbench_kit.wire import kind_of_error
+from workbench_kit.wire import MAX_BODY, body_of, kind_of_error, redact
 
 
 class SyncError(WorkbenchError):

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.errors import SpecError, StoreError
-from workbench.proof import Label, read_labels
 from workbench.store import Store
 from workbench_kit.labels import (
     Answer,
     Item,
+    Label,
     RunAnswers,
     append_label,
     calibrate,
@@ -23,6 +23,7 @@ from workbench_kit.labels import (
     describe_labellers,
     file_items,
     order_items,
+    read_labels,
     run_answers,
 )
 from workbench_view.server.site import NotFound, Refused, Site, find_run, url

@@ -15,8 +15,8 @@ from tests.helpers.passing import model, served, with_gateway
 from tests.helpers.upstream import upstream
 from yarl import URL
 
-from workbench.lm import MAX_BODY, Mask
 from workbench_external.session import RowSession
+from workbench_kit.wire import MAX_BODY, Mask
 
 GET = "GET /s/SECRET/v1/files/a HTTP/1.1\r\n\r\n"
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.base.distributions import find_root, student_quantile, student_tail
-from workbench.proof.bounded_mean import mean_p
+from workbench.proof import mean_p
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,20 @@ import numpy as np
 import pytest
 
 from workbench.errors import SpecError
-from workbench.proof import (
-    Claim,
+from workbench.proof import Claim, paired_proof
+from workbench_kit.labels import (
+    LEAST_LABELS,
     JudgedRow,
+    Label,
     answer_key,
     check_judge,
+    describe_judged,
     mean_labels,
-    paired_proof,
     place_in_draw,
     powered_mean,
     read_labels,
+    whole_labellers,
 )
-from workbench.proof.judged import LEAST_LABELS, Label, describe_judged, whole_labellers
 
 BENCH = Path(__file__).parents[2] / "contrib" / "bench" / "promises" / "judged.py"
 

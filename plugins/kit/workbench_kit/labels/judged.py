@@ -18,20 +18,13 @@ from workbench.base.data_files import read_data
 from workbench.base.hashing import digest
 from workbench.base.text import one_line
 from workbench.errors import SpecError
-from workbench.ledger import Ledger
-from workbench.proof.claim import LEVEL, Claim, Kind
-from workbench.proof.prediction_powered import PoweredMean, lowest_mean, powered_mean
-from workbench.proof.reuse import level_after
-from workbench.proof.statistics import GAIN, describe_proof, paired_proof, voided
-from workbench.store import RunRecord
-from workbench.study import Result
-from workbench.task import Task, graded_field
+from workbench.proof import GAIN, LEVEL, Claim, ClaimSource, Evidence, Kind, describe_proof, paired_proof, voided
+from workbench.task import graded_field
+from workbench_kit.labels.prediction_powered import PoweredMean, lowest_mean, powered_mean
 
 #: Fewer units with labels show nothing: the interval holds for many.
 LEAST_LABELS = 30
 
-#: The event of a report that was made with labels.
-_LOOK = "labels_looked_at"
 _FORM = 'A line is {"row": ID, "answer": HASH, "by": NAME, "score": 0 to 1}, as `workbench label` writes it.'
 
 
@@ -334,33 +327,32 @@ def describe_gap(drawn: Drawn) -> str:
     )
 
 
-def prove_by_labels(
-    task: Task, pairs: Sequence[tuple[Result, Result]], proof: Claim, earlier: Sequence[str], ledger: Ledger
-) -> tuple[list[Claim], list[str]]:
-    """The gain that counts of a run that a judge scored, the judge's claim, and what is wrong with the labels.
+class JudgedGain(ClaimSource):
+    """The gain that counts of a run that a judge scored, and the claim of the judge."""
 
-    A report with other labels than an earlier one of the same run is a further test: it has the level that is left
-    after these, and after the `earlier` tests on these rows.
+    def find(self, tested: Evidence) -> list[Claim]:
+        """Correct the gain by labels of people.
 
-    Args:
-        proof: by the judge's scores.
-        earlier: the names of the runs that tested on these rows before.
-    """
-    faults, labels = list[str](), list[Label]()
-    path = task.workflow.base / task.spec.proof.labels if task.spec.proof.labels is not None else None
-    try:
-        labels = read_labels(path) if path is not None and path.exists() else []
-    except SpecError as error:  # what was paid for is reported all the same
-        faults = [f"the labels are not used: {error}"]
-    field, first = graded_field(task.spec.metrics[0]), [pair[0].example for pair in pairs]
-    said = [[(side.score, answer_key(side.prediction, field)) for side in pair] for pair in pairs]
-    judged = [(row.id, task.cluster_of(row), a, b) for row, (a, b) in zip(first, said, strict=True)]
-    rows = judge_rows(judged, whole_labellers(labels))
-    drawn = follow_draw(rows)
-    looks = _count_looks(ledger, digest([drawn.labelled, drawn.skipped])) if len(drawn.labelled) >= LEAST_LABELS else 0
-    alpha = level_after([*earlier, *["labels"] * looks])
-    gain, judge = check_judge(replace(proof, alpha=alpha), rows, looks)
-    return [replace(gain, kind=JUDGED_GAIN, more={"judge": judge}), judge], faults
+        A report with other labels than an earlier one of the same run is a further test, at the level that is left.
+        """
+        proof, task = tested.gain, tested.task
+        if proof is None or not tested.is_judged:
+            return []
+        labels, path = list[Label](), task.spec.proof.labels and task.workflow.base / task.spec.proof.labels
+        try:
+            labels = read_labels(path) if path and path.exists() else []
+        except SpecError as error:  # what was paid for is reported all the same
+            tested.warnings.append(f"the labels are not used: {error}")
+        field, first = graded_field(task.spec.metrics[0]), [pair[0].example for pair in tested.sent_pairs]
+        said = [[(side.score, answer_key(side.prediction, field)) for side in pair] for pair in tested.sent_pairs]
+        judged = [(row.id, task.cluster_of(row), a, b) for row, (a, b) in zip(first, said, strict=True)]
+        rows, looks = judge_rows(judged, whole_labellers(labels)), 0
+        drawn = follow_draw(rows)
+        if len(drawn.labelled) >= LEAST_LABELS:
+            looks, alpha = tested.count_look("labels", digest([drawn.labelled, drawn.skipped]))
+            proof = replace(proof, alpha=alpha)
+        gain, judge = check_judge(proof, rows, looks)
+        return [replace(gain, kind=JUDGED_GAIN, more={"judge": judge}), judge]
 
 
 #: The judge's score of an answer, and its key.
@@ -378,12 +370,3 @@ def judge_rows(rows: Iterable[tuple[str, str, Said, Said]], labels: Sequence[Lab
         seen = (row, a) in skipped, (row, b) in skipped
         made.append(JudgedRow(cluster, (first, second), people, seen, place_in_draw(cluster), row))
     return made
-
-
-def _count_looks(ledger: Ledger, labels: str) -> int:
-    """Count the other sets of labels that this run was reported with before this one, which is recorded."""
-    ledger.store.flush()
-    known = [event.get("labels") for event in RunRecord(ledger.store, ledger.run_id).read_events(_LOOK)]
-    if labels not in known:
-        ledger.store.event(ledger.run_id, _LOOK, labels=labels)
-    return known.index(labels) if labels in known else len(known)

@@ -1,6 +1,4 @@
-"""Shared code of clients of HTTP language models: loopback addresses, meanings of statuses, redaction of secrets, names
-of reasoning models.
-"""
+"""Shared code of clients of language models: meanings of statuses, redaction of secrets, names of reasoning models."""
 
 from __future__ import annotations
 
@@ -11,17 +9,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.errors import FailureKind, LMError
-from workbench.lm.protocol import Response
+from workbench.errors import FailureKind, LMError, SpecError
+from workbench.lm import Request, Response, estimate_tokens, split_page
 
 #: Bytes of an answer that a client reads, packed and unpacked.
 MAX_BODY = 32 * 1024 * 1024
 
+#: What a server says that does not have a path.
+NO_SUCH_PATH = (404, 405, 501)
 _KINDS = {
     400: FailureKind.BAD_REQUEST,
     401: FailureKind.AUTH,
@@ -42,7 +41,6 @@ _KINDS = {
 
 #: With a page they are the refusal of a firewall or proxy. 401 and 402 are about the key and the account even so.
 _OF_REQUEST = (400, 403, 413, 422)
-_PAGE = re.compile(r"<(?:!doctype html|html|head|body|title)\b", re.IGNORECASE)
 
 # o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
 _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
@@ -54,32 +52,9 @@ _SHORTEST_SECRET = 6
 _SCHEME = re.compile(r"(?i)\A(?:bearer|basic|token|apikey|api-key|key)\s+")
 
 
-def is_loopback(base: str | None) -> bool:
-    """Return True if the server at an address such as http://127.0.0.1:8000/v1 is on this machine.
-
-    Only localhost and numeric addresses count: a host name may begin with `127.` and resolve to any address.
-    """
-    try:
-        host = urlsplit(base or "").hostname or ""
-        if host == "localhost":
-            return True
-        address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
-
-
 def kind_of_status(status: int) -> FailureKind:
     """Classify an HTTP status of 300 and above. Only 400, 413 and 422 may be about what was asked."""
     return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BLOCKED)
-
-
-def split_page(text: str) -> tuple[str, str]:
-    """(the words of an error, the web page after them): of whatever stands between, as APIs of models answer in
-    JSON."""
-    found = _PAGE.search(text)
-    return (text, "") if found is None else (text[: found.start()], text[found.start() :])
 
 
 def kind_of_answer(status: int, text: str) -> FailureKind:
@@ -207,3 +182,28 @@ def _echoes(secret: str) -> frozenset[str]:
         whole = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]  # without characters shared with others
         forms |= {whole, whole.replace("+", "-").replace("/", "_")}
     return frozenset(forms)
+
+
+def check_extra(extra: Mapping[str, Any], model: str) -> None:
+    """Raise SpecError for provider settings that belong to requests, as `temperature`."""
+    if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
+        raise SpecError(
+            f"'{min(refused)}' cannot be set for {model}",
+            path=("extra",),
+            hint="Write temperature and max_tokens under lm, not under extra.",
+        )
+
+
+def estimate_answer(said: str) -> int:
+    """A high estimate of the tokens of an answer: one for each three characters."""
+    return -(-len(said) // 3)
+
+
+def refused_prompt(request: Request) -> Response:
+    """The answer where a filter of the provider's stopped the prompt: nothing is billed."""
+    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+
+
+def storable(text: str) -> str:
+    """A text with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent as UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
