@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from workbench.errors import BudgetSpent
 from workbench.ledger.rate_limit import AdaptiveLimiter
 from workbench.ledger.spend import Spend
-from workbench.spec import BudgetSpec
 
-
-class Account(Protocol):
-    """A ledger's view of its run."""
-
-    budget: BudgetSpec
-    spent: Spend
-    sent: Spend
-    stopping: BaseException | None
-
-    @property
-    def seconds(self) -> float: ...
+if TYPE_CHECKING:
+    from workbench.ledger.ledger import Ledger
 
 
 class Ceilings:
@@ -35,8 +25,8 @@ class Ceilings:
     others, and each of them ends with `give_back`, answered, failed, timed out or cancelled.
     """
 
-    def __init__(self, account: Account):
-        self._account = account
+    def __init__(self, ledger: Ledger):
+        self._ledger = ledger
         self._held_for_proof = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self.reserved, self.in_flight = Spend(), 0
         # Commands run several loops on one ledger, so nothing of asyncio that stays with its first loop.
@@ -49,9 +39,9 @@ class Ceilings:
     def remaining(self, what: str) -> float:
         """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
         do not count, so that a replay, which has none, gets the same figure."""
-        if (ceiling := getattr(self._account.budget, what)) is None:
+        if (ceiling := getattr(self._ledger.budget, what)) is None:
             return float("inf")
-        used = self._account.seconds / 60 if what == "minutes" else getattr(self._account.spent, what)
+        used = self._ledger.seconds / 60 if what == "minutes" else getattr(self._ledger.spent, what)
         return max(0.0, ceiling - used - self._held_for_proof[what])
 
     async def reserve(self, worst: Callable[[], Spend]) -> Spend:
@@ -72,7 +62,7 @@ class Ceilings:
 
     def count_as_sent(self, held: Spend) -> None:
         """From here on a reserved call counts among those sent, answered or not."""
-        self._account.sent.calls += held.calls
+        self._ledger.sent.calls += held.calls
         self.reserved.calls -= held.calls
         held.calls = 0
 
@@ -94,7 +84,7 @@ class Ceilings:
             raise refusal
 
     def _refusal(self, more: Spend, beside: Spend | None = None) -> BaseException | None:
-        account = self._account
+        account = self._ledger
         if account.stopping is not None:
             return account.stopping
         for what, needed in self._needed(more, beside).items():
@@ -109,7 +99,7 @@ class Ceilings:
 
     def _needed(self, more: Spend, beside: Spend | None = None) -> dict[str, float]:
         """Total what this run comes to with so much more, by what has a ceiling."""
-        account = self._account
+        account = self._ledger
         found: dict[str, float] = {}
         for what in ("calls", "tokens", "usd"):
             if getattr(account.budget, what) is not None:

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.errors import LMError
-from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend
+from workbench.ledger.spend import CallInfo, Settled, Spend
 from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
 from workbench.store import EarlierCalls, Journal
 
+if TYPE_CHECKING:
+    from workbench.ledger.ledger import Ledger
+
 _ANSWERED = ("ok", "stop", "length", "refusal", "empty", "tool_calls")
-
-
-class CountedRun(Protocol):
-    """A ledger's view of its run."""
-
-    spent: Spend
-    reused: Spend
-    by_role: dict[str, Spend]
-    retries: int
-    touched: set[bytes]
-    recorded: bool
-    prices: PriceCheck
-    reuse: bool
-    searching: bool
-    source: int | None
-    on_call: Callable[[CallInfo], None] | None
-
-    @property
-    def resumed(self) -> bool: ...
-
-    def count(self, role: str, part: Spend) -> None: ...
 
 
 class Recalled(NamedTuple):
@@ -47,13 +28,13 @@ class Recalled(NamedTuple):
 class RecalledCalls:
     """The calls of one run that need not be sent."""
 
-    def __init__(self, account: CountedRun, journal: Journal, earlier: EarlierCalls):
-        self._account, self._journal, self._earlier = account, journal, earlier
+    def __init__(self, ledger: Ledger, journal: Journal, earlier: EarlierCalls):
+        self._ledger, self._journal, self._earlier = ledger, journal, earlier
 
     def replay(self, key: str, role: str) -> Settled | None:
         """The outcome in this run's journal; None if there is none."""
-        account = self._account
-        if not account.resumed and _short(key) not in account.touched:
+        ledger = self._ledger
+        if not ledger.resumed and _short(key) not in ledger.touched:
             return None
         if (row := self._journal.find_call(key)) is None:
             return None
@@ -61,35 +42,35 @@ class RecalledCalls:
         if first := self.touch(key):
             self._count_stored(row, row["role"], found, reused=reused)
         else:
-            account.spent.cached += 1
-            account.by_role[role].cached += 1
+            ledger.spent.cached += 1
+            ledger.by_role[role].cached += 1
         self._tell(row, row["role"], reused=reused)
         return found if first else replace(found, cached=True)
 
     async def take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
         """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
-        may = (self._account.reuse or self._account.source) and getattr(lm, "reusable", True)
+        may = (self._ledger.reuse or self._ledger.source) and getattr(lm, "reusable", True)
         row = self._earlier.find(key, tokens=request.logprobs) if may else None
         return None if row is None else await self._adopt(row, key, role)
 
     async def find(self, key: str, role: str) -> Settled | None:
         """The outcome in this run's journal or in that of its `source`; None if there is none."""
         settled = self.replay(key, role)
-        row = self._earlier.find(key) if settled is None and self._account.source else None
+        row = self._earlier.find(key) if settled is None and self._ledger.source else None
         return settled if row is None else await self._adopt(row, key, role)
 
     def count_failed_attempts(self, key: str, role: str) -> int:
         """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
-        if failed := self._journal.count_failed_attempts(key) if self._account.resumed else 0:
-            self._account.retries += failed
-            self._account.count(role, Spend(failed))
+        if failed := self._journal.count_failed_attempts(key) if self._ledger.resumed else 0:
+            self._ledger.retries += failed
+            self._ledger.count(role, Spend(failed))
         return failed
 
     def touch(self, key: str) -> bool:
         """True the first time this process sees a key. Half of each key is stored, to save memory."""
-        first = (short := _short(key)) not in self._account.touched
-        if self._account.recorded:
-            self._account.touched.add(short)
+        first = (short := _short(key)) not in self._ledger.touched
+        if self._ledger.recorded:
+            self._ledger.touched.add(short)
         return first
 
     async def _adopt(self, row: Any, key: str, role: str) -> Settled:
@@ -101,17 +82,17 @@ class RecalledCalls:
         return found
 
     def _tell(self, row: Any, role: str, *, reused: bool) -> None:
-        if self._account.on_call is not None:
-            self._account.on_call(CallInfo.of(row, role, reused=reused))
+        if self._ledger.on_call is not None:
+            self._ledger.on_call(CallInfo.of(row, role, reused=reused))
 
     def _count_stored(self, row: Any, role: str, found: Settled, *, reused: bool) -> None:
-        account = self._account
-        account.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
+        ledger = self._ledger
+        ledger.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
         if not reused:
             if found.response is not None:
-                account.prices.add(row["lm"], row["usd"], found.response)
-            return account.count(role, _stored_spend(row))
-        for spend in (account.reused, account.spent) if account.searching else (account.reused,):
+                ledger.prices.add(row["lm"], row["usd"], found.response)
+            return ledger.count(role, _stored_spend(row))
+        for spend in (ledger.reused, ledger.spent) if ledger.searching else (ledger.reused,):
             spend.add(_stored_spend(row))
 
 

@@ -12,7 +12,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from workbench.base.hashing import digest
 from workbench.base.type_guards import copied
@@ -24,16 +24,12 @@ from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.requests import make_request
 from workbench.runtime.row import RowScope
-from workbench.runtime.runtime import Runtime, S
+from workbench.runtime.runtime import S
 from workbench.spec import LMSpec, PolicySpec
-from workbench.workflow import CallRecord, EffectRecord, NodeKind, Span, Trace, Workflow
+from workbench.workflow import CallRecord, EffectRecord, NodeKind, Span, Trace
 
-
-class RunningWorkflow(Protocol):
-    """A `Program` as its contexts see it."""
-
-    workflow: Workflow
-    runtime: Runtime
+if TYPE_CHECKING:
+    from workbench.runtime.program import Program
 
 
 class Begun(NamedTuple):
@@ -60,7 +56,7 @@ class Context:
 
     def __init__(
         self,
-        program: RunningWorkflow,
+        program: Program,
         example: str,
         trace: Trace,
         node: str,

@@ -7,18 +7,19 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import LM, LMPool, Request, Response, call_id, count_images
-from workbench.runtime.draw import Draw
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec, Spec
 from workbench.store import RunRecord
-from workbench.task import Example
-from workbench.workflow import ExampleRun, Workflow, task_lm
+from workbench.workflow import Workflow, task_lm
+
+if TYPE_CHECKING:
+    from workbench.runtime.crew import Crew
 
 #: Asks a person whether a tool may be called with these arguments.
 Consent = Callable[[str, Mapping[str, Any]], bool]
@@ -41,12 +42,6 @@ class Shared(Protocol):
 S = TypeVar("S", bound=Shared)
 
 
-class Elsewhere(Shared, Protocol):
-    """Runs rows in other processes (`workbench.runtime.Crew`)."""
-
-    async def run(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun: ...
-
-
 @dataclass
 class Runtime:
     """Shared state of all examples of a run: the ledger, the language models, and which one plays which role."""
@@ -59,7 +54,7 @@ class Runtime:
     consent: Consent | None = None
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
-    elsewhere: Elsewhere | None = None  # runs the rows, if they do not run in this process
+    elsewhere: Crew | None = None  # runs the rows, if they do not run in this process
     data_files: frozenset[Path] = frozenset()  # with the rows and their right answers, which no agent is to see
     _sandbox: Sandbox | None = None
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])

@@ -116,7 +116,7 @@ class _Question:
             self._worker.line.send(Gone(current_row.get(), self.number))
 
 
-class WorkerLedger:
+class LedgerClient:
     """The driver's ledger, as rows of a worker see it."""
 
     recorded = resumed = True
@@ -184,7 +184,7 @@ def _nothing_restored(body: Mapping[str, Any]) -> None:
 class WorkerRuntime(Runtime):
     """The shared state of a worker's rows."""
 
-    def __init__(self, setup: WorkerSetup, ledger: WorkerLedger, pool: LMPool):
+    def __init__(self, setup: WorkerSetup, ledger: LedgerClient, pool: LMPool):
         # What rows need of a ledger, a worker's has; the rest of it is the driver's.
         super().__init__(
             cast(Ledger, ledger), setup.lm, setup.roles, pool, setup.policy, None, setup.sandbox, setup.timeout
@@ -212,7 +212,7 @@ class _Worker:
         self.line, self.numbers = line, itertools.count(1)
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self._base, self._pool = setup.base, WorkerPool()
-        self._ledger = WorkerLedger(lambda: _Question(self))
+        self._ledger = LedgerClient(lambda: _Question(self))
         self._runtime = WorkerRuntime(setup, self._ledger, self._pool)
         self._programs: dict[str, Program] = {}
         self._rows: dict[int, asyncio.Task[None]] = {}
