@@ -29,7 +29,6 @@ from workbench.spec.policy import (
     Inherited as Inherited,
     MadeCall as MadeCall,
     PolicySpec as PolicySpec,
-    refusal as refusal,
     strictest_verdict as strictest_verdict,
 )
 from workbench.spec.powers import (

@@ -240,14 +240,6 @@ def strictest_verdict(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict,
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
-def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
-    """Why a call is refused, when nobody can be asked; None for a call that is allowed."""
-    reason = f": {why}" if why else ""
-    if verdict == "ask":
-        return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
-    return f"{tool} is not allowed here{reason}" if verdict == "deny" else None
-
-
 def _surely_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
     values, sure = _arguments(arguments, name, doubtful=False)
     return sure and bool(values) and all(condition.surely_holds(value) for value in values)

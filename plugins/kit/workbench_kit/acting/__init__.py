@@ -34,6 +34,7 @@ from workbench_kit.acting.permission import (
     check_policy as check_policy,
     is_permitted as is_permitted,
     permitted as permitted,
+    refusal as refusal,
 )
 from workbench_kit.acting.programs import check_program as check_program, dying_with_us as dying_with_us
 from workbench_kit.acting.results import (
