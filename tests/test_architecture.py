@@ -148,7 +148,7 @@ LINES = {
     "proof": 2950,
     "run": 2950,
     "runtime": 3100,
-    "spec": 3100,
+    "spec": 2640,
     "store": 2000,
     "study": 1620,
     "task": 4350,

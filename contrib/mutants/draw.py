@@ -49,7 +49,10 @@ AREAS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "store": (["core/workbench/store"], ["tests/store"]),
     "study": (["core/workbench/study"], ["tests/study"]),
     "run": (["core/workbench/run"], ["tests/run"]),
-    "policies": (["core/workbench/spec/policy.py"], ["tests/spec"]),
+    "policies": (
+        ["core/workbench/spec/policy.py", "plugins/agents/workbench_policy"],
+        ["tests/spec", "tests/plugins/policy"],
+    ),
     "gateway": ([GATEWAY], ["tests/plugins/external/gateway"]),
     "route": (["plugins/research/workbench_route"], ["tests/plugins/route"]),
     "losses": (

@@ -112,6 +112,16 @@ def register_claims(register: Register) -> None:
 
 
 @hookspec
+def register_policies(register: Register) -> None:
+    """Add the reader of rules of `policy:` (`workbench.spec.RuleReader`): register("policy",
+    "workbench_policy.rules:READER").
+
+    Core decides rules by names of tools, and conditions of rules that allow. The reader decides the others. Files with
+    such rules are refused where it is not installed, or fails.
+    """
+
+
+@hookspec
 def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`: cli.add_command(command, under="Look").
 

@@ -35,6 +35,7 @@ KINDS = {
     "trackers": "tracker",
     "executors": "executor",
     "claims": "source of claims",
+    "policies": "reader of rules",
 }
 
 

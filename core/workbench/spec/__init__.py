@@ -15,21 +15,15 @@ from workbench.spec.objectives import (
     ProofSpec as ProofSpec,
     TargetsSpec as TargetsSpec,
 )
-from workbench.spec.past import names_in as names_in
-from workbench.spec.patterns import (
-    Pattern as Pattern,
-    TooSlow as TooSlow,
-    Unmatchable as Unmatchable,
-    check_pattern as check_pattern,
-    listed_matches as listed_matches,
-    shortest_match as shortest_match,
-)
+from workbench.spec.patterns import Pattern as Pattern, TooSlow as TooSlow, check_pattern as check_pattern
 from workbench.spec.places import existing as existing, lies_inside as lies_inside
 from workbench.spec.policy import (
+    Condition as Condition,
     Inherited as Inherited,
     MadeCall as MadeCall,
     PolicySpec as PolicySpec,
-    refusal as refusal,
+    Rule as Rule,
+    RuleReader as RuleReader,
     strictest_verdict as strictest_verdict,
 )
 from workbench.spec.powers import (

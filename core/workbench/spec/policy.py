@@ -7,18 +7,18 @@ of the workflow file, like the budget. No patch can change it, so it also holds 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, Protocol
 
 from pydantic import Field, field_validator, model_validator
 
 from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import PluginError
+from workbench.plugins import plugins
 from workbench.spec.base import Strict
-from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
-from workbench.spec.past import MadeCall, parse_formula, was_called
-from workbench.spec.patterns import Pattern, TooSlow, Unmatchable, check_pattern, shortest_match
+from workbench.spec.patterns import Pattern, TooSlow, check_pattern
 
 Verdict = Literal["allow", "deny", "ask"]
 
@@ -42,53 +42,32 @@ class Condition(Strict):
 
     def surely_holds(self, value: Any) -> bool:
         """Return True if a value meets the condition beyond doubt: as a rule that allows reads it."""
-        if self.one_of is not None and not any(surely_equal(value, one) for one in self.one_of):
+        if self.one_of is not None and not any(_surely_equal(value, one) for one in self.one_of):
             return False
         if self.matches is not None and not (isinstance(value, str) and _surely_matches(self.matches, value)):
             return False
-        if (self.min is not None or self.max is not None) and not (_is_number(value) and self._in_bounds(value)):
+        if (self.min is not None or self.max is not None) and not self.in_bounds(value):
             return False
-        return self.max_length is None or (_has_length(value) and len(value) <= self.max_length)
+        return self.max_length is None or bool(self.short_enough(value))
 
-    def may_hold(self, value: Any) -> bool:
-        """Return True if a value may meet the condition: as a rule that denies or asks reads it.
-
-        What cannot be decided, such as whether a text is a number of at least 100, counts as met. So the rule cannot be
-        evaded with another spelling or a value of another type.
-        """
-        if self.one_of is not None and not any(may_equal(value, one) for one in self.one_of):
-            return False
-        texts = plain_texts(value) if isinstance(value, str) else []
-        if self.matches is not None and texts and not any(_may_match(self.matches, text) for text in texts):
-            return False
-        if _is_number(value) and not self._in_bounds(value):
-            return False
-        return self.max_length is None or not _has_length(value) or len(value) <= self.max_length
-
-    def _in_bounds(self, number: float) -> bool:
-        return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
-
-    def impossible(self) -> str | None:
-        """Why no value can meet the condition; None where one can, or where that is not certain."""
-        if self.min is not None and self.max is not None and self.min > self.max:
-            return f"no number is at least {self.min:g} and at most {self.max:g}"
-        if self.one_of == []:
-            return "`one_of` lists nothing"
-        if self.matches is None:
+    def in_bounds(self, value: Any) -> bool | None:
+        """Tell whether a number keeps min and max; None for a value that is no number."""
+        # Not math.isfinite, which a long integer overflows.
+        if not isinstance(value, int | float) or isinstance(value, bool) or not -math.inf < value < math.inf:
             return None
-        try:
-            shortest = shortest_match(self.matches)
-        except Unmatchable as error:
-            return f"nothing matches {self.matches!r}, since {error}"
-        if self.max_length is not None and self.max_length < shortest:
-            return f"what matches {self.matches!r} is longer than a max_length of {self.max_length}"
-        listed = self.one_of or []
-        texts = [value for value in listed if isinstance(value, str)]
-        # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
-        words = all(text.isalpha() for text in texts) and len(texts) == len(listed) > 0
-        if words and not any(_may_match(self.matches, text) for text in texts):
-            return f"{texts[0]!r} does not match {self.matches!r}"
-        return None
+        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+
+    def short_enough(self, value: Any) -> bool | None:
+        """Tell whether a text or list keeps max_length; None for a value that is neither."""
+        if not isinstance(value, str) and not is_list(value):
+            return None
+        return self.max_length is None or len(value) <= self.max_length
+
+
+def _surely_equal(value: Any, wanted: Any) -> bool:
+    """Return True if both are of one kind, and equal. A truth value is no number."""
+    alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
+    return alike and bool(value == wanted)
 
 
 def _surely_matches(pattern: str, text: str) -> bool:
@@ -98,21 +77,12 @@ def _surely_matches(pattern: str, text: str) -> bool:
         return False
 
 
-def _may_match(pattern: str, text: str) -> bool:
-    """Match however the text is spelled, and also where the search would take too long."""
-    try:
-        return bool(Pattern(pattern, re.DOTALL | re.IGNORECASE).fullmatch(text))
-    except TooSlow:
-        return True
+@dataclass(slots=True)
+class MadeCall:
+    """A call of a tool that was allowed earlier in the row. done: it gave a result; None: not known yet."""
 
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    # Not math.isfinite, which a long integer overflows.
-    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
-
-
-def _has_length(value: Any) -> TypeGuard[Sized]:
-    return isinstance(value, str) or is_list(value)
+    tool: str
+    done: bool | None = None
 
 
 class Rule(Strict):
@@ -143,11 +113,19 @@ class Rule(Strict):
     def _one_verdict(self) -> Rule:
         if sum(v is not None for v in (self.allow, self.deny, self.ask, self.formula)) != 1:
             raise ValueError("a rule has exactly one of allow, deny, ask, formula, e.g. {deny: delete_*}")
-        if self.formula is not None:
-            if self.when or self.before is not None or self.after is not None:
-                raise ValueError("a formula stands alone: it says itself when it applies")
-            parse_formula(self.formula)
+        if self.formula is not None and (self.when or self.before is not None or self.after is not None):
+            raise ValueError("a formula stands alone: it says itself when it applies")
+        try:
+            self.named()
+        except PluginError as error:
+            raise ValueError(f"nothing here decides a rule with `{self._plugin_key()}`: {error}") from None
         return self
+
+    def _plugin_key(self) -> str | None:
+        """The key for which a plugin decides the rule; None for a rule that core decides."""
+        given = {"formula": self.formula, "before": self.before, "after": self.after}
+        timed = next((key for key, value in given.items() if value is not None), None)
+        return timed or ("when" if self.when and self.allow is None else None)
 
     @property
     def pattern(self) -> str:
@@ -165,19 +143,46 @@ class Rule(Strict):
             return False
         if self.allow is not None:
             return all(_surely_met(condition, name, arguments) for name, condition in self.when.items())
-        return all(_may_be_met(condition, name, arguments) for name, condition in self.when.items())
+        return not self.when or _rule_reader().may_be_met(self, arguments)
 
     def is_time(self, tool: str, earlier: Sequence[MadeCall]) -> bool:
         """Return True if the rule is about a call of a tool now, as far as its arguments allow."""
-        if self.formula is not None:
-            made = [call.tool for call in earlier if call.done is not False]
-            return not parse_formula(self.formula)([*made, tool])
-        if not fnmatchcase(tool, self.pattern):
+        if self.formula is None and not fnmatchcase(tool, self.pattern):
             return False
-        surely = self.allow is not None
-        if self.before is not None and was_called(self.before, earlier, surely=not surely):
-            return False
-        return self.after is None or was_called(self.after, earlier, surely=surely)
+        return self._plugin_key() is None or _rule_reader().is_time(self, tool, earlier)
+
+    def named(self) -> list[str]:
+        """The patterns of the tools that it names. Raises PluginError if nothing decides it, ValueError if it is
+        wrong."""
+        return [self.pattern] if self._plugin_key() is None else _rule_reader().named(self)
+
+    def impossible(self) -> list[tuple[str, str]]:
+        """(argument, reason) for each condition that nothing meets, as far as an installed plugin can tell."""
+        return _rule_reader().impossible(self) if self.when and _READER in plugins().names("policies") else []
+
+
+class RuleReader(Protocol):
+    """Decides rules on earlier calls, and conditions of rules that deny or ask.
+
+    named: the patterns of the tools that a rule names. Raises ValueError that says what is wrong with the rule.
+    is_time: whether the calls before let a rule be about a call of a tool now.
+    may_be_met: whether arguments may meet all conditions of a rule; also where that is in doubt.
+    impossible: (argument, reason) for each condition that nothing meets.
+    """
+
+    def named(self, rule: Rule) -> list[str]: ...
+    def is_time(self, rule: Rule, tool: str, earlier: Sequence[MadeCall]) -> bool: ...
+    def may_be_met(self, rule: Rule, arguments: Mapping[str, Any]) -> bool: ...
+    def impossible(self, rule: Rule) -> list[tuple[str, str]]: ...
+
+
+#: The name under which a plugin registers its RuleReader.
+_READER = "policy"
+
+
+def _rule_reader() -> RuleReader:
+    """The reader of a plugin. Raises PluginError without one, so that no rule is passed over."""
+    return plugins().get("policies", _READER)
 
 
 class PolicySpec(Strict):
@@ -240,51 +245,15 @@ def strictest_verdict(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict,
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
-def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
-    """Why a call is refused, when nobody can be asked; None for a call that is allowed."""
-    reason = f": {why}" if why else ""
-    if verdict == "ask":
-        return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
-    return f"{tool} is not allowed here{reason}" if verdict == "deny" else None
-
-
 def _surely_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
-    values, sure = _arguments(arguments, name, doubtful=False)
-    return sure and bool(values) and all(condition.surely_holds(value) for value in values)
-
-
-def _may_be_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
-    values, sure = _arguments(arguments, name, doubtful=True)
-    return not sure or any(condition.may_hold(value) for value in values)
-
-
-def _arguments(arguments: Mapping[str, Any], name: str, doubtful: bool) -> tuple[list[Any], bool]:
-    """The arguments that a name may mean, and whether there can be no others.
-
-    An argument of that name; for a dotted name also one inside an object, inside the objects of a list, and inside JSON
-    written as text. There can be others where the name leads through something that is none of these, and, for a rule
-    that allows, through anything but an object.
-    """
-    found, sure = ([arguments[name]] if name in arguments else []), True
-    if "." not in name:
-        return found, sure
-    values: list[Any] = [dict(arguments)]
-    for part in name.split("."):
-        inner: list[Any] = []
-        for value in values:
-            parsed = from_json(value)
-            objects, others = _objects(parsed)
-            sure = sure and (parsed is None or is_dict(value) or (doubtful and not others))
-            inner += [found[part] for found in objects if part in found]
-        values = inner
-    return [*found, *values], sure
-
-
-def _objects(value: object) -> tuple[list[dict[str, Any]], bool]:
-    """An object, or those in a list, however deep; and whether there is anything that is none."""
-    if is_dict(value):
-        return [value], False
-    if not is_list(value):
-        return [], True
-    found = [_objects(from_json(item)) for item in value]
-    return [inner for objects, _ in found for inner in objects], any(others for _, others in found)
+    """Return True if an argument of that name meets a condition beyond doubt and, for a dotted name, also one inside
+    objects. A name that leads through anything but objects is in doubt."""
+    values = [arguments[name]] if name in arguments else []
+    if "." in name:
+        inner: list[Any] = [dict(arguments)]
+        for part in name.split("."):
+            if not all(value is None or is_dict(value) for value in inner):
+                return False
+            inner = [value[part] for value in inner if value is not None and part in value]
+        values += inner
+    return bool(values) and all(condition.surely_holds(value) for value in values)

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from workbench.errors import Defect, DefectKind, suggest
-from workbench.spec import SERVER, names_in
+from workbench.spec import SERVER
 from workbench.task.dataset import Example
 from workbench.task.load import Task
 from workbench.task.reach import is_empty
@@ -112,14 +112,13 @@ def _of_policy(task: Task) -> Iterator[Defect]:
     rules = task.spec.policy.rules
     for i, rule in enumerate(rules):
         path, pattern = ("policy", "rules", i), rule.pattern
-        for argument, condition in rule.when.items():
-            if why := condition.impossible():
-                yield Defect(
-                    DefectKind.IMPOSSIBLE_PATTERN,
-                    f"the condition on '{argument}' of the rule {{{rule.verdict}: {pattern}}} is never met: {why}",
-                    "Correct it: no text can meet it.",
-                    (*path, "when", argument),
-                )
+        for argument, why in rule.impossible():
+            yield Defect(
+                DefectKind.IMPOSSIBLE_PATTERN,
+                f"the condition on '{argument}' of the rule {{{rule.verdict}: {pattern}}} is never met: {why}",
+                "Correct it: no text can meet it.",
+                (*path, "when", argument),
+            )
         if rule.formula is not None:
             continue
         before = (r.pattern for r in rules[:i] if not (r.when or r.before or r.after or r.formula))
@@ -138,9 +137,8 @@ def _idle_rules(task: Task) -> Iterator[str]:
     if any(name.startswith(SERVER) or name == "*" for name in tools):
         return  # it has further tools, which nobody has asked it for
     for i, rule in enumerate(task.spec.policy.rules):
-        named = names_in(rule.formula) if rule.formula is not None else [rule.pattern, rule.before, rule.after]
-        for pattern in named:
-            if pattern is None or any(fnmatchcase(tool, pattern) for tool in tools):
+        for pattern in rule.named():
+            if any(fnmatchcase(tool, pattern) for tool in tools):
                 continue
             line = task.source.position(("policy", "rules", i))[0]
             forged = (

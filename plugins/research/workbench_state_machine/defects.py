@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Defect, DefectKind
-from workbench.spec import Code, Unmatchable, listed_matches, shortest_match
+from workbench.spec import Code
 from workbench.workflow import Field, Signature, Surroundings
-from workbench_kit.acting import Tool, find_tool_defects, tools_at
+from workbench_kit.acting import Tool, Unmatchable, find_tool_defects, listed_matches, shortest_match, tools_at
 from workbench_kit.prompting import plain_adapter as plain, prompt_defects as prompts
 from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition
 

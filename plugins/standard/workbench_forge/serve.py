@@ -14,9 +14,8 @@ from typing import Any
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.runtime import Sandbox, SandboxResult, open_sandbox
-from workbench.spec import refusal
 from workbench.task import Function
-from workbench_kit.acting import schema_defaults
+from workbench_kit.acting import refusal, schema_defaults
 
 
 def tool_names(functions: Sequence[Function]) -> dict[str, Function]:

@@ -29,11 +29,17 @@ from workbench_kit.acting.node_tools import (
     introduce_tools as introduce_tools,
     make_node_tools as make_node_tools,
 )
+from workbench_kit.acting.patterns import (
+    Unmatchable as Unmatchable,
+    listed_matches as listed_matches,
+    shortest_match as shortest_match,
+)
 from workbench_kit.acting.permission import (
     check_call as check_call,
     check_policy as check_policy,
     is_permitted as is_permitted,
     permitted as permitted,
+    refusal as refusal,
 )
 from workbench_kit.acting.programs import check_program as check_program, dying_with_us as dying_with_us
 from workbench_kit.acting.results import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.runtime import Context
-from workbench.spec import MadeCall, PolicySpec, refusal, strictest_verdict
+from workbench.spec import MadeCall, PolicySpec, strictest_verdict
 
 
 class MadeCalls:
@@ -96,3 +96,11 @@ async def check_call(
             raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
     elif refused := refusal(tool, verdict, why):
         raise NodeError("policy", refused)
+
+
+def refusal(tool: str, verdict: str, why: str) -> str | None:
+    """Why a call is refused, when nobody can be asked; None for a call that is allowed."""
+    reason = f": {why}" if why else ""
+    if verdict == "ask":
+        return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
+    return f"{tool} is not allowed here{reason}" if verdict == "deny" else None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workbench.spec import PolicySpec
-from workbench.spec.past import names_in, parse_formula
+from workbench_policy.past import names_in, parse_formula
 
 NAMES = ("a", "b", "c")
 

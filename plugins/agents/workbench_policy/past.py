@@ -12,16 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-
-@dataclass(slots=True)
-class MadeCall:
-    """A call of a tool that was allowed earlier in the row. done: it gave a result; None: not known yet."""
-
-    tool: str
-    done: bool | None = None
+from workbench.spec import MadeCall
 
 
 def was_called(pattern: str, earlier: Sequence[MadeCall], surely: bool) -> bool:

@@ -46,12 +46,6 @@ def may_equal(value: Any, wanted: Any) -> bool:
     return number is None or number == as_number(wanted)
 
 
-def surely_equal(value: Any, wanted: Any) -> bool:
-    """Return True if both are of one kind, and equal. A truth value is no number."""
-    alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
-    return alike and bool(value == wanted)
-
-
 def as_number(value: Any) -> Fraction | None:
     """The exact number that a value is or writes, as 1 and 0 for what says true and false; None for anything else."""
     if isinstance(value, bool | int):
