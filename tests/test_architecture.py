@@ -149,7 +149,7 @@ LINES = {
     "runtime": 3100,
     "spec": 3100,
     "store": 2000,
-    "study": 1620,
+    "study": 1650,
     "task": 4350,
     "workflow": 1950,
 }

@@ -9,7 +9,10 @@ from workbench.proof.claim import LEVEL as LEVEL, MARGIN as MARGIN, Claim as Cla
 from workbench.proof.evidence import (
     ClaimSource as ClaimSource,
     Evidence as Evidence,
+    check_by_sources as check_by_sources,
     claim_sources as claim_sources,
+    find_perturbations as find_perturbations,
+    sealed_runs as sealed_runs,
 )
 from workbench.proof.findings import build_report as build_report
 from workbench.proof.floor import find_floor as find_floor

@@ -21,6 +21,7 @@ from workbench.proof import (
     find_floor,
     find_tests_of,
     level_after,
+    sealed_runs,
     smallest_binary_gain,
 )
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
@@ -65,7 +66,7 @@ def estimate(
     data, calls, budget = task.dataset, task.workflow.max_calls, task.spec.budget
     models = models_of(task, database)
     row = row_cost(task, models, seconds_per_call)
-    baseline, proof = row.times(len(data.val)), row.times(task.sealed_runs * len(data.test))
+    baseline, proof = row.times(len(data.val)), row.times(sealed_runs(task) * len(data.test))
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
@@ -134,7 +135,7 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
 def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
     """Search and proof with the most dollars that a candidate of the space may take, and, in the search, a role."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
-    sides = task.sealed_runs
+    sides = sealed_runs(task)
     if most is None or proof.most_usd is None:
         dearest = None
     else:
@@ -278,7 +279,7 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
 def budget_warnings(task: Task) -> list[str]:
     """A warning if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
-    needed = calls * (len(task.dataset.val) + task.sealed_runs * len(task.dataset.test))
+    needed = calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most = task.spec.budget.calls
     warned = [line for _, load in claim_sources() for line in load().warn(task.spec, sealed)]

@@ -52,6 +52,7 @@ class Result:
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
     turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
     attacked: Mapping[str, Attacked] = field(default_factory=dict[str, Attacked])  # by attack
+    perturbed: Mapping[str, Result] = field(default_factory=dict[str, "Result"])  # of the same row, by perturbation
 
 
 @dataclass(frozen=True, slots=True)

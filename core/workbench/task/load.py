@@ -59,11 +59,6 @@ class Task:
         return self.attacks if self.spec.constraints is not None else {}
 
     @property
-    def sealed_runs(self) -> int:
-        """Count the runs that a sealed row takes: each side as it is, and under each attack."""
-        return self.spec.tested_sides * (1 + len(self.sealed_attacks))
-
-    @property
     def data_files(self) -> frozenset[Path]:
         """The files and folders with right answers, which no agent is to see."""
         base, labels = self.workflow.base, self.spec.proof.labels
