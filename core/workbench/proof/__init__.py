@@ -3,7 +3,6 @@
 This room reads, and decides nothing that a search sees.
 """
 
-from workbench.proof.attacks import few_rows_for_attacks as few_rows_for_attacks
 from workbench.proof.bounded_mean import mean_interval as mean_interval
 from workbench.proof.claim import LEVEL as LEVEL, MARGIN as MARGIN, Claim as Claim, Kind as Kind
 from workbench.proof.evidence import (

@@ -1,4 +1,4 @@
-"""Makes the claims of a run: the gain, the saving, the rise of the attack rate, and those of plugins."""
+"""Makes the claims of a run: the gain, the saving, and those of plugins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workbench.ledger import Ledger
-from workbench.proof.attacks import measure_rise
 from workbench.proof.claim import Claim
 from workbench.proof.evidence import Evidence, claim_sources
 from workbench.proof.judged import prove_by_labels
@@ -40,13 +39,18 @@ def find_claims(tested: Evidence, earlier: Sequence[str], ledger: Ledger) -> tup
     earlier: names of the runs that tested on these rows before.
     """
     sent, unsent = check_sent(tested.task.workflow, tested.winner, tested.pairs)
-    claims, faults = _others(tested)
+    others, faults = _others(tested)
+    claims = [claim for found in others.values() for claim in found]
     gains, wrong = _gain(tested, sent, earlier, ledger)
     claims += gains
     if tested.winner != tested.task.workflow and (saving := _saving(tested, sent)) is not None:
         claims.append(saving)
     claims.sort(key=lambda claim: claim.kind.guards)
     objections = [unsent] if unsent is not None else []
+    changed = bool(tested.pairs) and tested.winner != tested.task.workflow
+    if changed and tested.task.spec.constraints is not None and not others.get("constraints"):
+        # A guard that is missing, or failed, must not let a gain pass.
+        objections.append("no plugin tested the `constraints` of the file")
     objections += [claim.why_not for claim in claims if claim.kind.guards and not claim.shown and claim.why_not]
     effects, pairs = tested.order_effects, tested.pairs
     for gain in gains[:1]:
@@ -55,17 +59,14 @@ def find_claims(tested: Evidence, earlier: Sequence[str], ledger: Ledger) -> tup
     return claims, objections, wrong + faults
 
 
-def _others(tested: Evidence) -> tuple[list[Claim], list[str]]:
-    """The rise of the attack rate and the claims of plugins, and a warning for each plugin that failed."""
-    claims, faults, limits = list[Claim](), list[str](), tested.task.spec.constraints
+def _others(tested: Evidence) -> tuple[dict[str, Sequence[Claim]], list[str]]:
+    """The claims of plugins by source, and a warning for each source that failed."""
+    claims, faults = dict[str, Sequence[Claim]](), list[str]()
     for name, load in claim_sources():
         try:
-            claims += load().find(tested)
+            claims[name] = list(load().find(tested))
         except Exception as error:
             faults.append(f"the claims '{name}' of a plugin are left out: {type(error).__name__}: {error}")
-    if limits is not None:
-        rise = measure_rise(tested.pairs, tested.clusters, margin=limits.attack, alpha=tested.alpha)
-        claims += [rise] if rise is not None else []
     return claims, faults
 
 

@@ -99,5 +99,5 @@ def find_perturbations(task: Task) -> dict[str, Perturbation]:
 
 
 def sealed_runs(task: Task) -> int:
-    """Count the runs that a sealed row takes: each side as it is, under each attack, and under each perturbation."""
-    return task.spec.tested_sides * (1 + len(task.sealed_attacks) + len(find_perturbations(task)))
+    """Count the runs that a sealed row takes: each side as it is, and under each perturbation."""
+    return task.spec.tested_sides * (1 + len(find_perturbations(task)))

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.base.distribution import pip_install
+from workbench.base.distribution import how_to_get
 from workbench.errors import SpecError, StoreError
 from workbench.ledger import no_price_line
 from workbench.plugins import plugins
 from workbench.proof import (
     MOST_RUNS,
     claim_sources,
-    few_rows_for_attacks,
     find_floor,
     find_tests_of,
     level_after,
@@ -283,8 +282,6 @@ def budget_warnings(task: Task) -> list[str]:
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most = task.spec.budget.calls
     warned = [line for _, load in claim_sources() for line in load().warn(task.spec, sealed)]
-    if (limits := task.spec.constraints) is not None:
-        warned += few_rows_for_attacks(limits.attack, sealed)
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
     warned += dict.fromkeys(kept)
     if (lacking := find_impossible_proof(task)) is not None:
@@ -298,9 +295,13 @@ def budget_warnings(task: Task) -> list[str]:
     ]
 
 
+#: Sections of a file, each of which a source of claims of the same name tests.
+_TESTED = ("targets", "constraints")
+
+
 def find_impossible_proof(task: Task) -> SpecError | None:
-    """The error of a file without sealed rows or a plugin that tests its targets, or of a budget that ends before
-    baseline and sealed test could, however little these take; else None.
+    """The error of a file without sealed rows or a plugin that tests its targets or constraints, or of a budget that
+    ends before baseline and sealed test could, however little these take; else None.
 
     The least is one call for each node that calls a model, and one for a row of the winner; of tokens and dollars, the
     inputs alone.
@@ -311,12 +312,13 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
         )
-    if task.spec.targets is not None and "targets" not in plugins().names("claims"):
-        return SpecError(
-            "no installed plugin tests `targets`, so nothing can show that they are met",
-            hint=f"Run {pip_install('watch')}, or add --allow-unproved to search anyway.",
-            path=("targets",),
-        )
+    for section in _TESTED:
+        if getattr(task.spec, section) is not None and section not in plugins().names("claims"):
+            return SpecError(
+                f"no installed plugin tests `{section}`, so nothing can show that they are met",
+                hint=f"{how_to_get('claims', section)} Or add --allow-unproved to search anyway.",
+                path=(section,),
+            )
     least = sum(map(_least_calls, task.workflow.enabled_nodes.values()))
     val, test, budget = len(task.dataset.val), len(task.dataset.test), task.spec.budget
     calls = least * (val + test) + min(1, least) * test

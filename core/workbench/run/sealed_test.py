@@ -15,16 +15,7 @@ from workbench.run.cost_estimate import LEAST_TOKENS
 from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.runtime import Runtime, dearest_call
 from workbench.spec import LMSpec
-from workbench.study import (
-    Attacker,
-    Evaluation,
-    Evaluator,
-    PerturbedRows,
-    Progress,
-    Result,
-    estimate_calls,
-    pick_winner,
-)
+from workbench.study import Evaluation, Evaluator, PerturbedRows, Progress, Result, estimate_calls, pick_winner
 from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
 
@@ -148,7 +139,7 @@ async def run_sealed_test(
     """Run each side on the sealed rows, row by row, until the budget ends, and store what came out.
 
     On each row the sides run one after the other, in a random order of its own; baseline and winner then under each
-    attack of the file's `constraints`, and under each perturbation that a source of claims asks for.
+    perturbation that a source of claims asks for, too.
 
     Args:
         progress: its evaluations on val, which tell what a row takes.
@@ -162,10 +153,9 @@ async def run_sealed_test(
     """
     baseline, test, seed = task.workflow, task.dataset.test.open(), task.spec.seed
     programs = {side.hash: evaluator.program(side) for side in sides}
-    attacked = sides[:2] if sides[1] != baseline else ()  # what changes nothing raises no attack rate
+    compared = sides[:2] if sides[1] != baseline else ()  # what changes nothing changes nothing under a perturbation
     perturbations = find_perturbations(task)
-    perturbed = {side.hash: PerturbedRows(evaluator, side, perturbations) for side in attacked}
-    attackers = {side.hash: Attacker(evaluator, side, task.sealed_attacks) for side in attacked}
+    perturbed = {side.hash: PerturbedRows(evaluator, side, perturbations) for side in compared}
     rows: list[tuple[Result, ...] | None] = [None] * len(test)
     ledger, room = evaluator.runtime.ledger, _Room.of(task, evaluator, progress, {*sides})
 
@@ -175,8 +165,7 @@ async def run_sealed_test(
         async with room:
             for turn, key in enumerate(order_sides(seed, example, [*programs]), start=1):
                 result = await evaluator.run_one(programs[key], example, traces=True, split="test")
-                if key in attackers:
-                    result = replace(result, attacked=await attackers[key].run(result))
+                if key in perturbed:
                     result = await perturbed[key].run(result)
                 found[key] = replace(result, turn=turn if len(programs) > 1 else 0)
         rows[index] = tuple(found[side.hash] for side in sides)

@@ -3,7 +3,6 @@
 Nothing here holds a test split.
 """
 
-from workbench.study.attacks import Attacker as Attacker
 from workbench.study.evaluate import (
     METRIC_SAID as METRIC_SAID,
     Evaluator as Evaluator,
@@ -11,7 +10,6 @@ from workbench.study.evaluate import (
     kind_of_scoring as kind_of_scoring,
 )
 from workbench.study.evaluation import (
-    Attacked as Attacked,
     Evaluation as Evaluation,
     Result as Result,
     RowRun as RowRun,
