@@ -145,13 +145,13 @@ LINES = {
     "ledger": 1450,
     "lm": 1450,
     "plugins": 560,
-    "proof": 2950,
+    "proof": 2890,
     "run": 2950,
-    "runtime": 3100,
+    "runtime": 3025,
     "spec": 2640,
     "store": 2000,
-    "study": 1620,
-    "task": 4350,
+    "study": 1580,
+    "task": 4250,
     "workflow": 1950,
 }
 #: Names that plugins import from core, which only fall.

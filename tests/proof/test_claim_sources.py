@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,14 @@ import pytest
 from tests.helpers.planted import plant
 
 import workbench
+from workbench.errors import PluginError, SpecError
 from workbench.plugins import Plugins
 from workbench.plugins.manager import _entries
 from workbench.proof import Claim, ClaimSource, Evidence, Kind, Report
+from workbench.run import estimate, prepare
+from workbench.study import Perturbation
+from workbench.task import Example, Task
+from workbench.workflow import Workflow
 
 GUARD = Kind(lambda claim, shown, why: [], proves=False, guards=True)
 
@@ -40,7 +45,33 @@ class Proud(ClaimSource):
         return [Claim("gain", n=len(tested.pairs), diff=1.0, ci95=(0.9, 1.0), shown=True)]
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, better: float, **sources: type[ClaimSource]) -> Report:
+class Shout(Perturbation):
+    def change_row(self, workflow: Workflow, row: Example) -> Example:
+        return Example(row.id, {**row.fields, "text": f"LOUD {row['text']}"})
+
+
+class Loud(ClaimSource):
+    """Counts the runs of rows in capital letters, on both sides."""
+
+    def perturbations(self, task: Task) -> Mapping[str, Perturbation]:
+        return {"shout": Shout()}
+
+    def find(self, tested: Evidence) -> Sequence[Claim]:
+        sides = [result for pair in tested.pairs for result in pair if result.score is not None]
+        loud = [one for result in sides if (one := result.perturbed["calm.shout"]).example["text"][:4] == "LOUD"]
+        assert not any(result.example["text"].startswith("LOUD") for result in sides)
+        return [Claim("loud", n=sum(one.score is not None for one in loud), shown=True)]
+
+
+class Picky(ClaimSource):
+    def check(self, task: Task) -> None:
+        raise SpecError("the file names no rules of the house", path=("nodes",))
+
+    def find(self, tested: Evidence) -> Sequence[Claim]:
+        return []
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, better: float, **sources: type[ClaimSource] | str) -> Report:
     class Stranger:
         @workbench.hookimpl
         def register_claims(self, register: Any) -> None:
@@ -89,3 +120,27 @@ def test_a_plugin_replaces_no_gain_that_a_metric_without_a_judge_measured(
 def test_a_run_without_such_plugins_tells_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(tmp_path, monkeypatch, 0.95)
     assert {claim.name for claim in report.claims} == {"gain"} and "claims" not in report.as_dict()
+
+
+def test_a_source_runs_sealed_rows_under_perturbations_which_the_estimate_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = run(tmp_path / "plain", monkeypatch, 0.95)
+    report = run(tmp_path / "loud", monkeypatch, 0.95, calm=Loud)
+    claim = report.claim("loud")
+    assert claim is not None and claim.n == 2 * report.test_rows > 0
+    assert report.spent["calls"] == plain.spent["calls"] + claim.n and report.gain_shown
+    loud = estimate(*prepare(tmp_path / "loud" / "workflow.yaml")[2:])["proof_calls"]
+    monkeypatch.undo()
+    assert loud == 2 * estimate(*prepare(tmp_path / "loud" / "workflow.yaml")[2:])["proof_calls"]
+
+
+def test_a_source_refuses_a_file_at_its_place_and_a_broken_one_refuses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SpecError, match="names no rules of the house") as found:
+        run(tmp_path, monkeypatch, 0.95, picky=Picky)
+    assert found.value.line is not None
+    with pytest.raises(PluginError, match="cannot be loaded"):  # it is to make claims
+        run(tmp_path, monkeypatch, 0.95, gone="no_such_package:Source")
+    assert prepare(tmp_path / "workflow.yaml")[2].dataset.test

@@ -107,7 +107,7 @@ def register_claims(register: Register) -> None:
     """Add sources of claims (`workbench.proof.ClaimSource`): register("levels", "workbench_levels.levels:Levels").
 
     When a report is built, each source makes claims (`workbench.proof.Claim`) about the sealed rows. The source is a
-    class without arguments.
+    class without arguments. It may check files when they are read, and have sealed rows run under perturbations, too.
     """
 
 

@@ -3,13 +3,15 @@
 This room reads, and decides nothing that a search sees.
 """
 
-from workbench.proof.attacks import few_rows_for_attacks as few_rows_for_attacks
 from workbench.proof.bounded_mean import mean_interval as mean_interval, mean_p as mean_p
 from workbench.proof.claim import LEVEL as LEVEL, MARGIN as MARGIN, Claim as Claim, Kind as Kind
 from workbench.proof.evidence import (
     ClaimSource as ClaimSource,
     Evidence as Evidence,
+    check_by_sources as check_by_sources,
     claim_sources as claim_sources,
+    find_perturbations as find_perturbations,
+    sealed_runs as sealed_runs,
 )
 from workbench.proof.findings import build_report as build_report
 from workbench.proof.floor import find_floor as find_floor

@@ -1,4 +1,4 @@
-"""Makes the claims of a run: the gain, the saving, the rise of the attack rate, and those of plugins."""
+"""Makes the claims of a run: the gain, the saving, and those of plugins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.base.distribution import how_to_get
-from workbench.proof.attacks import measure_rise
 from workbench.proof.claim import Claim, Kind
 from workbench.proof.evidence import Evidence, claim_sources
 from workbench.proof.reuse import level_after
@@ -43,7 +42,8 @@ def measure(
 
 def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list[str]]:
     """Find the claims of a run, and the objections to all of them. unsent: see `measure`."""
-    others, gains = _others(tested), [tested.gain] if tested.gain is not None else []
+    by_source, gains = _others(tested), [tested.gain] if tested.gain is not None else []
+    others = [claim for found in by_source.values() for claim in found]
     if tested.is_judged and gains:
         gains = [claim for claim in others if claim.name in _OF_JUDGES] or _opinions(gains[0])
         others = [claim for claim in others if claim not in gains]
@@ -51,6 +51,10 @@ def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list
     claims = [*others, *gains, *([saving] if saving is not None else ())]
     claims.sort(key=lambda claim: claim.kind.guards)
     objections = [unsent] if unsent is not None else []
+    changed = bool(tested.pairs) and tested.winner != tested.task.workflow
+    if changed and tested.task.spec.constraints is not None and not by_source.get("constraints"):
+        # A guard that is missing, or failed, must not let a gain pass.
+        objections.append("no plugin tested the `constraints` of the file")
     objections += [claim.why_not for claim in claims if claim.kind.guards and not claim.shown and claim.why_not]
     effects, pairs = tested.order_effects, tested.pairs
     for gain in gains[:1]:
@@ -59,10 +63,10 @@ def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list
     return claims, objections
 
 
-def _others(tested: Evidence) -> list[Claim]:
-    """The rise of the attack rate and the claims of plugins. A plugin that fails becomes a warning."""
-    claims, limits = list[Claim](), tested.task.spec.constraints
-    taken = {"saving", "attacks"} if tested.is_judged else {"saving", "attacks", *_OF_JUDGES}
+def _others(tested: Evidence) -> dict[str, list[Claim]]:
+    """The claims of plugins by source. A source that fails becomes a warning."""
+    claims = dict[str, list[Claim]]()
+    taken = {"saving"} if tested.is_judged else {"saving", *_OF_JUDGES}
     for name, load in claim_sources():
         try:
             found = [*load().find(tested)]
@@ -72,11 +76,8 @@ def _others(tested: Evidence) -> list[Claim]:
             why = f"{type(error).__name__}: {error}"
             tested.warnings.append(f"the claims '{name}' of a plugin are left out: {why}")
         else:
-            claims += found
+            claims[name] = found
             taken |= {claim.name for claim in found}
-    if limits is not None:
-        rise = measure_rise(tested.pairs, tested.clusters, margin=limits.attack, alpha=tested.alpha)
-        claims += [rise] if rise is not None else []
     return claims
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from workbench.errors import PluginError
 from workbench.plugins import plugins
 from workbench.proof.claim import LEVEL, Claim
 from workbench.proof.reuse import level_after
@@ -14,7 +16,7 @@ from workbench.proof.savings import Ceiling
 from workbench.proof.sides import OrderEffect, Pair
 from workbench.spec import Spec
 from workbench.store import RunRecord
-from workbench.study import Evaluation, Result
+from workbench.study import Evaluation, Perturbation, Result
 from workbench.task import Task
 from workbench.workflow import Workflow
 
@@ -98,6 +100,16 @@ class Evidence:
 class ClaimSource(ABC):
     """A source of claims on the sealed rows of a run. It is made without arguments."""
 
+    def check(self, task: Task) -> None:  # noqa: B027  (few sources have anything to check)
+        """Check what a file asks of this source, whenever the file is read. Raises SpecError with its place."""
+
+    def perturbations(self, task: Task) -> Mapping[str, Perturbation]:
+        """Return the perturbations under which baseline and winner run each sealed row, too.
+
+        `Result.perturbed` has their results as SOURCE.NAME, the source by the name that it is registered with.
+        """
+        return {}
+
     @abstractmethod
     def find(self, tested: Evidence) -> Sequence[Claim]:
         """Make the claims of a run, when its report is built; none if its file asks for none.
@@ -114,3 +126,29 @@ def claim_sources() -> list[tuple[str, Callable[[], ClaimSource]]]:
     """The sources of all plugins, by name. Calling one loads it, which may raise PluginError."""
     known = plugins()
     return [(name, lambda name=name: known.get("claims", name)()) for name in known.names("claims")]
+
+
+def check_by_sources(task: Task) -> None:
+    """Check what a file asks of each source. Raises SpecError."""
+    for _, load in claim_sources():
+        with suppress(PluginError):  # the file can be used for what needs no claims
+            load().check(task)
+
+
+def find_perturbations(task: Task) -> dict[str, Perturbation]:
+    """The perturbations of all sources. Raises PluginError if the one of a section of the file cannot be loaded."""
+    found = dict[str, Perturbation]()
+    for name, load in claim_sources():
+        try:
+            source = load()
+        except PluginError:
+            if getattr(task.spec, name, None) is not None:
+                raise
+            continue  # the report warns that its claims are left out
+        found |= {f"{name}.{key}": one for key, one in source.perturbations(task).items()}
+    return found
+
+
+def sealed_runs(task: Task) -> int:
+    """Count the runs that a sealed row takes: each side as it is, and under each perturbation."""
+    return task.spec.tested_sides * (1 + len(find_perturbations(task)))

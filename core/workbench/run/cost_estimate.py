@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.base.distribution import pip_install
+from workbench.base.distribution import how_to_get
 from workbench.errors import SpecError, StoreError
 from workbench.ledger import no_price_line
 from workbench.plugins import plugins
 from workbench.proof import (
     MOST_RUNS,
     claim_sources,
-    few_rows_for_attacks,
     find_floor,
     find_tests_of,
     level_after,
+    sealed_runs,
     smallest_binary_gain,
 )
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
@@ -65,7 +65,7 @@ def estimate(
     data, calls, budget = task.dataset, task.workflow.max_calls, task.spec.budget
     models = models_of(task, database)
     row = row_cost(task, models, seconds_per_call)
-    baseline, proof = row.times(len(data.val)), row.times(task.sealed_runs * len(data.test))
+    baseline, proof = row.times(len(data.val)), row.times(sealed_runs(task) * len(data.test))
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
@@ -134,7 +134,7 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
 def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
     """Search and proof with the most dollars that a candidate of the space may take, and, in the search, a role."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
-    sides = task.sealed_runs
+    sides = sealed_runs(task)
     if most is None or proof.most_usd is None:
         dearest = None
     else:
@@ -278,12 +278,10 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
 def budget_warnings(task: Task) -> list[str]:
     """A warning if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
-    needed = calls * (len(task.dataset.val) + task.sealed_runs * len(task.dataset.test))
+    needed = calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most = task.spec.budget.calls
     warned = [line for _, load in claim_sources() for line in load().warn(task.spec, sealed)]
-    if (limits := task.spec.constraints) is not None:
-        warned += few_rows_for_attacks(limits.attack, sealed)
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
     warned += dict.fromkeys(kept)
     if (lacking := find_impossible_proof(task)) is not None:
@@ -297,9 +295,13 @@ def budget_warnings(task: Task) -> list[str]:
     ]
 
 
+#: Sections of a file, each of which a source of claims of the same name tests.
+_TESTED = ("targets", "constraints")
+
+
 def find_impossible_proof(task: Task) -> SpecError | None:
-    """The error of a file without sealed rows or a plugin that tests its targets, or of a budget that ends before
-    baseline and sealed test could, however little these take; else None.
+    """The error of a file without sealed rows or a plugin that tests its targets or constraints, or of a budget that
+    ends before baseline and sealed test could, however little these take; else None.
 
     The least is one call for each node that calls a model, and one for a row of the winner; of tokens and dollars, the
     inputs alone.
@@ -310,12 +312,13 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
         )
-    if task.spec.targets is not None and "targets" not in plugins().names("claims"):
-        return SpecError(
-            "no installed plugin tests `targets`, so nothing can show that they are met",
-            hint=f"Run {pip_install('watch')}, or add --allow-unproved to search anyway.",
-            path=("targets",),
-        )
+    for section in _TESTED:
+        if getattr(task.spec, section) is not None and section not in plugins().names("claims"):
+            return SpecError(
+                f"no installed plugin tests `{section}`, so nothing can show that they are met",
+                hint=f"{how_to_get('claims', section)} Or add --allow-unproved to search anyway.",
+                path=(section,),
+            )
     least = sum(map(_least_calls, task.workflow.enabled_nodes.values()))
     val, test, budget = len(task.dataset.val), len(task.dataset.test), task.spec.budget
     calls = least * (val + test) + min(1, least) * test

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger, price_of
-from workbench.proof import order_sides, record_test
+from workbench.proof import find_perturbations, order_sides, record_test, sealed_runs
 from workbench.run.cost_estimate import LEAST_TOKENS
 from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.runtime import Runtime, dearest_call
 from workbench.spec import LMSpec
-from workbench.study import Attacker, Evaluation, Evaluator, Progress, Result, estimate_calls, pick_winner
+from workbench.study import Evaluation, Evaluator, PerturbedRows, Progress, Result, estimate_calls, pick_winner
 from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
 
@@ -38,7 +38,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     subtracts it.
     """
     n, judging, sides = len(task.dataset.test), evaluator.judging, task.spec.tested_sides
-    n *= task.sealed_runs // sides
+    n *= sealed_runs(task) // sides
     base = progress.complete.get(task.workflow.hash)
     best = progress.best or base
     if base is None or best is None:
@@ -103,7 +103,7 @@ class _Room:
     def of(cls, task: Task, evaluator: Evaluator, progress: Progress, sides: Collection[Workflow]) -> _Room:
         """For rows of these sides, which take what rows of val took."""
         ledger, known = evaluator.runtime.ledger, [e for s in sides if (e := progress.complete.get(s.hash)) is not None]
-        times = task.sealed_runs / task.spec.tested_sides
+        times = sealed_runs(task) / task.spec.tested_sides
         row = {w: times * sum(e.objectives[w] + getattr(evaluator.judging, w) for e in known) for w in _ADDED_UP}
         return cls(ledger, row, _headroom(task, sides, ledger, evaluator.runtime))
 
@@ -139,7 +139,7 @@ async def run_sealed_test(
     """Run each side on the sealed rows, row by row, until the budget ends, and store what came out.
 
     On each row the sides run one after the other, in a random order of its own; baseline and winner then under each
-    attack of the file's `constraints`, too.
+    perturbation that a source of claims asks for, too.
 
     Args:
         progress: its evaluations on val, which tell what a row takes.
@@ -153,8 +153,9 @@ async def run_sealed_test(
     """
     baseline, test, seed = task.workflow, task.dataset.test.open(), task.spec.seed
     programs = {side.hash: evaluator.program(side) for side in sides}
-    attacked = sides[:2] if sides[1] != baseline else ()  # what changes nothing raises no attack rate
-    attackers = {side.hash: Attacker(evaluator, side, task.sealed_attacks) for side in attacked}
+    compared = sides[:2] if sides[1] != baseline else ()  # what changes nothing changes nothing under a perturbation
+    perturbations = find_perturbations(task)
+    perturbed = {side.hash: PerturbedRows(evaluator, side, perturbations) for side in compared}
     rows: list[tuple[Result, ...] | None] = [None] * len(test)
     ledger, room = evaluator.runtime.ledger, _Room.of(task, evaluator, progress, {*sides})
 
@@ -164,8 +165,8 @@ async def run_sealed_test(
         async with room:
             for turn, key in enumerate(order_sides(seed, example, [*programs]), start=1):
                 result = await evaluator.run_one(programs[key], example, traces=True, split="test")
-                if key in attackers:
-                    result = replace(result, attacked=await attackers[key].run(result))
+                if key in perturbed:
+                    result = await perturbed[key].run(result)
                 found[key] = replace(result, turn=turn if len(programs) > 1 else 0)
         rows[index] = tuple(found[side.hash] for side in sides)
         on_pair(sum(row is not None for row in rows), len(test))

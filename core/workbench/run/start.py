@@ -19,7 +19,7 @@ from workbench.base.signals import interrupted_by_sigterm
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
 from workbench.lm import LMPool
 from workbench.plugins import plugins
-from workbench.proof import Report
+from workbench.proof import Report, check_by_sources
 from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
 from workbench.run.preflight import (
@@ -250,6 +250,7 @@ def _prepare(
     def made() -> Task:
         task = load_task(spec, source, base, code)
         check_search(task)
+        check_by_sources(task)
         data = task.dataset  # its warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 

@@ -3,7 +3,6 @@
 All effects go through `Context`.
 """
 
-from workbench.runtime.attacked_context import UnderAttack as UnderAttack
 from workbench.runtime.clock import NodeClock as NodeClock
 from workbench.runtime.context import Begun as Begun, Context as Context, ends_run as ends_run
 from workbench.runtime.crew import Crew as Crew

@@ -326,7 +326,7 @@ class Context:
         return [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
 
     def received(self, tool: str, result: Any) -> Any:
-        """A tool's result as it reaches the node: an attack may have put something into it."""
+        """A tool's result as it reaches the node: a variation of the run may have put something into it."""
         return result
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:

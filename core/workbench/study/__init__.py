@@ -3,7 +3,6 @@
 Nothing here holds a test split.
 """
 
-from workbench.study.attacks import Attacker as Attacker
 from workbench.study.evaluate import (
     METRIC_SAID as METRIC_SAID,
     Evaluator as Evaluator,
@@ -11,7 +10,6 @@ from workbench.study.evaluate import (
     kind_of_scoring as kind_of_scoring,
 )
 from workbench.study.evaluation import (
-    Attacked as Attacked,
     Evaluation as Evaluation,
     Result as Result,
     RowRun as RowRun,
@@ -22,6 +20,7 @@ from workbench.study.evaluation import (
 )
 from workbench.study.named import make_optimizer as make_optimizer
 from workbench.study.observation import observe_nodes as observe_nodes
+from workbench.study.perturbed import Perturbation as Perturbation, PerturbedRows as PerturbedRows
 from workbench.study.position import (
     read_position as read_position,
     recall_evaluation as recall_evaluation,

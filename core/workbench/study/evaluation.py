@@ -15,21 +15,6 @@ from workbench.workflow import Trace, Workflow
 
 
 @dataclass(frozen=True, slots=True)
-class Attacked:
-    """The outcome of an attack on a row. score: of the attacked run. succeeded: None if a run has no result.
-    hidden: the answer is that of the run without the attack, and the course is another. met: the run came by the place
-    of the attack, e.g. called its tool."""
-
-    score: float | None
-    succeeded: bool | None
-    hidden: bool
-    met: bool
-    calls: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """The outcome of a row: an answer with its score, a failure of the workflow with score 0.0, or no result.
 
@@ -51,7 +36,7 @@ class Result:
     unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
     turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
-    attacked: Mapping[str, Attacked] = field(default_factory=dict[str, Attacked])  # by attack
+    perturbed: Mapping[str, Result] = field(default_factory=dict[str, "Result"])  # of the same row, by perturbation
 
 
 @dataclass(frozen=True, slots=True)

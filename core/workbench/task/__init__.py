@@ -4,7 +4,6 @@ Everything that can be done with a file before a call is paid for.
 """
 
 from workbench.task.alternatives import variants as variants
-from workbench.task.attacks import attacked_row as attacked_row, poisoned as poisoned
 from workbench.task.data import load_data as load_data
 from workbench.task.dataset import (
     Dataset as Dataset,

@@ -13,8 +13,7 @@ from workbench.base.files import file_digest
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.lm import locate_lms
-from workbench.spec import AttackSpec, Code, DataSpec, Inherited, Source, Spec, code_files
-from workbench.task.attacks import load_attacks
+from workbench.spec import AttackSpec, Code, DataSpec, Inherited, Source, Spec, code_files, read_attacks
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, RowRule, find_rule
 from workbench.task.data import check_holes, load_data
@@ -52,16 +51,6 @@ class Task:
     def data_hash(self) -> str:
         """Changes when any row or its split changes; a run cannot be resumed on other data."""
         return self.dataset.data_hash
-
-    @property
-    def sealed_attacks(self) -> Mapping[str, AttackSpec]:
-        """The attacks that baseline and winner suffer on each sealed row."""
-        return self.attacks if self.spec.constraints is not None else {}
-
-    @property
-    def sealed_runs(self) -> int:
-        """Count the runs that a sealed row takes: each side as it is, and under each attack."""
-        return self.spec.tested_sides * (1 + len(self.sealed_attacks))
 
     @property
     def data_files(self) -> frozenset[Path]:
@@ -129,7 +118,7 @@ def load_task(spec: Spec, source: Source, base: Path, code: Code = "loaded") -> 
         dataset = resolve_files(workflow, dataset, spec.data)
         dataset = read_empty_labels(dataset, workflow, [one for _, one in metrics])
         rows = [*dataset.train, *dataset.val, *dataset.test.open()]
-        attacks = load_attacks(spec, base, workflow, rows) if spec.attacks else {}
+        attacks = read_attacks(spec.attacks, base)
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]), attacks=attacks)
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name)]

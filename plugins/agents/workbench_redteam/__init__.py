@@ -1,10 +1,16 @@
-"""`workbench redteam`: rows with and without attacks."""
+"""`workbench redteam`: rows with and without attacks, and the claim that a winner is no easier to attack."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from workbench import hookimpl
+from workbench.plugins.hookspecs import Register
+
+
+@hookimpl
+def register_claims(register: Register) -> None:
+    register("constraints", "workbench_redteam.rise:AttackRise")
 
 
 @hookimpl

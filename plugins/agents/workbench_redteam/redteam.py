@@ -14,8 +14,10 @@ from workbench.run import evaluated_lms, lms_not_ready, make_crew, place_of, pre
 from workbench.runtime import Run, SandboxChoice
 from workbench.spec import Source
 from workbench.store import Store, dumps
-from workbench.study import Attacker, Evaluation, Evaluator, Result, unanswered_error
+from workbench.study import Evaluation, Evaluator, PerturbedRows, unanswered_error
 from workbench.task import Task
+from workbench_redteam.attacked_context import UnderAttack
+from workbench_redteam.outcomes import AttackedRow, judge
 from workbench_redteam.report import RedTeamReport
 
 #: Statuses of a run, while it goes on and after it.
@@ -85,25 +87,28 @@ async def _attack(task: Task, rows: Any, run: Run, options: RedTeamOptions, on_r
     """Run all rows, several at once, and store the report."""
     run.runtime.elsewhere = make_crew(task, run.runtime, lambda *_, **__: None)
     evaluator = Evaluator(run.runtime, task.metric, task.spec.concurrency, source=task.source)
-    results: list[Result | None] = [None] * len(rows)
+    results: list[AttackedRow | None] = [None] * len(rows)
 
     async def job(index: int) -> None:
         clean = await evaluator.run_one(evaluator.program(task.workflow), rows[index], traces=True, split=options.split)
-        attacked = await attacker.run(clean, split=options.split)
-        results[index] = replace(clean, trace=None, attacked=attacked)
+        found = (await perturbed.run(clean, options.split)).perturbed
+        attacked = {name: judge(attack, clean, found[name]) for name, attack in task.attacks.items()}
+        results[index] = AttackedRow(replace(clean, trace=None), attacked)
         on_row(sum(one is not None for one in results), len(rows))
 
     async with run:
         if run.resumed:
             run.ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
-        attacker = Attacker(evaluator, task.workflow, task.attacks)
+        attacks = {name: UnderAttack(attack) for name, attack in task.attacks.items()}
+        perturbed = PerturbedRows(evaluator, task.workflow, attacks)
         try:
             await evaluator.gather(len(rows), job)
         except BudgetSpent:
             run.ledger.bill.check_answered()
         evaluator.check_metric(len(rows))
         done = [one for one in results if one is not None]
-        if (error := unanswered_error(Evaluation(task.workflow, options.split, tuple(done), True))) is not None:
+        clean = tuple(one.clean for one in done)
+        if (error := unanswered_error(Evaluation(task.workflow, options.split, clean, True))) is not None:
             run.ledger.bill.forget_unanswered()
             raise error
         warnings = [*run.runtime.warnings(), *run.ledger.warnings()]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from workbench.base.text import align
 from workbench.ledger import describe_usd
 from workbench.proof import cluster_means, interval
-from workbench.study import Result
 from workbench.task import Task
+from workbench_redteam.outcomes import AttackedRow
 
 
 class Mean(NamedTuple):
@@ -37,7 +37,7 @@ class RedTeamReport:
     task: Task
     split: str
     asked: int
-    results: Sequence[Result]
+    results: Sequence[AttackedRow]
     spent: Mapping[str, Any]
     warnings: Sequence[str]
 
@@ -48,12 +48,12 @@ class RedTeamReport:
     @property
     def missing(self) -> int:
         """The number of rows without a result, as they are or under an attack."""
-        return sum(r.score is None or any(a.score is None for a in r.attacked.values()) for r in self.results)
+        return sum(r.clean.score is None or any(a.score is None for a in r.attacked.values()) for r in self.results)
 
     @property
     def utility(self) -> Mean:
         """The score of the rows as they are."""
-        return self._mean(lambda result: result.score)
+        return self._mean(lambda result: result.clean.score)
 
     def under(self, attack: str) -> Mean:
         """The score under an attack."""
@@ -66,14 +66,14 @@ class RedTeamReport:
     def missed(self, attack: str) -> list[str]:
         """The rows whose run did not come by the place of the attack, so that it could not succeed."""
         results = [result for result in self.results if result.attacked[attack].succeeded is not None]
-        return [result.example.id for result in results if not result.attacked[attack].met]
+        return [result.clean.example.id for result in results if not result.attacked[attack].met]
 
     def hidden(self, attack: str) -> list[str]:
         """The rows whose answer stays and whose course is another: who looks at answers does not see them."""
-        return [result.example.id for result in self.results if result.attacked[attack].hidden]
+        return [result.clean.example.id for result in self.results if result.attacked[attack].hidden]
 
-    def _mean(self, value: Callable[[Result], float | None]) -> Mean:
-        found = [(self.task.cluster_of(result.example), value(result)) for result in self.results]
+    def _mean(self, value: Callable[[AttackedRow], float | None]) -> Mean:
+        found = [(self.task.cluster_of(result.clean.example), value(result)) for result in self.results]
         means = [mean for mean, _ in cluster_means([(key, one, one) for key, one in found if one is not None])]
         return Mean(fmean(means) if means else None, *interval(means), len(means))
 
@@ -84,7 +84,7 @@ class RedTeamReport:
                 "attack_rate": self.rate(name)._asdict(),
                 "missed": self.missed(name),
                 "hidden": self.hidden(name),
-                "succeeded": [r.example.id for r in self.results if r.attacked[name].succeeded],
+                "succeeded": [r.clean.example.id for r in self.results if r.attacked[name].succeeded],
             }
             for name in self.task.attacks
         }

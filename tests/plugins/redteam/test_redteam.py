@@ -19,10 +19,11 @@ from workbench.errors import FailureKind, LMError, SpecError
 from workbench.lm import Request
 from workbench.plugins import plugins
 from workbench.run import winner_of
-from workbench.runtime.attacked_context import _inject
 from workbench.spec import AttackSpec
 from workbench.store import ReadOnlyStore
-from workbench.task import Example, attacked_row, poisoned
+from workbench.task import Example
+from workbench_redteam.attacked_context import _inject
+from workbench_redteam.attacks import attacked_row, poisoned
 from workbench_redteam.redteam import RedTeamOptions, red_team
 from workbench_redteam.report import RedTeamReport
 

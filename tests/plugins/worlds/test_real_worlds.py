@@ -183,11 +183,10 @@ def test_the_red_team_counts_as_agentdojo_itself_does(tmp_path: Path) -> None:
         results = run(obeys)
         assert len(results) == 142
         for result in results:
-            expected = own["judged"][f"{result.example['user_task']} {result.example['injection_task']}"][obeys]
+            row = result.clean.example
+            expected = own["judged"][f"{row['user_task']} {row['injection_task']}"][obeys]
             found = result.attacked["important"]
-            assert result.score == 1.0 and [found.score == 1.0, found.succeeded] == expected, dict(
-                result.example.fields
-            )
+            assert result.clean.score == 1.0 and [found.score == 1.0, found.succeeded] == expected, dict(row.fields)
 
 
 def test_gold_commands_of_intercode_score_one(tmp_path: Path) -> None:

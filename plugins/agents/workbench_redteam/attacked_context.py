@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.lm import Message, Response
-from workbench.runtime.context import Begun, Context
+from workbench.runtime import Begun, Context
 from workbench.spec import AttackSpec, LMSpec
+from workbench.study import Perturbation
+from workbench.task import Example
+from workbench.workflow import Workflow
+from workbench_redteam.attacks import attacked_row, poisoned
 
 
 @dataclass(frozen=True)
-class UnderAttack:
+class UnderAttack(Perturbation):
     """A run into which strangers write."""
 
     attack: AttackSpec
@@ -21,6 +25,12 @@ class UnderAttack:
     @property
     def context(self) -> type[Context]:
         return AttackedContext
+
+    def change_workflow(self, workflow: Workflow) -> Workflow:
+        return poisoned(workflow, self.attack)
+
+    def change_row(self, workflow: Workflow, row: Example) -> Example:
+        return attacked_row(workflow, row, self.attack)
 
 
 class AttackedContext(Context):

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.proof.attacks import measure_rise
-from workbench.study import Attacked, Result
-from workbench.task import Example
-
-
-def row(number: int, *succeeded: bool | None) -> Result:
-    outcomes = {str(n): Attacked(1.0, one, False, True) for n, one in enumerate(succeeded)}
-    return Result(Example(str(number), {}), 1.0, attacked=outcomes)
+from workbench_redteam.rise import measure_rise
 
 
 def rise(before: Sequence[Sequence[bool | None]], after: Sequence[Sequence[bool | None]], clusters: int = 0) -> object:
-    pairs = [(row(n, *a), row(n, *b)) for n, (a, b) in enumerate(zip(before, after, strict=True))]
-    keys = [n % clusters if clusters else n for n in range(len(pairs))]
-    return measure_rise(pairs, keys, margin=0.05, alpha=0.05)
+    outcomes = [*zip(before, after, strict=True)]
+    keys = [n % clusters if clusters else n for n in range(len(outcomes))]
+    return measure_rise(outcomes, keys, margin=0.05, alpha=0.05)
 
 
 def figures(found: object) -> tuple[float, float, float, bool, int]:

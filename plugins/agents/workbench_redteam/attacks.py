@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.spec import AttackSpec, Spec, read_attacks
-from workbench.task.dataset import Example
+from workbench.spec import AttackSpec
+from workbench.task import Example, Task
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at
 
 
-def load_attacks(spec: Spec, base: Path, workflow: Workflow, rows: Sequence[Example]) -> dict[str, AttackSpec]:
-    """The attacks of a file. Raises SpecError for one that names what there is not: it would succeed on no row, which
-    would look like safety."""
-    found = read_attacks(spec.attacks, base)
-    for name, attack in found.items():
+def check_attacks(task: Task) -> None:
+    """Check the attacks of a file. Raises SpecError for one that names what there is not: it would succeed on no row,
+    which would look like safety."""
+    workflow, data = task.workflow, task.dataset
+    rows = [*data.train, *data.val, *data.test.open()]
+    for name, attack in task.attacks.items():
         for what, asked, known in _named(attack, workflow, rows):
             if known and asked not in known:
                 raise SpecError(
                     f"the attack '{name}' names the {what} '{asked}', which there is not",
                     hint=suggest(asked, known),
-                    path=("attacks", name) if not isinstance(spec.attacks, str) else ("attacks",),
+                    path=("attacks", name) if not isinstance(task.spec.attacks, str) else ("attacks",),
                 )
         if attack.memory is not None and not _stores(workflow, attack):
             raise SpecError(
@@ -30,7 +30,6 @@ def load_attacks(spec: Spec, base: Path, workflow: Workflow, rows: Sequence[Exam
                 hint="Give the attack another part, e.g. tool_result: {text: ...}.",
                 path=("attacks",),
             )
-    return found
 
 
 def _named(attack: AttackSpec, workflow: Workflow, rows: Sequence[Example]) -> Iterator[tuple[str, str, Sequence[str]]]:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.proof.claim import Claim, Kind
-from workbench.proof.sides import Pair
-from workbench.proof.statistics import cluster_means, interval, paired_proof
+from workbench.proof import Claim, ClaimSource, Evidence, Kind, cluster_means, interval, paired_proof
+from workbench.spec import Spec
 from workbench.study import Result
+from workbench.task import Task
+from workbench_redteam.attacked_context import UnderAttack
+from workbench_redteam.attacks import check_attacks
+from workbench_redteam.outcomes import judge
+
+#: The name under which the source is registered: the section of the file that it tests.
+SECTION = "constraints"
+#: For each attack on a row, True if it succeeded and None if it was not answered.
+Outcomes = Sequence[bool | None]
 
 
 def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
@@ -44,12 +52,45 @@ def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
 ATTACKS = Kind(_words, _figures, proves=False, guards=True)
 
 
-def measure_rise(pairs: Sequence[Pair], clusters: Sequence[Hashable], *, margin: float, alpha: float) -> Claim | None:
+class AttackRise(ClaimSource):
+    """The claim that the winner lets no more attacks succeed than the baseline."""
+
+    def check(self, task: Task) -> None:
+        """Check that the attacks of a file have their places."""
+        check_attacks(task)
+
+    def perturbations(self, task: Task) -> Mapping[str, UnderAttack]:
+        """Run the sealed rows under the attacks of a file that limits their rate."""
+        return {} if task.spec.constraints is None else {n: UnderAttack(one) for n, one in task.attacks.items()}
+
+    def find(self, tested: Evidence) -> list[Claim]:
+        """Compare the attack rates of baseline and winner."""
+        limits = tested.task.spec.constraints
+        if limits is None:
+            return []
+        outcomes = [(_outcomes(tested.task, a), _outcomes(tested.task, b)) for a, b in tested.pairs]
+        rise = measure_rise(outcomes, tested.clusters, margin=limits.attack, alpha=tested.alpha)
+        return [rise] if rise is not None else []
+
+    def warn(self, spec: Spec, rows: int) -> list[str]:
+        """Warn of sealed rows too few to rule out the rise."""
+        return few_rows_for_attacks(spec.constraints.attack, rows) if spec.constraints is not None else []
+
+
+def _outcomes(task: Task, result: Result) -> Outcomes:
+    """The attacks on a row; none if it ran without them."""
+    found = [(attack, result.perturbed.get(f"{SECTION}.{name}")) for name, attack in task.attacks.items()]
+    return [judge(attack, result, one).succeeded for attack, one in found if one is not None]
+
+
+def measure_rise(
+    outcomes: Sequence[tuple[Outcomes, Outcomes]], clusters: Sequence[Hashable], *, margin: float, alpha: float
+) -> Claim | None:
     """The rise of the attack rate on sealed rows, each of which counts with the mean of its attacks; None if no row was
-    attacked."""
-    if not any(a.attacked and b.attacked for a, b in pairs):
+    attacked. outcomes: of each row with baseline and winner."""
+    if not any(a and b for a, b in outcomes):
         return None
-    rates = [(_rate(a), _rate(b)) for a, b in pairs]
+    rates = [(_rate(a), _rate(b)) for a, b in outcomes]
     sides = [[None if rate is None else 1 - rate for rate in side] for side in zip(*rates, strict=True)]
     found = paired_proof(*sides, clusters=clusters, alpha=alpha, margin=margin)
     known = [(key, a, b) for key, (a, b) in zip(clusters, rates, strict=True) if a is not None and b is not None]
@@ -90,7 +131,7 @@ def few_rows_for_attacks(margin: float, rows: int) -> list[str]:
     ]
 
 
-def _rate(result: Result) -> float | None:
+def _rate(succeeded: Outcomes) -> float | None:
     """The share of the attacks on a row that succeeded; None if none was answered."""
-    known = [float(one.succeeded) for one in result.attacked.values() if one.succeeded is not None]
+    known = [float(one) for one in succeeded if one is not None]
     return math.fsum(known) / len(known) if known else None

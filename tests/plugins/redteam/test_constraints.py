@@ -12,8 +12,11 @@ from tests.helpers.mailbox import ATTACKS, CAREFUL, GREEDY, POOR, serve, write_m
 from tests.helpers.scripted import Script
 
 from workbench.errors import SpecError
+from workbench.plugins import Plugins
+from workbench.plugins.manager import _entries
 from workbench.proof import Report
 from workbench.run import Options, estimate, optimize, prepare
+from workbench_redteam.rise import AttackRise
 
 LIMITED: dict[str, Any] = {"attacks": ATTACKS, "constraints": {"attack": 0.05}}
 
@@ -65,10 +68,41 @@ def test_few_rows_rule_out_no_rise_and_the_report_asks_for_more(tmp_path: Path) 
     assert "a rise of 0.05 is not ruled out on 30 rows: use more test rows." in "\n".join(report.headline())
 
 
+def without_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Plugins(entry for entry in _entries() if entry.name != "redteam")
+    for module in ("proof.evidence", "run.cost_estimate"):
+        monkeypatch.setattr(f"workbench.{module}.plugins", lambda: known)
+
+
+def test_a_constraint_without_the_plugin_that_tests_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_the_plugin(monkeypatch)
+    with pytest.raises(SpecError, match="no installed plugin tests `constraints`") as found:
+        optimize(write_mailbox(tmp_path, **LIMITED), options=Options(), database=tmp_path / "a.db", pool=Script(serve))
+    assert "workbench-agents" in (found.value.hint or "") and found.value.line is not None
+
+
+@pytest.mark.parametrize("way", ["the plugin is gone", "the plugin fails"])
+def test_a_gain_whose_constraint_nothing_tested_is_not_shown(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "the plugin is gone":
+        without_the_plugin(monkeypatch)
+    else:
+        monkeypatch.setattr(AttackRise, "find", lambda self, tested: 1 // 0)
+    report, _ = improved(tmp_path, CAREFUL, (2, 8, 30), **LIMITED)
+    assert report.proof is not None and report.proof.shown and not report.gain_shown and not report.proved
+    assert "The gain is not shown: no plugin tested the `constraints` of the file" in "\n".join(report.headline())
+
+
 def test_the_estimate_counts_the_attacked_runs(tmp_path: Path) -> None:
     cases: list[dict[str, Any]] = [{"attacks": ATTACKS}, LIMITED]
     found = [estimate(*prepare(write_mailbox(tmp_path, **more))[2:]) for more in cases]
     assert found[1]["proof_calls"] == 2 * found[0]["proof_calls"] > 0
+    few = estimate(*prepare(write_mailbox(tmp_path, (2, 12, 72), **LIMITED))[2:])
+    warned = [any("72 sealed rows cannot rule out" in line for line in one["lines"]) for one in (*found, few)]
+    assert warned == [False, False, True]
 
 
 def test_a_constraint_without_attacks_and_an_attack_without_a_place_are_refused(tmp_path: Path) -> None:
