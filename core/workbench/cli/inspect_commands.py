@@ -282,27 +282,10 @@ def export_command(
 
     if form == "bundle":
         return _bundle(run, candidate, out, db)
-    if form == "atif":
-        return _export_rows(run, candidate, split, out, overwrite, db)
-    if split is not None:
-        raise click.UsageError("--split is only for --format atif")
-    text = export_candidate(open_store(db), run, candidate, form, out, run_code=run_code, overwrite=overwrite)
+    given = {"split": split, "run_code": run_code, "overwrite": overwrite}
+    text = export_candidate(open_store(db), run, candidate, form, out, **given)
     if text is not None:
         return say(text, nl=False)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
     if out is not None:
         say(f"wrote {out}{': ' + ', '.join(files) if files else ''}")
-
-
-def _export_rows(
-    run: str, candidate: str | None, split: str | None, out: Path | None, overwrite: bool, db: str
-) -> None:
-    from workbench.evaluation import export_trajectories, write_trajectories
-
-    rows = export_trajectories(open_store(db), run, candidate or "", split)
-    if out is None:
-        for row in rows:
-            echo_json(row)
-        return None
-    write_trajectories(rows, out, overwrite=overwrite)
-    return say(f"wrote {len(rows)} row{'s' * (len(rows) != 1)} to {one_line(out)}")

@@ -3,10 +3,6 @@
 A workflow is scored as it is; nothing here changes one.
 """
 
-from workbench.evaluation.atif_rows import (
-    export_trajectories as export_trajectories,
-    write_trajectories as write_trajectories,
-)
 from workbench.evaluation.compare import (
     Difference as Difference,
     Side as Side,

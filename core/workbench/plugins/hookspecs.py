@@ -81,6 +81,9 @@ def register_exporters(register: Register) -> None:
     and settings. One with `needs_spec = True` is given `spec=`, the run's `workbench.spec.Spec`, for which no data are
     read. One with `check = function` has it called first, as check(workflow, ...) with the same values and
     a workflow without its code: what it refuses is said before `--run-code` is asked for.
+
+    A class with `of_rows = True` exports stored rows instead: cls()(store, run, candidate, split, path, overwrite)
+    returns the text to print. It reads runs of `eval`, too.
     """
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench._version import __version__
+from workbench.base.distribution import how_to_get
 from workbench.base.files import check_output, write_whole
 from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.inference import write_bundle
@@ -27,17 +28,19 @@ def export_candidate(
     form: str,
     out: Path | None,
     *,
+    split: str | None = None,
     run_code: bool = False,
     overwrite: bool = False,
 ) -> str | None:
-    """Export a candidate as YAML, or through an exporter plugin.
+    """Export a candidate as YAML, or it or its rows through an exporter plugin.
 
     Args:
         store: the run database.
         run: name of the run, or a prefix of it.
         candidate: its hash or a prefix of it; None: the winner.
         form: `yaml`, or the name of an exporter.
-        out: file or folder to write. None returns YAML as text.
+        out: file or folder to write. None returns YAML, or rows, as text.
+        split: of the rows, for an exporter of rows; None: all that are stored.
         overwrite: whether a file that exists may be replaced.
         run_code: whether an exporter may load the Python that the workflow file names. YAML never needs it.
 
@@ -45,11 +48,17 @@ def export_candidate(
         StoreError: there is no such run or candidate, or it is damaged.
         SpecError: the candidate cannot be exported so, or `out` is another file.
     """
+    exporter = None if form == "yaml" else _find_exporter(form)
+    if getattr(exporter, "of_rows", False):
+        assert exporter is not None
+        return exporter()(store, run, candidate or "", split, out, overwrite)
+    if split is not None:
+        raise SpecError(f"--split is for the rows of a run, which {form} has not", hint="Write --format atif for them.")
     row, _, found, baseline = _chosen(store, run, candidate)
     if out is not None and (form == "yaml" or out.is_file()):
         check_output(out, inputs=[row["file"] or ""], overwrite=overwrite)
-    if form != "yaml":
-        _export_through_plugin(row, found, form, out, run_code)
+    if exporter is not None:
+        _export_through_plugin(exporter, row, found, form, out, run_code)
         return None
     text = _write_text(row, found, baseline, out.resolve().parent if out else Path.cwd())
     if out is None:
@@ -148,14 +157,20 @@ def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Wo
     return row, hash_, found, baseline
 
 
-def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None, run_code: bool) -> None:
+def _find_exporter(form: str) -> Any:
     try:
-        exporter = plugins().get("exporters", form)
+        return plugins().get("exporters", form)
     except PluginError:
         known = plugins().names("exporters")
         if form in known or plugins().set_aside:  # it names the plugins that failed
             raise
-        raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}") from None
+        way = how_to_get("exporters", form) or suggest(form, ["yaml", *known])
+        raise SpecError(f"there is no format '{form}'. {way}") from None
+
+
+def _export_through_plugin(
+    exporter: Any, row: Any, found: Workflow, form: str, out: Path | None, run_code: bool
+) -> None:
     needs_task, file = getattr(exporter, "needs_task", False), read_stored_file(row)
     named = [found.tree, file.source.value] if needs_task else [found.tree]
     code: Code = "loaded" if run_code else "outlined"

@@ -1,4 +1,4 @@
-"""Stored rows of our own runs as trajectories in ATIF (`workbench_kit.logs`), version 1.7.
+"""Exports stored rows of our own runs as trajectories in ATIF (`workbench_kit.logs`), version 1.7.
 
 A row is a trajectory. What a prompt adds to the one before it is steps of the system and the user, and what a model
 answered is a step of the agent, with its tokens and dollars. Results of tools are observations of the answer that
@@ -13,15 +13,33 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.files import begins_with, check_output, write_whole
+from workbench.base.text import one_line
 from workbench.base.type_guards import is_dict
 from workbench.errors import SpecError
-from workbench.evaluation.rows import add_details, find_candidate, read_rows
+from workbench.evaluation import add_details, find_candidate, read_rows
 from workbench.lm import content_text, split_thoughts
 from workbench.store import Journal, Store, dumps, kind_of, read_report
 
 VERSION = "ATIF-v1.7"
 
 Tree = dict[str, Any]
+
+
+class AtifExport:
+    """The exporter of rows (hook `register_exporters`)."""
+
+    of_rows = True
+
+    def __call__(
+        self, store: Store, run: str, candidate: str, split: str | None, path: Path | None, overwrite: bool
+    ) -> str:
+        """Return the trajectories as lines of JSON, or write them, and return what was written. Raises what
+        `export_trajectories` and `write_trajectories` raise."""
+        rows = export_trajectories(store, run, candidate, split)
+        if path is None:
+            return "".join(f"{json.dumps(row)}\n" for row in rows)
+        write_trajectories(rows, path, overwrite=overwrite)
+        return f"wrote {len(rows)} row{'s' * (len(rows) != 1)} to {one_line(path)}\n"
 
 
 def export_trajectories(store: Store, run: str, candidate: str = "", split: str | None = None) -> list[Tree]:
