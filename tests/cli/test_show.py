@@ -44,7 +44,7 @@ def test_an_export_says_what_it_wrote_and_leaves_no_empty_folder(
 
 def test_a_format_that_is_not_there_is_named_beside_those_that_are(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=100)
-    for form, hint in (("yml", "Did you mean 'yaml'?"), ("sqlite", "Known: dspy")):
+    for form, hint in (("yml", "Did you mean 'yaml'?"), ("sqlite", "Known: atif, dspy")):
         found = CliRunner().invoke(cli, ["export", "--format", form, "--db", str(tmp_path / "run.db")])
         assert f"there is no format '{form}'. {hint}" in str(found.exception)
 

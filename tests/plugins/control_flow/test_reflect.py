@@ -191,7 +191,7 @@ def test_a_language_model_may_judge(folder: Path) -> None:
     outcome, script = reflect(folder, say, rounds=1, verifier=judge)
     assert outcome.prediction["answer"] == "oxoooo" and len(script.requests) == 5
     workflow = make_workflow({"n": {"reflect": PREDICT, "verifier": judge, "rounds": 1}}, folder)
-    node = make_node("n", workflow.nodes["n"], folder)
+    node = make_node("n", workflow.nodes["n"], folder, "loaded")
     assert node.max_calls == 5
     assert {"nodes.n.rounds", "nodes.n.critic", "nodes.n.of.instructions", "nodes.n.verifier.instructions"} <= set(
         learnable_addresses(workflow)

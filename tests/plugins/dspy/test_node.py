@@ -23,7 +23,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import ExampleRun, Workflow, learnable_addresses, node_at
+from workbench.workflow import ExampleRun, Workflow, learnable_addresses, node_at, node_tree
 from workbench_testing import Killed
 
 MODULE = '''
@@ -165,7 +165,7 @@ def test_instructions_and_demos_of_each_predictor_are_addresses(folder: Path) ->
 
 def test_the_address_is_known_without_running_the_module(folder: Path) -> None:
     (folder / "solver.py").write_text(MODULE + "\nraise SystemExit('this file was run')\n", encoding="utf-8")
-    workflow = make_workflow({"n": {"dspy": "python:solver.py:Solver"}}, folder).with_code("outlined")
+    workflow = Workflow({"nodes": {"n": node_tree({"dspy": "python:solver.py:Solver"})}}, folder, code="outlined")
     assert workflow.input_fields == ["question"] and workflow.output_fields == ["answer"]
     (node,) = workflow.enabled_nodes.values()
     child: Any = node_at(workflow, "nodes.n.predictors.answer.demos")

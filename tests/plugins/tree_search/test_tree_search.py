@@ -123,8 +123,8 @@ def test_evaluations_and_calls_stay_within_what_was_promised(order: str, folder:
         node = {**WALK, **sizes, "order": order, "value": "lm"}
         outcome, script = run_node(node, make(seed), folder, say)
         kind = {"kind": "tree_search", "environment": "web", **{k: v for k, v in node.items() if k != "tree_search"}}
-        assert len(script.requests) <= make_node("n", kind, folder).max_calls, sizes
-        assert len(outcome.trace.calls) <= make_node("n", kind, folder).max_calls, sizes
+        assert len(script.requests) <= make_node("n", kind, folder, "loaded").max_calls, sizes
+        assert len(outcome.trace.calls) <= make_node("n", kind, folder, "loaded").max_calls, sizes
         for search in outcome.trace.spans[0].notes.get("searches", ()):
             assert search["evaluations"] <= sizes["evaluations"]
             assert all(len(actions) <= 3 * sizes["depth"] for actions, _ in search["looked_at"])
@@ -166,7 +166,7 @@ def test_the_ceiling_of_calls_is_reached_so_it_is_no_mere_guess(folder: Path) ->
         "depth": 3,
         "evaluations": 20,
     }
-    node = make_node("n", {"kind": "tree_search", "environment": "web", **settings}, folder)
+    node = make_node("n", {"kind": "tree_search", "environment": "web", **settings}, folder, "loaded")
     assert node.max_calls == len(script.requests)
 
 
