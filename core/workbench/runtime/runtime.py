@@ -7,19 +7,18 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import LM, LMPool, Request, Response, call_id, count_images
+from workbench.runtime.draw import Draw
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec, Spec
 from workbench.store import RunRecord
-from workbench.workflow import Workflow, task_lm
-
-if TYPE_CHECKING:
-    from workbench.runtime.crew import Crew
+from workbench.task import Example
+from workbench.workflow import ExampleRun, Workflow, task_lm
 
 #: Asks a person whether a tool may be called with these arguments.
 Consent = Callable[[str, Mapping[str, Any]], bool]
@@ -39,6 +38,18 @@ class Shared(Protocol):
     async def aclose(self) -> None: ...
 
 
+class RowRunner(Shared, Protocol):
+    """The things that `Runtime.elsewhere` does: it runs rows, and closes with the run."""
+
+    async def open(self) -> None:
+        """Start what runs the rows. Raises SpecError or PluginError if it cannot."""
+        ...
+
+    async def run(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun:
+        """Run a row, also without `open` before. Raises what ends the run: BudgetSpent, say."""
+        ...
+
+
 S = TypeVar("S", bound=Shared)
 
 
@@ -54,7 +65,7 @@ class Runtime:
     consent: Consent | None = None
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
-    elsewhere: Crew | None = None  # runs the rows, if they do not run in this process
+    elsewhere: RowRunner | None = None  # runs the rows, if they do not run in this process
     data_files: frozenset[Path] = frozenset()  # with the rows and their right answers, which no agent is to see
     _sandbox: Sandbox | None = None
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
