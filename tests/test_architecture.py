@@ -146,7 +146,7 @@ LINES = {
     "lm": 1450,
     "plugins": 560,
     "proof": 2890,
-    "run": 2815,
+    "run": 2830,
     "runtime": 1610,
     "spec": 2640,
     "store": 2000,
