@@ -146,8 +146,8 @@ LINES = {
     "lm": 1180,
     "plugins": 560,
     "proof": 2360,
-    "run": 2950,
-    "runtime": 3010,
+    "run": 2830,
+    "runtime": 1610,
     "spec": 2640,
     "store": 2000,
     "study": 1560,
@@ -155,7 +155,7 @@ LINES = {
     "workflow": 1950,
 }
 #: Names that plugins import from core, which only fall.
-MOST_NAMES = 410
+MOST_NAMES = 409
 
 
 def test_rooms_of_core_do_not_grow() -> None:
@@ -268,7 +268,7 @@ def test_a_room_is_entered_by_its_face() -> None:
 
 
 #: Packages that others import: they register nothing.
-SHARED = {"workbench_kit", "workbench_engine", "workbench_dspy_seam"}
+SHARED = {"workbench_kit", "workbench_engine", "workbench_dspy_seam", "workbench_workers"}
 
 
 def test_core_imports_no_plugin_and_no_plugin_another() -> None:

@@ -14,10 +14,10 @@ from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
 from workbench.plugins import Plugins, plugins
 from workbench.plugins.manager import _entries
-from workbench.runtime import Executor
 from workbench.spec import declared_powers
 from workbench.workflow import NodeConfig
 from workbench_kit.acting import Environment
+from workbench_workers import Executor
 
 
 def test_each_registered_thing_declares_what_it_may_do() -> None:

@@ -17,11 +17,12 @@ from tests.helpers.scripted import SeeingScript
 
 from workbench.ledger import Ledger
 from workbench.run import prepare
-from workbench.runtime import Crew, Program, Runtime, SandboxChoice, WorkerSetup
+from workbench.runtime import Program, Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow
+from workbench_workers import Crew, WorkerSetup
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 NAMES = sorted(path.name for path in GALLERY.glob("*.yaml"))

@@ -16,23 +16,12 @@ from tests.helpers.scripted import Script, make_workflow
 
 from workbench.errors import BudgetSpent, LMError, NodeError, SearchStopped, SpecError
 from workbench.ledger import Ledger
-from workbench.runtime import (
-    Crew,
-    Draw,
-    Program,
-    Runtime,
-    SandboxChoice,
-    Secrets,
-    WorkerLost,
-    WorkerSetup,
-    find_lacking,
-    member,
-    messages,
-)
+from workbench.runtime import Draw, Program, Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow
+from workbench_workers import Crew, Secrets, WorkerLost, WorkerSetup, find_lacking, member, messages
 
 
 def answer(request: Any) -> str:

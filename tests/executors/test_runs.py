@@ -23,8 +23,8 @@ from workbench.evaluation import EvalOptions, evaluate
 from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
-from workbench.runtime import member
 from workbench_testing import write_task
+from workbench_workers import member
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib/bench/promises"))
 from simulated_server import SimulatedServer
@@ -153,7 +153,7 @@ def test_a_worker_with_another_clock(tmp_path: Path, server: SimulatedServer) ->
 def test_a_file_that_differs_is_refused_by_name(
     executor: str, tmp_path: Path, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workbench.run.workers._files_of", lambda task: [("tools.py", "0" * 64)])
+    monkeypatch.setattr("workbench_workers.executor.files_of", lambda task: [("tools.py", "0" * 64)])
     with pytest.raises(SpecError, match=r"tools.py is not there: share the folder") as raised:
         run(tmp_path, server, executor)
     assert "no worker can run the rows" in str(raised.value)
@@ -183,7 +183,7 @@ def test_a_driver_that_is_killed_and_resumed(tmp_path: Path, server: SimulatedSe
                 break
     driver.kill()
     driver.wait()
-    workers = ["pgrep", "-f", f"workbench.runtime.join.*{driver.pid}"]
+    workers = ["pgrep", "-f", f"workbench_workers.join.*{driver.pid}"]
     again = resume("last", database=folder / "run.db", options=Options(overwrite=True))
     assert decided(again)[1:3] == decided(whole)[1:3]
     spent, before = again.as_dict()["spent"], whole.as_dict()["spent"]

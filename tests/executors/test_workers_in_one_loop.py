@@ -20,28 +20,14 @@ from tests.helpers.task_executor import Tasks
 from workbench.errors import FailureKind, Interrupted, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
-from workbench.run import make_crew, prepare
-from workbench.runtime import (
-    Crew,
-    Draw,
-    Executor,
-    Program,
-    Runtime,
-    SandboxChoice,
-    Sockets,
-    WorkerLost,
-    WorkerSetup,
-    make_executor,
-    member,
-    messages,
-    sockets,
-    worker,
-)
+from workbench.run import prepare
+from workbench.runtime import Draw, Program, Runtime, SandboxChoice, make_crew, make_executor
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Trace
 from workbench_testing import write_task
+from workbench_workers import Crew, Executor, Sockets, WorkerLost, WorkerSetup, member, messages, sockets, worker
 
 SPEC = lm_spec({"model": "openai/scripted", "attempts": 1})
 
@@ -250,7 +236,7 @@ def test_workers_get_the_variables_that_requests_depend_on(
     task = prepare(tmp_path / "here.yaml")[2]
     runtime: Any = Runtime(SimpleNamespace(), task.spec.lm)  # type: ignore[arg-type]
     crew = make_crew(task, runtime, lambda event, **data: None)
-    assert crew is not None
+    assert isinstance(crew, Crew)
     assert sorted(crew._setup.secrets.keys() - {"WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS"}) == sorted(variables)
     assert "hunter2" not in repr(crew._setup)
 
@@ -265,7 +251,7 @@ def test_the_folder_of_a_program_is_compared_and_shipped(tmp_path: Path) -> None
     (tmp_path / "here.yaml").write_text(json.dumps(value))
     task = prepare(tmp_path / "here.yaml")[2]
     crew = make_crew(task, Runtime(SimpleNamespace(), task.spec.lm), lambda event, **data: None)  # type: ignore[arg-type]
-    assert crew is not None
+    assert isinstance(crew, Crew)
     shipped = {name for name in crew._setup.files if name.startswith("agent")}
     assert shipped == {"agent/main.py", "agent/lib/tools.py"}
 

@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LIGHT = [
-    *("networkx", "pytest", "workbench.cli", "workbench_kit.acting", "workbench.run", "workbench.runtime.join"),
+    *("networkx", "pytest", "workbench.cli", "workbench_kit.acting", "workbench.run", "workbench_workers.join"),
     *("aiohttp", "optuna", "scipy.stats", "sqlite_utils", "workbench.cli.run_commands", "workbench.evaluation"),
     *("workbench_metrics.text", "workbench_nano.provider", "workbench_openai.server", "workbench_optuna.optimizer"),
     *("workbench_predict.node", "workbench_readers.json_files", "workbench_tools.agent"),

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pydantic import PrivateAttr
 
 from tests.helpers.forking import start_module
-from workbench.runtime import Channel, Executor, Sockets, WorkerSetup
 from workbench.spec import VARIABLE_NAMES, Powers
+from workbench_workers import Channel, Executor, Sockets, WorkerSetup
 
 
 class Processes(Executor):
@@ -77,6 +77,6 @@ class Slow(Clockwise):
 
     powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     before: ClassVar[str] = (
-        "import time; from workbench.runtime.sockets import _Ends; write = _Ends._write; "
+        "import time; from workbench_workers.sockets import _Ends; write = _Ends._write; "
         "_Ends._write = lambda self: (time.sleep(0.5), write(self))"
     )

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from pydantic import PrivateAttr
 
-from workbench.runtime import Channel, Executor, WorkerSetup, work
 from workbench.spec import VARIABLE_NAMES, Powers
+from workbench_workers import Channel, Executor, WorkerSetup, work
 
 
 class TaskLine:

@@ -61,6 +61,7 @@ def test_core_kit_and_standard_run_the_quickstart_and_nothing_else(base: Environ
         (["validate", "w.yaml", "--set", "optimize=[dspy_gepa]"], "dspy"),
         (["validate", "w.yaml", "--set", "lm=hf:x/y"], "training"),
         (["validate", "w.yaml", "--set", "lm=bedrock/x"], "dspy"),
+        (["validate", "w.yaml", "--set", "executor=ray"], "scale"),
     ],
 )
 def test_what_another_distribution_has_is_told_with_its_name(

@@ -28,12 +28,13 @@ from pydantic import PrivateAttr
 from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
-from workbench.runtime import Channel, Crew, Executor, Runtime, SandboxChoice, Sockets, WorkerSetup, messages, sockets
+from workbench.runtime import Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, PolicySpec, Powers, lm_spec
 from workbench.store import Store, add_run
 from workbench.study import Evaluator
 from workbench.task import Example
 from workbench.workflow import CallRecord, ExampleRun, Span, Trace, Workflow
+from workbench_workers import Channel, Crew, Executor, Sockets, WorkerSetup, messages, sockets
 
 QUESTION = "What is the capital of the country in which the river of this name rises, and how many people live there? "
 

@@ -26,7 +26,6 @@ from workbench.run import (
     end_evaluation,
     evaluated_lms,
     lms_not_ready,
-    make_crew,
     place_of,
     prepare,
     prepare_stored,
@@ -35,7 +34,7 @@ from workbench.run import (
     started_run,
     wrong_in_file,
 )
-from workbench.runtime import Draw, Run, SandboxChoice, known_price
+from workbench.runtime import Draw, Run, SandboxChoice, known_price, make_crew
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,

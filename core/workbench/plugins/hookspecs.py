@@ -101,7 +101,7 @@ def register_trackers(register: Register) -> None:
 
 @hookspec
 def register_executors(register: Register) -> None:
-    """Add executors (`workbench.runtime.Executor`), which run rows in other processes or on other machines:
+    """Add executors (`workbench.runtime.ExecutorPlugin`), which run rows in other processes or on other machines:
     register("ray", "workbench_ray.executor:Ray")."""
 
 

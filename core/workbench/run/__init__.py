@@ -31,6 +31,7 @@ from workbench.run.preflight import (
     evaluated_lms as evaluated_lms,
     explain_choice as explain_choice,
     lms_not_ready as lms_not_ready,
+    lms_of as lms_of,
     search_warnings as search_warnings,
     settings_to_compare as settings_to_compare,
     wrong_in_file as wrong_in_file,
@@ -60,4 +61,3 @@ from workbench.run.stored_scores import (
     train_scores as train_scores,
 )
 from workbench.run.trackers import RunInfo as RunInfo, Tracker as Tracker, check_trackers as check_trackers
-from workbench.run.workers import make_crew as make_crew

@@ -24,13 +24,13 @@ from workbench.proof import (
     smallest_binary_gain,
 )
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
-from workbench.run.workers import describe_workers
 from workbench.runtime import (
     Cost,
     Model,
     dearest_role_usd,
     dearest_usd,
     format_usd,
+    make_executor,
     models_of,
     prompt_tokens,
     row_cost,
@@ -82,7 +82,7 @@ def estimate(
         *_search_lines(task, search, known, total, baseline, proof),
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
-        *describe_workers(task, parts["total"]),
+        *_worker_lines(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         *_proof_lines(task, row),
         shown,
@@ -122,6 +122,12 @@ def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | N
     if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
         return known if bounded else None
     return baseline.times(candidates) + (Cost() if bounded else known)
+
+
+def _worker_lines(task: Task, total: Cost | None) -> Iterator[str]:
+    executor = make_executor(task.spec.executor)
+    if executor is not None:
+        yield from executor.describe(task, total.minutes if total else None)
 
 
 def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Cost) -> dict[str, Cost | None]:

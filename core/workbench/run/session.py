@@ -37,8 +37,7 @@ from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.steering import Steering
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.run.trackers import RunInfo
-from workbench.run.workers import make_crew
-from workbench.runtime import Run
+from workbench.runtime import Run, make_crew
 from workbench.store import Candidates, Evaluations, Orders, Store, dumps
 from workbench.study import (
     Evaluation,

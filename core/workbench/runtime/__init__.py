@@ -5,18 +5,13 @@ All effects go through `Context`.
 
 from workbench.runtime.clock import NodeClock as NodeClock
 from workbench.runtime.context import Begun as Begun, Context as Context, ends_run as ends_run
-from workbench.runtime.crew import Crew as Crew
 from workbench.runtime.draw import FIRST_DRAW as FIRST_DRAW, Draw as Draw, Variation as Variation
-from workbench.runtime.embedding import BATCH as BATCH
-from workbench.runtime.executor import (
-    Channel as Channel,
-    Executor as Executor,
-    Secrets as Secrets,
-    WorkerLost as WorkerLost,
-    WorkerSetup as WorkerSetup,
+from workbench.runtime.elsewhere import (
+    ExecutorPlugin as ExecutorPlugin,
+    make_crew as make_crew,
     make_executor as make_executor,
-    read_secrets as read_secrets,
 )
+from workbench.runtime.embedding import BATCH as BATCH, Embeddings as Embeddings
 from workbench.runtime.expected_cost import (
     Cost as Cost,
     Model as Model,
@@ -37,7 +32,7 @@ from workbench.runtime.requests import (
     spec_thinks as spec_thinks,
 )
 from workbench.runtime.run import Run as Run, no_ceiling as no_ceiling
-from workbench.runtime.runtime import Consent as Consent, Runtime as Runtime
+from workbench.runtime.runtime import Consent as Consent, RowRunner as RowRunner, Runtime as Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES as BOUNDARIES,
     LEVELS as LEVELS,
@@ -46,5 +41,3 @@ from workbench.runtime.sandbox import (
     SandboxResult as SandboxResult,
     open_sandbox as open_sandbox,
 )
-from workbench.runtime.sockets import Sockets as Sockets, join_driver as join_driver
-from workbench.runtime.worker import find_lacking as find_lacking, work as work

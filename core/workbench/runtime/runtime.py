@@ -7,19 +7,18 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import LM, LMPool, Request, Response, call_id, count_images
+from workbench.runtime.draw import Draw
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec, Spec
 from workbench.store import RunRecord
-from workbench.workflow import Workflow, task_lm
-
-if TYPE_CHECKING:
-    from workbench.runtime.crew import Crew
+from workbench.task import Example
+from workbench.workflow import ExampleRun, Workflow, task_lm
 
 #: Asks a person whether a tool may be called with these arguments.
 Consent = Callable[[str, Mapping[str, Any]], bool]
@@ -39,6 +38,18 @@ class Shared(Protocol):
     async def aclose(self) -> None: ...
 
 
+class RowRunner(Shared, Protocol):
+    """The things that `Runtime.elsewhere` does: it runs rows, and closes with the run."""
+
+    async def open(self) -> None:
+        """Start what runs the rows. Raises SpecError or PluginError if it cannot."""
+        ...
+
+    async def run(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun:
+        """Run a row, also without `open` before. Raises what ends the run: BudgetSpent, say."""
+        ...
+
+
 S = TypeVar("S", bound=Shared)
 
 
@@ -54,7 +65,7 @@ class Runtime:
     consent: Consent | None = None
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
-    elsewhere: Crew | None = None  # runs the rows, if they do not run in this process
+    elsewhere: RowRunner | None = None  # runs the rows, if they do not run in this process
     data_files: frozenset[Path] = frozenset()  # with the rows and their right answers, which no agent is to see
     _sandbox: Sandbox | None = None
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
@@ -85,14 +96,14 @@ class Runtime:
             if self._sandbox is None:
                 opened = await open_sandbox(self.sandbox_choice)
                 try:
-                    await self._agree_on_level(opened)
+                    await self.agree_on_level(opened)
                 except BaseException:
                     await opened.aclose()
                     raise
                 self._sandbox = opened
             return self._sandbox
 
-    async def _agree_on_level(self, opened: Sandbox) -> None:
+    async def agree_on_level(self, opened: Sandbox) -> None:
         self.note_sandbox(opened.name, opened.level)
 
     def note_sandbox(self, name: str, level: str) -> None:
@@ -196,11 +207,11 @@ class Runtime:
         lm = self.pool.get(spec)
         if (lm.identity, role) not in self._embedders:
             self._embedders[lm.identity, role] = Embedder(
-                lm, lambda lm, request: self._pay_vectors(lm, request, role, spec)
+                lm, lambda lm, request: self.pay_vectors(lm, request, role, spec)
             )
         return self._embedders[lm.identity, role]
 
-    async def _pay_vectors(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+    async def pay_vectors(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
         return await self.ledger.call(lm, request, role, spec)
 
 

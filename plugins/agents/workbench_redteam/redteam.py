@@ -10,8 +10,8 @@ from typing import Any
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError
 from workbench.lm import LMPool
-from workbench.run import evaluated_lms, lms_not_ready, make_crew, place_of, prepare
-from workbench.runtime import Run, SandboxChoice
+from workbench.run import evaluated_lms, lms_not_ready, place_of, prepare
+from workbench.runtime import Run, SandboxChoice, make_crew
 from workbench.spec import Source
 from workbench.store import Store, dumps
 from workbench.study import Evaluation, Evaluator, PerturbedRows, unanswered_error

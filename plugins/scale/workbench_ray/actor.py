@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.runtime import WorkerSetup, find_lacking, work
 from workbench_ray.in_order import Incoming, Outgoing
+from workbench_workers import WorkerSetup, find_lacking, work
 
 #: Seconds that messages are gathered for one exchange. An exchange costs the driver half a millisecond of CPU.
 WINDOW = 0.005

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.runtime import WorkerLost
 from workbench_ray.actor import WINDOW
 from workbench_ray.in_order import Incoming, Outgoing
+from workbench_workers import WorkerLost
 
 
 class ActorChannel:

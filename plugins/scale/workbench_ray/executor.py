@@ -19,10 +19,10 @@ from pydantic import Field, PrivateAttr
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
-from workbench.runtime import Channel, Executor, WorkerLost, WorkerSetup
 from workbench.spec import ADDRESS, FOREIGN_SETTINGS, VARIABLE_NAMES, Powers
 from workbench_ray.actor import WorkerActor
 from workbench_ray.channel import ActorChannel, describe
+from workbench_workers import Channel, Executor, WorkerLost, WorkerSetup
 
 #: Seconds in which a cluster's head must take a connection.
 _CONNECT = 10.0

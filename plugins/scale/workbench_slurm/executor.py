@@ -13,8 +13,8 @@ from pydantic import Field, PrivateAttr
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
-from workbench.runtime import Channel, Executor, Secrets, Sockets, WorkerLost, WorkerSetup, join_driver
 from workbench.spec import FOREIGN_SETTINGS, PATH, VARIABLE_NAMES, Powers
+from workbench_workers import Channel, Executor, Secrets, Sockets, WorkerLost, WorkerSetup, join_driver
 
 #: Seconds that a task may wait in the queue.
 PATIENCE = 86_400.0

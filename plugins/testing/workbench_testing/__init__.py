@@ -10,10 +10,13 @@ and likewise `check_node`, `check_metric`, `check_reader`, `check_lm`, `check_ex
     def test_contract(check):
         check(MyOptimizer())
 
-`workbench plugin new NAME --kind KIND` writes a project with such a test.
+`workbench plugin new NAME --kind KIND` writes a project with such a test. The checks of executors need the extra
+`executors`.
 """
 
-from workbench_testing.executors import check_executor as check_executor, executor_checks as executor_checks
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from workbench_testing.exporters import (
     ExporterCase as ExporterCase,
     check_exporter as check_exporter,
@@ -41,3 +44,13 @@ from workbench_testing.simulated import (
     run_simulated as run_simulated,
     write_task as write_task,
 )
+
+if TYPE_CHECKING:
+    from workbench_testing.executors import check_executor as check_executor, executor_checks as executor_checks
+
+
+def __getattr__(name: str) -> Any:
+    """The checks of executors, which alone need the extra `executors`."""
+    if name in ("check_executor", "executor_checks"):
+        return getattr(importlib.import_module("workbench_testing.executors"), name)
+    raise AttributeError(f"module 'workbench_testing' has no attribute {name!r}")

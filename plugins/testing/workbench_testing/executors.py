@@ -20,13 +20,14 @@ from typing import Any
 
 from workbench.errors import BudgetSpent
 from workbench.lm import LMPool, Request, Response
-from workbench.runtime import Crew, Draw, Executor, Program, Run, SandboxChoice, WorkerSetup
+from workbench.runtime import Draw, Program, Run, SandboxChoice
 from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, node_tree
 from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, name_of, run_all
 from workbench_testing.lms import ChatServer
+from workbench_workers import Crew, Executor, WorkerSetup
 
 Make = Callable[[], Executor]
 Outcome = ExampleRun | BaseException

@@ -15,9 +15,10 @@ from tests.executors.test_runs import Killer, decided, journal, run, task
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.runtime import Executor, SandboxChoice, WorkerLost, WorkerSetup
+from workbench.runtime import SandboxChoice
 from workbench.spec import PolicySpec, lm_spec
 from workbench_testing import executor_checks
+from workbench_workers import Executor, WorkerLost, WorkerSetup
 
 ray: Any = pytest.importorskip("ray")
 from simulated_server import SimulatedServer  # noqa: E402

@@ -11,8 +11,8 @@ import pytest
 from tests.executors.test_runs import Killer, decided, journal, run
 
 from workbench.errors import SpecError
-from workbench.runtime import Executor
 from workbench_testing import executor_checks
+from workbench_workers import Executor
 
 pytest.importorskip("submitit")
 from simulated_server import SimulatedServer

@@ -49,7 +49,13 @@ PLUGIN_KINDS = {
         dependencies=', "workbench-kit>=0.1", "aiohttp>=3.13"',
     ),
     "sandbox": PluginKind("sandboxes", "sandbox", "open_sandbox", "workbench plugin sandbox list"),
-    "executor": PluginKind("executors", "executor", "$Class", "workbench eval FILE --executor $name"),
+    "executor": PluginKind(
+        "executors",
+        "executor",
+        "$Class",
+        "workbench eval FILE --executor $name",
+        dependencies=', "workbench-scale>=0.1"',
+    ),
     "exporter": PluginKind("exporters", "exporter", "export", "workbench export last --format $name --out prompts.md"),
 }
 

@@ -1,34 +1,28 @@
-"""The contract of executors, which run rows in processes of their own, on this machine or on others. Plugins provide
-them; `local`, without a plugin, runs rows here.
-
-An executor starts workers and carries messages. The core does the rest: the driver (`workbench.runtime.crew`) hands
-out rows and holds ledger, journal, budget and trust, and a worker (`workbench.runtime.worker`) runs rows and asks the
-driver before it sends anything.
-"""
+"""The base of executors with worker processes, and what an executor has to do with them: it starts workers and carries
+messages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from workbench._version import __version__
-from workbench.base.distribution import how_to_get
-from workbench.errors import PluginError, SpecError, WorkbenchError, suggest
-from workbench.plugins import plugins
-from workbench.runtime.sandbox import SandboxChoice
-from workbench.spec import LMSpec, PolicySpec, Powers, spec_error
+from workbench.errors import SpecError
+from workbench.runtime import Runtime, SandboxChoice
+from workbench.spec import LMSpec, PolicySpec, Powers
+from workbench.task import Task
+from workbench_workers.crew import Crew
+from workbench_workers.needs import files_of, key_variables, plugins_of
 
-#: The name of what runs rows in this process.
-LOCAL = "local"
-
-
-class WorkerLost(WorkbenchError):
-    """A worker ended, or nothing is heard of it. The message says why, as far as it is known."""
+#: Calls a second that a driver was seen to settle (docs/how-to/more-machines.md).
+DRIVER_CALLS = 1200
+#: Variables of ours that decide what a worker loads.
+_OF_PLUGINS = ("WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS")
 
 
 class Secrets(dict[str, str]):
@@ -91,9 +85,9 @@ class Line(Protocol):
 
 
 class Executor(BaseModel):
-    """Base of all executors: its fields are its settings, each with a default and a description.
+    """Base of executors with workers: its fields are its settings, each with a default and a description.
 
-    In each worker process `workbench.runtime.work(setup, line)` must run until it returns.
+    In each worker process `workbench_workers.work(setup, line)` must run until it returns.
     `workbench_testing.check_executor` checks what an executor promises.
     """
 
@@ -119,41 +113,35 @@ class Executor(BaseModel):
     async def aclose(self) -> None:
         """Disconnect. All channels are closed by then. Also called where `open` raised."""
 
+    def make_crew(self, task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew:
+        """The workers of a run, as `workbench.runtime.ExecutorPlugin.make_crew`. Raises SpecError."""
+        from workbench.run import lms_of  # here, since a worker starts sooner without it
 
-def make_executor(written: str | Mapping[str, Any] | None) -> Executor | None:
-    """The executor that a file or a flag names: `ray`, or `{ray: {workers: 8}}`; None for `local`.
+        lms = [*lms_of(task)]
+        setup = WorkerSetup(
+            task.workflow.base.resolve(),
+            runtime.lm,
+            runtime.roles,
+            runtime.policy,
+            runtime.timeout,
+            runtime.sandbox_choice,
+            dict(files_of(task)),
+            plugins_of(task, lms),
+            read_secrets(self, [*key_variables(lms, runtime), *_OF_PLUGINS]),
+            runtime.data_files,
+        )
+        return Crew(self, runtime, setup, tell, task.spec.concurrency)
 
-    Raises SpecError.
-    """
-    if isinstance(written, Mapping) and [*written] == [LOCAL]:
-        if settings := written[LOCAL]:
-            raise SpecError(
-                f"executor: local has no settings: {', '.join(settings)}",
-                hint="It runs rows in this process. For workers name another executor, e.g. ray.",
-                path=("executor", LOCAL),
-            )
-        return None
-    if written is None or written == LOCAL:
-        return None
-    entry: Mapping[str, Any] = {written: None} if isinstance(written, str) else written
-    name, settings = next(iter(entry.items()), ("", None)) if len(entry) == 1 else ("", None)
-    known = [LOCAL, *plugins().names("executors")]
-    if name not in known:
-        hint = (
-            how_to_get("executors", name) or suggest(name, known)
-            if name
-            else "Write e.g. executor: {ray: {workers: 4}}."
-        )
-        raise SpecError(
-            f"there is no executor '{name}'" if name else "name one executor", hint=hint, path=("executor",)
-        )
-    try:
-        cls = plugins().get("executors", name)
-        return cls.model_validate(settings or {})
-    except PluginError as error:
-        raise SpecError(str(error), path=("executor",)) from None
-    except ValidationError as error:
-        raise spec_error(error, cls, ("executor", name)) from None
+    def describe(self, task: Task, minutes: float | None) -> Iterator[str]:
+        """Lines of an estimate on the workers of a run. minutes: of the run, if known."""
+        written, workers, rows = task.spec.executor, self.workers, task.spec.concurrency
+        name = written if isinstance(written, str) else next(iter(written or ()))
+        hours = "" if minutes is None else f", about {minutes * workers / 60:.1f} worker-hours"
+        yield f"{workers} workers by {name} with {-(-rows // workers)} of {rows} rows at once each{hours}."
+        if rows < workers:
+            yield f"Warning: {workers - rows} workers have no row: raise concurrency, or lower executor.{name}.workers."
+        if minutes is not None and minutes > 0:
+            yield f"The driver pays and records all calls, up to about {DRIVER_CALLS:,} a second on a core of its own."
 
 
 def read_secrets(executor: Executor, names: Sequence[str]) -> Secrets:

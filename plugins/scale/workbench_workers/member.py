@@ -13,14 +13,14 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench.lm import LM, Pieces, Response
-from workbench.runtime.draw import Draw
-from workbench.runtime.embedding import Embeddings
-from workbench.runtime.executor import Channel, WorkerLost
-from workbench.runtime.messages import (
+from workbench.runtime import Draw, Embeddings, Runtime
+from workbench.task import Example
+from workbench.workflow import ExampleRun, Trace, Workflow, called_lms
+from workbench_workers.messages import (
     Call,
     Came,
     CancelRow,
@@ -37,13 +37,14 @@ from workbench.runtime.messages import (
     Reply,
     RowEnded,
     RunRow,
+    WorkerLost,
     portable,
     unpack_outcome,
 )
-from workbench.runtime.runtime import Runtime
-from workbench.runtime.sent_there import SentThere, facts_of, is_of_driver
-from workbench.task import Example
-from workbench.workflow import ExampleRun, Trace, Workflow, called_lms
+from workbench_workers.sent_there import SentThere, facts_of, is_of_driver
+
+if TYPE_CHECKING:
+    from workbench_workers.executor import Channel
 
 #: Seconds without a sign of life, which comes every few, after which a worker is taken for lost.
 LEASE = 60.0

@@ -7,14 +7,17 @@ import itertools
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from workbench.errors import FailureKind, PluginError, ServerDead, SpecError
-from workbench.runtime.draw import Draw
-from workbench.runtime.executor import Executor, WorkerLost, WorkerSetup
-from workbench.runtime.member import Member
-from workbench.runtime.runtime import Runtime
+from workbench.runtime import Draw, Runtime
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Trace, Workflow
+from workbench_workers.member import Member
+from workbench_workers.messages import WorkerLost
+
+if TYPE_CHECKING:
+    from workbench_workers.executor import Executor, WorkerSetup
 
 #: So many workers may end under a row among others; then it gets one for itself, since it may be what ends them. So
 #: many may end under it alone before it is given up.

@@ -1,6 +1,6 @@
 """Lines to workers over sockets, for executors that start processes and carry no messages themselves.
 
-The driver listens, and each worker joins it: `python -m workbench.runtime.join HOST PORT NUMBER`, with the key in the
+The driver listens, and each worker joins it: `python -m workbench_workers.join HOST PORT NUMBER`, with the key in the
 environment. Who connects without the key is refused (HMAC, `multiprocessing.connection`); what is sent is not
 encrypted, so the network must be trusted.
 """
@@ -18,12 +18,15 @@ from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.base.child_process import python_command
 from workbench.base.concurrency import run_in_loop
-from workbench.runtime.executor import WorkerLost, WorkerSetup
-from workbench.runtime.worker import work
+from workbench_workers.messages import WorkerLost
+from workbench_workers.worker import work
+
+if TYPE_CHECKING:
+    from workbench_workers.executor import WorkerSetup
 
 #: Seconds in which who connects must have shown that it has the key.
 GREETING = 20
@@ -52,7 +55,7 @@ class Sockets:
     def command(self, number: int) -> list[str]:
         """The command that joins as a worker, wherever this Python is. It needs `environment`."""
         host, port = self.address
-        return python_command("-m", "workbench.runtime.join", host, str(port), str(number))
+        return python_command("-m", "workbench_workers.join", host, str(port), str(number))
 
     @property
     def environment(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench._version import __version__
 from workbench.base.files import file_digest
@@ -21,8 +21,11 @@ from workbench.errors import LMError
 from workbench.ledger import Ledger, Recalled, Settled, current_row
 from workbench.lm import LM, LMPool, Request, Response
 from workbench.plugins import plugins
-from workbench.runtime.executor import Line, WorkerSetup
-from workbench.runtime.messages import (
+from workbench.runtime import Program, Runtime, Sandbox
+from workbench.spec import LMSpec
+from workbench.store import dumps
+from workbench.workflow import Workflow
+from workbench_workers.messages import (
     Alive,
     Call,
     Came,
@@ -43,13 +46,10 @@ from workbench.runtime.messages import (
     pack_outcome,
     portable,
 )
-from workbench.runtime.program import Program
-from workbench.runtime.runtime import Runtime
-from workbench.runtime.sandbox import Sandbox
-from workbench.runtime.worker_pool import OfDriver, WorkerPool
-from workbench.spec import LMSpec
-from workbench.store import dumps
-from workbench.workflow import Workflow
+from workbench_workers.worker_pool import OfDriver, WorkerPool
+
+if TYPE_CHECKING:
+    from workbench_workers.executor import Line, WorkerSetup
 
 #: Seconds between two signs of life.
 PULSE = 5.0
@@ -197,10 +197,10 @@ class WorkerRuntime(Runtime):
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         return await self._asked.effect(kind, content, run, shared=True)
 
-    async def _pay_vectors(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+    async def pay_vectors(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
         return (await self._asked.send(lm, request, role, spec, vectors=True))[1]
 
-    async def _agree_on_level(self, opened: Sandbox) -> None:
+    async def agree_on_level(self, opened: Sandbox) -> None:
         with self._asked.question() as question:
             await question.ask(SandboxOpened, opened.name, opened.level)
 

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from workbench.errors import FailureKind, LMError, NodeError
+from workbench.errors import FailureKind, LMError, NodeError, WorkbenchError
 from workbench.lm import Request, Response
-from workbench.runtime.draw import Draw
+from workbench.runtime import Draw
 from workbench.spec import LMSpec
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Trace
+
+
+class WorkerLost(WorkbenchError):
+    """A worker ended, or nothing is heard of it. The message says why, as far as it is known."""
 
 
 class Order(Enum):
@@ -159,7 +163,7 @@ class RowEnded:
     """The outcome of a row (`pack_outcome`), or what ended it. began: when, by this worker's clock, in seconds since
     1970.
 
-    warnings, kept_state: of what the rows of this worker share (`workbench.runtime.Shared`).
+    warnings, kept_state: of what the rows of this worker share (`workbench.runtime.Runtime.shared`).
     """
 
     row: int

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from workbench.lm import LM, LMPool, Request, Response
-from workbench.runtime.messages import Came, ModelFacts
 from workbench.spec import LMSpec
+from workbench_workers.messages import Came, ModelFacts
 
 #: Seconds that the driver gives a call beyond its own timeout, for the way to the worker and back.
 _WAY = 30.0

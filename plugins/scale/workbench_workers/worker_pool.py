@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from workbench.errors import LMError
 from workbench.lm import LM, LMPool, Request, Response
-from workbench.runtime.messages import ModelFacts
 from workbench.spec import LMSpec
+from workbench_workers.messages import ModelFacts
 
 
 class OfDriver(LM):
