@@ -12,6 +12,7 @@ from workbench.proof.evidence import (
     claim_sources as claim_sources,
     find_perturbations as find_perturbations,
     sealed_runs as sealed_runs,
+    usable_sources as usable_sources,
 )
 from workbench.proof.findings import build_report as build_report
 from workbench.proof.floor import find_floor as find_floor

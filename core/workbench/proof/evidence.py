@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -128,25 +127,27 @@ def claim_sources() -> list[tuple[str, Callable[[], ClaimSource]]]:
     return [(name, lambda name=name: known.get("claims", name)()) for name in known.names("claims")]
 
 
+def usable_sources(spec: Spec) -> Iterator[tuple[str, ClaimSource]]:
+    """The sources that can be loaded, by name. Raises PluginError for another one if the file has a section of its
+    name; else the report warns that its claims are left out."""
+    for name, load in claim_sources():
+        try:
+            yield name, load()
+        except PluginError:
+            if getattr(spec, name, None) is not None:
+                raise
+
+
 def check_by_sources(task: Task) -> None:
-    """Check what a file asks of each source. Raises SpecError."""
-    for _, load in claim_sources():
-        with suppress(PluginError):  # the file can be used for what needs no claims
-            load().check(task)
+    """Check what a file asks of each source. Raises SpecError, and PluginError as `usable_sources`."""
+    for _, source in usable_sources(task.spec):
+        source.check(task)
 
 
 def find_perturbations(task: Task) -> dict[str, Perturbation]:
-    """The perturbations of all sources. Raises PluginError if the one of a section of the file cannot be loaded."""
-    found = dict[str, Perturbation]()
-    for name, load in claim_sources():
-        try:
-            source = load()
-        except PluginError:
-            if getattr(task.spec, name, None) is not None:
-                raise
-            continue  # the report warns that its claims are left out
-        found |= {f"{name}.{key}": one for key, one in source.perturbations(task).items()}
-    return found
+    """The perturbations of all sources. Raises PluginError as `usable_sources`."""
+    sources = usable_sources(task.spec)
+    return {f"{name}.{key}": one for name, source in sources for key, one in source.perturbations(task).items()}
 
 
 def sealed_runs(task: Task) -> int:

@@ -16,12 +16,12 @@ from workbench.ledger import no_price_line
 from workbench.plugins import plugins
 from workbench.proof import (
     MOST_RUNS,
-    claim_sources,
     find_floor,
     find_tests_of,
     level_after,
     sealed_runs,
     smallest_binary_gain,
+    usable_sources,
 )
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
 from workbench.runtime import (
@@ -287,7 +287,7 @@ def budget_warnings(task: Task) -> list[str]:
     needed = calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most = task.spec.budget.calls
-    warned = [line for _, load in claim_sources() for line in load().warn(task.spec, sealed)]
+    warned = [line for _, source in usable_sources(task.spec) for line in source.warn(task.spec, sealed)]
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
     warned += dict.fromkeys(kept)
     if (lacking := find_impossible_proof(task)) is not None:
