@@ -9,7 +9,6 @@ from workbench.proof.evidence import (
     ClaimSource as ClaimSource,
     Evidence as Evidence,
     check_by_sources as check_by_sources,
-    claim_sources as claim_sources,
     find_perturbations as find_perturbations,
     sealed_runs as sealed_runs,
     usable_sources as usable_sources,

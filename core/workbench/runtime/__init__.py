@@ -5,7 +5,7 @@ All effects go through `Context`.
 
 from workbench.runtime.clock import NodeClock as NodeClock
 from workbench.runtime.context import Begun as Begun, Context as Context, ends_run as ends_run
-from workbench.runtime.draw import FIRST_DRAW as FIRST_DRAW, Draw as Draw, Variation as Variation
+from workbench.runtime.draw import FIRST_DRAW as FIRST_DRAW, Draw as Draw
 from workbench.runtime.elsewhere import (
     ExecutorPlugin as ExecutorPlugin,
     make_crew as make_crew,

@@ -13,7 +13,6 @@ from workbench.study.evaluation import (
     Evaluation as Evaluation,
     Result as Result,
     RowRun as RowRun,
-    filled_scores as filled_scores,
     mean_score as mean_score,
     score_of as score_of,
     unanswered_error as unanswered_error,

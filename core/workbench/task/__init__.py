@@ -29,7 +29,6 @@ from workbench.task.metric import (
 )
 from workbench.task.repeats import Repeats as Repeats
 from workbench.task.rows import (
-    data_files as data_files,
     data_folder as data_folder,
     data_path as data_path,
     read_rows as read_rows,
@@ -46,7 +45,6 @@ from workbench.task.search_space import (
 from workbench.task.searched import put_searched as put_searched
 from workbench.task.shards import (
     find_shards as find_shards,
-    is_pattern as is_pattern,
     join_shards as join_shards,
     reader_of as reader_of,
 )
