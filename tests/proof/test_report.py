@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -209,3 +210,29 @@ def test_a_long_change_is_shown_where_it_begins() -> None:
     before, after = _shown(old, old + "Say one word.")
     assert before.startswith("...") and "Say one word." in after and before != after
     assert _shown("a", "b") == ['"a"', '"b"'] and _shown(None, [{"x": 1}]) == ["none", "1 rows"]
+
+
+class Caching(PlantedLM):
+    """Has the beginning of the baseline's prompts in its cache, and nothing of others."""
+
+    async def complete(self, request: Request) -> Response:
+        found = await super().complete(request)
+        return replace(found, cached=0 if "Better" in str(request.messages) else found.prompt_tokens - 5)
+
+
+def test_tokens_that_the_server_had_cached_are_told_apart_also_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, _ = plant(tmp_path / "plain", lambda r: 0.5, {"random": {"trials": 1}}, calls=200)
+    assert "uncached_tokens" not in plain.baseline["cost"] and "had cached" not in "".join(plain.lines())
+    monkeypatch.setattr("tests.helpers.planted.PlantedLM", Caching)
+    space = {"nodes.sort.instructions": ["Plain.", "Better."]}
+    better = lambda r: 0.95 if "Better" in str(r.messages) else 0.2  # noqa: E731
+    report, lm = plant(tmp_path, better, {"random": {"trials": 3}}, calls=600, search=space)
+    before, after = report.baseline["cost"], report.best["cost"]
+    assert before["uncached_tokens"] == 6, "five of the prompt, one of the answer"
+    assert after["tokens"] > 6 and "uncached_tokens" not in after
+    line = f"tokens per example: baseline 6, winner {after['tokens']:.4g}."
+    assert f"Without what the server had cached, {line}" in report.lines()
+    again = resume("last", database=tmp_path / "run.db", pool=lm)
+    assert again.baseline["cost"] == before

@@ -221,5 +221,14 @@ def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: 
         "val": val.score if val is not None else None,
         "missing": {"val": val.missing if val is not None else {}, "test": evaluation.missing},
         "test": {"score": mean if counted else None, "n": len(counted)},
-        "cost": {k: v for k, v in cost.items() if k != "score"},
+        "cost": {k: v for k, v in cost.items() if k != "score"} | _uncached(test),
     }
+
+
+def _uncached(test: list[Result]) -> dict[str, float]:
+    """The tokens of a row that the server had not cached, if it says so: a prompt whose beginning changes with every
+    row has more of them, which the number of tokens does not tell."""
+    counted = [r for r in test if r.score is not None]
+    if not any(r.cached_tokens for r in counted):
+        return {}
+    return {"uncached_tokens": sum(r.tokens - r.cached_tokens for r in counted) / len(counted)}

@@ -224,7 +224,7 @@ class Report:
         if self.error:
             out.append(f"Error: {self.error}")
         if self.baseline["cost"] or self.test_rows:
-            out += ["", *self._score_table(), ""]
+            out += ["", *self._score_table(), *self._cache_line(), ""]
             out += [self.floor.beside(self.best["test"]["score"])] if self.floor is not None else []
             out += [self.rerun.describe()] if self.rerun is not None else self._rerun_hint()
         if self.changes:
@@ -322,6 +322,14 @@ class Report:
                 )
             )
         return rows
+
+    def _cache_line(self) -> list[str]:
+        """What the server computed of the tokens, where it caches the beginnings of prompts."""
+        costs = [side["cost"] for side in (self.baseline, self.best)]
+        if not any("uncached_tokens" in cost for cost in costs):
+            return []
+        before, after = (cost.get("uncached_tokens", cost.get("tokens", 0.0)) for cost in costs)
+        return [f"Without what the server had cached, tokens per example: baseline {before:.4g}, winner {after:.4g}."]
 
     def _score_table(self) -> list[str]:
         lines = align(self._table())

@@ -177,6 +177,7 @@ class Evaluator:
         cost: dict[str, Any] = {
             "calls": len(calls),
             "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
+            "cached_tokens": sum(c.response.cached for c in calls),
             "usd": sum(c.usd for c in calls),
             "seconds": sum(c.seconds for c in calls),  # journalled, so that a replay sees the same
             "queued": sum(c.queued for c in calls),

@@ -30,6 +30,7 @@ class Result:
     trace: Trace | None = None
     calls: int = 0
     tokens: int = 0
+    cached_tokens: int = 0  # of these, which the server had in its cache, as far as it says
     usd: float = 0.0
     seconds: float = 0.0  # of its calls' requests
     queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
