@@ -324,7 +324,7 @@ class Report:
         return rows
 
     def _cache_line(self) -> list[str]:
-        """What the server computed of the tokens, where it caches the beginnings of prompts."""
+        """The tokens that the server computed, where it caches the beginnings of prompts."""
         costs = [side["cost"] for side in (self.baseline, self.best)]
         if not any("uncached_tokens" in cost for cost in costs):
             return []
