@@ -74,6 +74,36 @@ def test_rows_in_workers_give_what_rows_here_give(tmp_path: Path) -> None:
     assert paid_here.spent.calls == paid_there.spent.calls == 12
 
 
+STEPS = """
+def begin(text): return text
+def look(result): return result + "!"
+def close(result): return result + "?"
+"""
+
+
+def test_effects_in_workers_have_the_keys_of_effects_here(tmp_path: Path) -> None:
+    """The keys hold the workflow's hash, which knows which of two writers of a field is read."""
+    (tmp_path / "steps.py").write_text(STEPS)
+    tools = {"a": "begin", "b": "look", "c": "close"}
+    nodes = {name: {"tool": f"python:steps.py:{tool}"} for name, tool in tools.items()}
+    workflow = make_workflow({**nodes, "c": {**nodes["c"], "output": "end"}}, tmp_path)
+    asyncio.run(run_all(workflow, tmp_path, None, rows=3))
+    asyncio.run(run_all(workflow, tmp_path, Processes(workers=2), rows=3))
+    keys: list[list[str]] = []
+    for name in ("here.db", "there.db"):
+        with Store(tmp_path / name) as store:
+            keys.append(sorted(row["key"] for row in store.rows("select key from calls where kind != 'lm'")))
+    assert keys[0] == keys[1] and len(keys[0]) == 9
+
+
+@pytest.mark.parametrize("code", ["unread", "outlined"])
+def test_a_program_has_the_hash_of_the_workflow_with_its_code(code: Any, tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    nodes = {"a": {"tool": "python:steps.py:begin"}, "b": {"tool": "python:steps.py:look"}}
+    loaded = make_workflow({**nodes, "c": {"tool": "python:steps.py:close", "output": "end"}}, tmp_path)
+    assert Program(loaded.with_code(code), SimpleNamespace()).workflow.hash == loaded.hash  # type: ignore[arg-type]
+
+
 class Silent:
     """A line on which nothing comes."""
 

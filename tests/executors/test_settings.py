@@ -13,6 +13,7 @@ from workbench.errors import SpecError
 from workbench.run import estimate, prepare
 from workbench.runtime import make_executor
 from workbench.spec import apply_overrides, load_yaml
+from workbench_workers.needs import plugins_of
 
 QUICKSTART = Path(__file__).parents[2] / "workflows" / "quickstart.yaml"
 
@@ -33,6 +34,17 @@ def test_flags_take_the_place_of_another_executor_and_keep_the_settings_of_their
 ) -> None:
     source = load_yaml(f"name: x\n{written}\n", "workflow.yaml")
     assert apply_overrides(source, read_executor(*flags)).value["executor"] == expected
+
+
+def test_workers_need_the_plugins_that_decide_a_policy_and_perturb_rows(tmp_path: Path) -> None:
+    text = QUICKSTART.read_text().replace("data/", f"{QUICKSTART.parent}/data/")
+    path = tmp_path / "w.yaml"
+    path.write_text(text)
+    policy = {"rules": [{"formula": "H(a -> O(b))"}]}
+    needed = [{*plugins_of(prepare(path, sets)[2], [])} for sets in ([], [("policy", policy)])]
+    assert needed[1] - needed[0] == {"policy"} and "predict" in needed[0]
+    poisoned = prepare(QUICKSTART.parent / "gallery" / "agent_poison.yaml", [("constraints", {"attack": 0.2})])[2]
+    assert "redteam" in plugins_of(poisoned, [])
 
 
 def test_an_address_says_nothing_without_an_executor() -> None:

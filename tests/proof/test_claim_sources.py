@@ -14,7 +14,7 @@ from workbench.errors import PluginError, SpecError
 from workbench.plugins import Plugins
 from workbench.plugins.manager import _entries
 from workbench.proof import Claim, ClaimSource, Evidence, Kind, Report
-from workbench.run import estimate, prepare
+from workbench.run import Options, estimate, optimize, prepare
 from workbench.study import Perturbation
 from workbench.task import Example, Task
 from workbench.workflow import Workflow
@@ -33,6 +33,22 @@ class Short(ClaimSource):
 class Strict(ClaimSource):
     def find(self, tested: Evidence) -> Sequence[Claim]:
         return [Claim("rules", GUARD, n=len(tested.pairs), why_not="the rules of the house are broken")]
+
+
+class Wordless(ClaimSource):
+    """A guard that does not say why."""
+
+    def find(self, tested: Evidence) -> Sequence[Claim]:
+        return [Claim("rules", GUARD, n=len(tested.pairs))]
+
+
+class Failing(ClaimSource):
+    """A guard that cannot be tested."""
+
+    guards = True
+
+    def find(self, tested: Evidence) -> Sequence[Claim]:
+        raise OSError("no such file")
 
 
 class Broken(ClaimSource):
@@ -107,6 +123,48 @@ def test_a_guard_that_is_not_shown_ends_every_claim(tmp_path: Path, monkeypatch:
     report = run(tmp_path, monkeypatch, 0.95, answered=Short, rules=Strict)
     assert report.proof is not None and report.proof.shown and not report.proved
     assert any("The gain is not shown: the rules of the house are broken. Its" in line for line in report.headline())
+
+
+@pytest.mark.parametrize(
+    ("source", "why"), [(Wordless, "rules is not shown"), (Failing, "the claims 'rules' could not be tested")]
+)
+def test_a_guard_without_words_or_that_fails_ends_every_claim_too(
+    source: type[ClaimSource], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run(tmp_path, monkeypatch, 0.95, rules=source)
+    assert report.proof is not None and report.proof.shown and not report.proved and report.objection == why
+
+
+def test_without_a_tested_row_no_claim_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(tmp_path, monkeypatch, 0.0, answered=Short)
+    claim = report.claim("answered")
+    assert report.test_rows == 0 and claim is not None and not claim.shown and not report.proved
+
+
+@pytest.mark.parametrize("gone", ["absent", "broken"])
+def test_targets_that_no_plugin_tests_are_an_objection_and_refused_beforehand(
+    gone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Careless:
+        @workbench.hookimpl
+        def register_claims(self, register: Any) -> None:
+            register("targets", "no_such_package:Levels")
+
+    others = [entry for entry in _entries() if entry.name != "levels"]
+    known = Plugins(others, extra=[("careless", Careless())] if gone == "broken" else [])
+    for module in ("workbench.proof.evidence", "workbench.run.cost_estimate"):
+        monkeypatch.setattr(f"{module}.plugins", lambda: known)
+    given: dict[str, Any] = {"search": {"nodes.sort.instructions": ["Plain.", "Better."]}, "targets": {"score": 0.8}}
+    score = lambda request: 0.95 if "Better" in str(request.messages[0]) else 0.2  # noqa: E731
+    if gone == "broken":
+        with pytest.raises(PluginError, match="no_such_package"):
+            plant(tmp_path, score, {"random": {"trials": 3}}, calls=600, **given)
+        return
+    report, lm = plant(tmp_path, score, {"random": {"trials": 3}}, calls=600, **given)
+    assert report.objection == "no plugin tested the `targets` of the file" and not report.proved
+    with pytest.raises(SpecError, match="(?s)no installed plugin tests `targets`.*workbench-watch") as found:
+        optimize(tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm, options=Options())
+    assert found.value.path == ("targets",)
 
 
 def test_a_plugin_replaces_no_gain_that_a_metric_without_a_judge_measured(

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 from tests.helpers.conformance import broken
 
-from workbench.errors import LMError, NodeError, WorkbenchError
+from workbench.errors import LMError, NodeError, SpecError, WorkbenchError
 from workbench.spec import TOOL_ADDRESSES, load_user_code
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_testing import NodeCase, check_node, node_checks
@@ -182,6 +182,16 @@ class Loads(Ask):
         load_user_code("python:tools.py:look", base)
 
 
+class LoadsLater(Ask):
+    """Loads Python where somebody asks for its fields."""
+
+    @property
+    def inputs(self):
+        (self.base / "later.py").write_text("def look(text): return text")
+        load_user_code("python:later.py:look", self.base)
+        return super().inputs
+
+
 class CatchesItsOwn(Ask):
     """Catches what it may."""
 
@@ -194,6 +204,13 @@ class CatchesItsOwn(Ask):
 
 def case(kind: type[NodeKind], folder: Path) -> NodeCase:
     return NodeCase(kind, {"ask": "text"}, {"text": ["one", "two"]}, folder=folder)
+
+
+def test_a_kind_that_loads_code_while_it_is_made_is_refused_where_code_is_looked_at(tmp_path: Path) -> None:
+    for code in ("unread", "outlined"):
+        with pytest.raises(SpecError, match="is not loaded to look at a workflow"):
+            case(Loads, tmp_path).make(code)
+    assert case(Loads, tmp_path).make("loaded").inputs == ("text",)
 
 
 @pytest.mark.parametrize("kind", [Ask, CatchesItsOwn])
@@ -211,6 +228,7 @@ def test_a_fault_is_found_by_its_check_alone(tmp_path: Path, subtests: pytest.Su
             (Nameless, "is_documented", "'asks', which is not a setting"),
             (Misdeclared, "declares_its_fields", "must be a tuple of names"),
             (Loads, "runs_no_code_to_be_drawn", "give `self.code` to what reads it"),
+            (LoadsLater, "runs_no_code_to_be_drawn", "give `self.code` to what reads it"),
             (WritesMore, "writes_what_it_declares", "writes 'more'"),
             (WritesLess, "writes_what_it_declares", "declares the output 'more'"),
             (ReadsMore, "reads_what_it_declares", "reads 'label'"),

@@ -107,10 +107,10 @@ def register_executors(register: Register) -> None:
 
 @hookspec
 def register_claims(register: Register) -> None:
-    """Add sources of claims (`workbench.proof.ClaimSource`): register("levels", "workbench_levels.levels:Levels").
+    """Add sources of claims (`workbench.proof.ClaimSource`): register("targets", "workbench_levels.levels:Levels").
 
-    When a report is built, each source makes claims (`workbench.proof.Claim`) about the sealed rows. The source is a
-    class without arguments. It may check files when they are read, and have sealed rows run under perturbations, too.
+    A source that tests a section of the file has its name. It is a class without arguments, and makes claims
+    (`workbench.proof.Claim`) when a report is built. It may check files, and have sealed rows run under perturbations.
     """
 
 

@@ -6,6 +6,7 @@ This room reads, and decides nothing that a search sees.
 from workbench.proof.bounded_mean import mean_interval as mean_interval, mean_p as mean_p
 from workbench.proof.claim import LEVEL as LEVEL, MARGIN as MARGIN, Claim as Claim, Kind as Kind
 from workbench.proof.evidence import (
+    TESTED_SECTIONS as TESTED_SECTIONS,
     ClaimSource as ClaimSource,
     Evidence as Evidence,
     check_by_sources as check_by_sources,

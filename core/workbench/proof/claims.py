@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.base.distribution import how_to_get
 from workbench.proof.claim import Claim, Kind
-from workbench.proof.evidence import Evidence, claim_sources
+from workbench.proof.evidence import TESTED_SECTIONS, Evidence, claim_sources
 from workbench.proof.reuse import level_after
 from workbench.proof.savings import COST_FIELDS, find_ceilings, paired_saving
 from workbench.proof.sides import Pair, check_sent, explained_by_order, find_order_effects
@@ -48,14 +48,17 @@ def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list
         gains = [claim for claim in others if claim.name in _OF_JUDGES] or _opinions(gains[0])
         others = [claim for claim in others if claim not in gains]
     saving = _saving(tested) if tested.winner != tested.task.workflow else None
+    if not tested.pairs:
+        others = [replace(claim, shown=False) for claim in others]
     claims = [*others, *gains, *([saving] if saving is not None else ())]
     claims.sort(key=lambda claim: claim.kind.guards)
     objections = [unsent] if unsent is not None else []
-    changed = bool(tested.pairs) and tested.winner != tested.task.workflow
-    if changed and tested.task.spec.constraints is not None and not by_source.get("constraints"):
-        # A guard that is missing, or failed, must not let a gain pass.
-        objections.append("no plugin tested the `constraints` of the file")
-    objections += [claim.why_not for claim in claims if claim.kind.guards and not claim.shown and claim.why_not]
+    if tested.pairs and tested.winner != tested.task.workflow:
+        for section in TESTED_SECTIONS:  # a guard that is missing must not let a gain pass
+            if getattr(tested.task.spec, section) is not None and not by_source.get(section):
+                objections.append(f"no plugin tested the `{section}` of the file")
+    guards = [claim for claim in claims if claim.kind.guards and not claim.shown]
+    objections += [claim.why_not or f"{claim.name} is not shown" for claim in guards]
     effects, pairs = tested.order_effects, tested.pairs
     for gain in gains[:1]:
         if gain.shown and gain.ci95[0] <= (more := explained_by_order(effects, "score", pairs)):
@@ -68,13 +71,19 @@ def _others(tested: Evidence) -> dict[str, list[Claim]]:
     claims = dict[str, list[Claim]]()
     taken = {"saving"} if tested.is_judged else {"saving", *_OF_JUDGES}
     for name, load in claim_sources():
+        guards = False
         try:
-            found = [*load().find(tested)]
+            source = load()
+            guards = source.guards
+            found = [*source.find(tested)]
             if twice := taken & {claim.name for claim in found}:
                 raise ValueError(f"the name '{min(twice)}' is taken")
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             tested.warnings.append(f"the claims '{name}' of a plugin are left out: {why}")
+            if guards and tested.pairs:
+                kind = Kind(_say_nothing, proves=False, guards=True)
+                claims[name] = [Claim(name, kind, why_not=f"the claims '{name}' could not be tested")]
         else:
             claims[name] = found
             taken |= {claim.name for claim in found}

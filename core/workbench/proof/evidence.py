@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from workbench.errors import PluginError
 from workbench.plugins import plugins
@@ -96,8 +97,17 @@ class Evidence:
         return [self.task.cluster_of(row[0].example) for row in self.rows]
 
 
+#: Sections of a file, each of which a source of claims of the same name tests.
+TESTED_SECTIONS = ("targets", "constraints")
+
+
 class ClaimSource(ABC):
-    """A source of claims on the sealed rows of a run. It is made without arguments."""
+    """A source of claims on the sealed rows of a run. It is made without arguments.
+
+    guards: its claims guard others (`Kind.guards`), so that nothing is shown if it fails.
+    """
+
+    guards: ClassVar[bool] = False
 
     def check(self, task: Task) -> None:  # noqa: B027  (few sources have anything to check)
         """Check what a file asks of this source, whenever the file is read. Raises SpecError with its place."""

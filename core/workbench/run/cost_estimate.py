@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.distribution import how_to_get
-from workbench.errors import SpecError, StoreError
+from workbench.errors import PluginError, SpecError, StoreError
 from workbench.ledger import no_price_line
 from workbench.plugins import plugins
 from workbench.proof import (
     MOST_RUNS,
+    TESTED_SECTIONS,
     find_floor,
     find_tests_of,
     level_after,
@@ -301,10 +302,6 @@ def budget_warnings(task: Task) -> list[str]:
     ]
 
 
-#: Sections of a file, each of which a source of claims of the same name tests.
-_TESTED = ("targets", "constraints")
-
-
 def find_impossible_proof(task: Task) -> SpecError | None:
     """The error of a file without sealed rows or a plugin that tests its targets or constraints, or of a budget that
     ends before baseline and sealed test could, however little these take; else None.
@@ -318,10 +315,16 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
         )
-    for section in _TESTED:
-        if getattr(task.spec, section) is not None and section not in plugins().names("claims"):
+    for section in TESTED_SECTIONS:
+        if getattr(task.spec, section) is None:
+            continue
+        try:
+            plugins().get("claims", section)
+        except PluginError as error:
+            missing = section not in plugins().names("claims") and not plugins().set_aside
             return SpecError(
-                f"no installed plugin tests `{section}`, so nothing can show that they are met",
+                f"{'no installed plugin' if missing else 'no plugin'} tests `{section}`, so nothing can show that they "
+                f"are met{'' if missing else f': {error}'}",
                 hint=f"{how_to_get('claims', section)} Or add --allow-unproved to search anyway.",
                 path=(section,),
             )

@@ -20,19 +20,16 @@ class Program:
     """A workflow made ready to run: nodes, order, and the LM of each. The first run loads its user code."""
 
     def __init__(self, workflow: Workflow, runtime: Runtime):
-        self.workflow, self.runtime = workflow, runtime
-
-    @cached_property
-    def _loaded(self) -> Workflow:
-        return self.workflow.with_code("loaded")
+        # Also for its hash, which is part of the keys of effects: without its code a tool does not say what it reads.
+        self.workflow, self.runtime = workflow.with_code("loaded"), runtime
 
     @cached_property
     def nodes(self) -> Mapping[str, NodeKind]:
-        return self._loaded.enabled_nodes
+        return self.workflow.enabled_nodes
 
     @cached_property
     def schedule(self) -> Schedule:
-        return Schedule(self.nodes, self.workflow.nodes, self._loaded.graph)
+        return Schedule(self.nodes, self.workflow.nodes, self.workflow.graph)
 
     @cached_property
     def max_calls(self) -> int:

@@ -24,6 +24,7 @@ from workbench.spec.policy import (
     PolicySpec as PolicySpec,
     Rule as Rule,
     RuleReader as RuleReader,
+    readers_of as readers_of,
     strictest_verdict as strictest_verdict,
 )
 from workbench.spec.powers import (
@@ -98,6 +99,7 @@ from workbench.spec.user_code import (
     parse_address as parse_address,
     parse_server as parse_server,
     read_user_code as read_user_code,
+    refused_unless as refused_unless,
     relocate_address as relocate_address,
 )
 from workbench.spec.yaml_source import (

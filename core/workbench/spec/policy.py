@@ -117,7 +117,9 @@ class Rule(Strict):
             raise ValueError("a formula stands alone: it says itself when it applies")
         try:
             self.named()
-        except PluginError as error:
+        except ValueError:
+            raise
+        except Exception as error:  # also of a plugin's bug
             raise ValueError(f"nothing here decides a rule with `{self._plugin_key()}`: {error}") from None
         return self
 
@@ -126,6 +128,11 @@ class Rule(Strict):
         given = {"formula": self.formula, "before": self.before, "after": self.after}
         timed = next((key for key, value in given.items() if value is not None), None)
         return timed or ("when" if self.when and self.allow is None else None)
+
+    @property
+    def needs_reader(self) -> bool:
+        """Return True if a plugin decides the rule."""
+        return self._plugin_key() is not None
 
     @property
     def pattern(self) -> str:
@@ -158,7 +165,10 @@ class Rule(Strict):
 
     def impossible(self) -> list[tuple[str, str]]:
         """(argument, reason) for each condition that nothing meets, as far as an installed plugin can tell."""
-        return _rule_reader().impossible(self) if self.when and _READER in plugins().names("policies") else []
+        try:
+            return _rule_reader().impossible(self) if self.when else []
+        except PluginError:
+            return []
 
 
 class RuleReader(Protocol):
@@ -178,6 +188,12 @@ class RuleReader(Protocol):
 
 #: The name under which a plugin registers its RuleReader.
 _READER = "policy"
+
+
+def readers_of(policy: PolicySpec) -> set[str]:
+    """The names of the readers of rules without which a policy cannot be decided."""
+    own = {_READER for rule in policy.rules if rule.needs_reader}
+    return own.union(*(readers_of(inherited.policy) for inherited in policy.inherited))
 
 
 def _rule_reader() -> RuleReader:

@@ -19,7 +19,8 @@ import re
 import shlex
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,8 @@ _TOOL = re.compile(r"#([\w./:-]*)\Z")
 #: be lost. `outlined`: its source is parsed and must be there, for files that are checked. `loaded`: it was run.
 Code = Literal["unread", "outlined", "loaded"]
 
+#: True while a node is made whose code is not to be loaded: also its kind's own call of `load_user_code` is refused.
+_refused: ContextVar[bool] = ContextVar("refused", default=False)
 #: The file that is being executed to load it.
 _loading: ContextVar[Path | None] = ContextVar("loading", default=None)
 
@@ -129,6 +132,8 @@ def parse_server(address: str) -> ServerAddress:
 
 def load_user_code(address: str, base: Path) -> Any:
     """Load the function or class at an address. base: the folder of the workflow file. Raises SpecError."""
+    if _refused.get():
+        raise SpecError(f"'{address}' is not loaded to look at a workflow", hint="Its node kind is to use self.code.")
     parsed = parse_address(address)
     module = _module(address, parsed, base)
     found = getattr(module, parsed.name, None)
@@ -136,6 +141,16 @@ def load_user_code(address: str, base: Path) -> Any:
         known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         raise SpecError(f"{parsed.module} has no function '{parsed.name}'", hint=suggest(parsed.name, known))
     return found
+
+
+@contextmanager
+def refused_unless(code: Code) -> Generator[None]:
+    """Refuse `load_user_code` inside, unless the code is `loaded`."""
+    token = _refused.set(code != "loaded")
+    try:
+        yield
+    finally:
+        _refused.reset(token)
 
 
 def read_user_code(address: str, base: Path, code: Code) -> Any:

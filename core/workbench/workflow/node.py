@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict
 
 from workbench.errors import Defect
-from workbench.spec import Code, LMSpec, Powers, lm_spec
+from workbench.spec import Code, LMSpec, Powers, lm_spec, refused_unless
 from workbench.workflow.signature import Signature
 from workbench.workflow.trace import Span
 
@@ -97,7 +97,8 @@ class NodeKind:
         """Make a node with its user code in this state. Raises SpecError."""
         node = cls.__new__(cls)
         node.code = code
-        node.__init__(name, config, base)
+        with refused_unless(code):
+            node.__init__(name, config, base)
         return node
 
     @property

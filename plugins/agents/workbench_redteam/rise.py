@@ -55,6 +55,8 @@ ATTACKS = Kind(_words, _figures, proves=False, guards=True)
 class AttackRise(ClaimSource):
     """The claim that the winner lets no more attacks succeed than the baseline."""
 
+    guards = True
+
     def check(self, task: Task) -> None:
         """Check that the attacks of a file have their places."""
         check_attacks(task)

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from workbench.base.distribution import BUNDLED
 from workbench.base.files import file_digest
 from workbench.base.type_guards import is_dict
 from workbench.errors import WorkbenchError
 from workbench.lm import split_model
 from workbench.plugins import plugins
+from workbench.proof import find_perturbations
 from workbench.runtime import Runtime
-from workbench.spec import LMSpec, Written
+from workbench.spec import LMSpec, Written, readers_of
 from workbench.task import Task, find_powers
 
 #: Ends of the names of variables that go to a worker where they begin with the provider's name: a key without the
@@ -44,13 +44,16 @@ def _inside(path: Path) -> Iterator[Path]:
 
 
 def plugins_of(task: Task, lms: Iterable[LMSpec]) -> Mapping[str, str]:
-    """The versions of the plugins, other than the bundled ones, whose node kinds and models the workflow uses."""
+    """The versions of the plugins with the node kinds and models of the workflow, and with what decides its policy and
+    perturbs its rows."""
     known = plugins()
     parts = (one.value for one in Written(task.workflow.tree, (), Path()).walk() if is_dict(one.value))
     used = {("node_kinds", str(part.get("kind"))) for part in parts}
     used |= {("lms", split_model(spec.model)[0]) for spec in lms}
+    used |= {("policies", name) for name in readers_of(task.spec.policy)}
+    used |= {("claims", name.partition(".")[0]) for name in find_perturbations(task)}
     owners = {known.owner(kind, name) for kind, name in used if name in known.names(kind)}
-    return {one.name: one.version for one in known.infos if one.name in owners and one.distribution not in BUNDLED}
+    return {one.name: one.version for one in known.infos if one.name in owners}
 
 
 def key_variables(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[str]:

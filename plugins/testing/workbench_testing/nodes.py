@@ -10,14 +10,16 @@ import copy
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import BudgetSpent, LMError, NodeError, WorkbenchError
+from workbench.base.type_guards import walk
+from workbench.errors import BudgetSpent, LMError, NodeError, SpecError, WorkbenchError
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Context, Program, Run
-from workbench.spec import USER_MODULES, BudgetSpec, Code, lm_spec
+from workbench.spec import PREFIX, USER_MODULES, BudgetSpec, Code, lm_spec, parse_address
 from workbench.store import Store, add_run
 from workbench.workflow import NodeKind, Trace, Workflow
 from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, run_all, seeded
@@ -204,12 +206,20 @@ def check_node_declares_its_fields(case: NodeCase) -> None:
 
 
 def check_node_runs_no_code_to_be_drawn(case: NodeCase) -> None:
-    """Made without its code, as for a look at a stored run, it runs none of the Python that its settings name."""
+    """Made without its code, as for a look at a stored run or a check of a file, it runs none of the Python that its
+    settings name."""
+    texts = [part for part in walk(case.settings) if isinstance(part, str) and part.startswith(PREFIX)]
+    named = {parse_address(text).module for text in texts} - sys.modules.keys()
     before = {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith(USER_MODULES)}
+    ran = list[str]()
     try:
-        node = case.make("unread")
-        _ = node.inputs, node.outputs, node.max_calls, [*node.walk()]
-        ran = [name for name in sys.modules if name.startswith(USER_MODULES)]
+        for code in ("unread", "outlined"):
+            with suppress(SpecError):  # refused, as it asked for code while it was made
+                node = case.make(code)
+                _ = node.inputs, node.outputs, node.max_calls, [*node.walk()]
+                continue
+            ran.append(code)
+        ran += [name for name in sys.modules if name.startswith(USER_MODULES) or name in named]
     finally:
         sys.modules.update(before)
     assert not ran, (

@@ -17,4 +17,4 @@ def register_commands(cli: Any) -> None:
 
 @hookimpl
 def register_claims(register: Register) -> None:
-    register("judge", "workbench_kit.labels.judged:JudgedGain")
+    register("judge", "workbench_label.judge:JudgedGain")

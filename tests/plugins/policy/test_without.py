@@ -77,7 +77,17 @@ def policy_parts(rule: dict[str, Any]) -> dict[str, Any]:
     return {**rule, "when": when}
 
 
+def test_a_reader_with_a_bug_refuses_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: Any) -> list[str]:
+        raise AttributeError("by hand")
+
+    monkeypatch.setattr("workbench_policy.rules.READER.named", fail, raising=False)
+    with pytest.raises(SpecError, match="nothing here decides a rule with `formula`: by hand"):
+        check_spec(load_yaml(FILE % READ_BY_PLUGIN[2], "w.yaml"))
+
+
 def test_plain_rules_decide_without_the_plugin(without: str) -> None:
+    assert Rule.model_validate({"allow": "send", "when": {"to": "ann"}}).impossible() == []
     rules = policy(
         {
             "default": "deny",

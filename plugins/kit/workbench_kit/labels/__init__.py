@@ -26,6 +26,7 @@ from workbench_kit.labels.judged import (
     follow_draw as follow_draw,
     mean_labels as mean_labels,
     place_in_draw as place_in_draw,
+    prove_by_labels as prove_by_labels,
     read_labels as read_labels,
     whole_labellers as whole_labellers,
 )

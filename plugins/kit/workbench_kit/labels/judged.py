@@ -18,7 +18,7 @@ from workbench.base.data_files import read_data
 from workbench.base.hashing import digest
 from workbench.base.text import one_line
 from workbench.errors import SpecError
-from workbench.proof import GAIN, LEVEL, Claim, ClaimSource, Evidence, Kind, describe_proof, paired_proof, voided
+from workbench.proof import GAIN, LEVEL, Claim, Evidence, Kind, describe_proof, paired_proof, voided
 from workbench.task import graded_field
 from workbench_kit.labels.prediction_powered import PoweredMean, lowest_mean, powered_mean
 
@@ -327,32 +327,29 @@ def describe_gap(drawn: Drawn) -> str:
     )
 
 
-class JudgedGain(ClaimSource):
-    """The gain that counts of a run that a judge scored, and the claim of the judge."""
+def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
+    """Correct the gain of a run that a judge scored by labels of people: the gain that counts, and the judge's claim.
 
-    def find(self, tested: Evidence) -> list[Claim]:
-        """Correct the gain by labels of people.
+    A report with other labels than an earlier one of the same run is a further test, at the level that is left.
 
-        A report with other labels than an earlier one of the same run is a further test, at the level that is left.
-        """
-        proof, task = tested.gain, tested.task
-        if proof is None or not tested.is_judged:
-            return []
-        labels, path = list[Label](), task.spec.proof.labels and task.workflow.base / task.spec.proof.labels
-        try:
-            labels = read_labels(path) if path and path.exists() else []
-        except SpecError as error:  # what was paid for is reported all the same
-            tested.warnings.append(f"the labels are not used: {error}")
-        field, first = graded_field(task.spec.metrics[0]), [pair[0].example for pair in tested.sent_pairs]
-        said = [[(side.score, answer_key(side.prediction, field)) for side in pair] for pair in tested.sent_pairs]
-        judged = [(row.id, task.cluster_of(row), a, b) for row, (a, b) in zip(first, said, strict=True)]
-        rows, looks = judge_rows(judged, whole_labellers(labels)), 0
-        drawn = follow_draw(rows)
-        if len(drawn.labelled) >= LEAST_LABELS:
-            looks, alpha = tested.count_look("labels", digest([drawn.labelled, drawn.skipped]))
-            proof = replace(proof, alpha=alpha)
-        gain, judge = check_judge(proof, rows, looks)
-        return [replace(gain, kind=JUDGED_GAIN, more={"judge": judge}), judge]
+    proof: the gain by the judge's scores.
+    """
+    task = tested.task
+    labels, path = list[Label](), task.spec.proof.labels and task.workflow.base / task.spec.proof.labels
+    try:
+        labels = read_labels(path) if path and path.exists() else []
+    except SpecError as error:  # what was paid for is reported all the same
+        tested.warnings.append(f"the labels are not used: {error}")
+    field, first = graded_field(task.spec.metrics[0]), [pair[0].example for pair in tested.sent_pairs]
+    said = [[(side.score, answer_key(side.prediction, field)) for side in pair] for pair in tested.sent_pairs]
+    judged = [(row.id, task.cluster_of(row), a, b) for row, (a, b) in zip(first, said, strict=True)]
+    rows, looks = judge_rows(judged, whole_labellers(labels)), 0
+    drawn = follow_draw(rows)
+    if len(drawn.labelled) >= LEAST_LABELS:
+        looks, alpha = tested.count_look("labels", digest([drawn.labelled, drawn.skipped]))
+        proof = replace(proof, alpha=alpha)
+    gain, judge = check_judge(proof, rows, looks)
+    return [replace(gain, kind=JUDGED_GAIN, more={"judge": judge}), judge]
 
 
 #: The judge's score of an answer, and its key.

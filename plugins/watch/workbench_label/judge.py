@@ -1,0 +1,17 @@
+"""The source of claims of runs that a judge scored. Every file is checked with it, so it imports late."""
+
+from __future__ import annotations
+
+from workbench.proof import Claim, ClaimSource, Evidence
+
+
+class JudgedGain(ClaimSource):
+    """The gain that counts of a run that a judge scored, and the claim of the judge."""
+
+    def find(self, tested: Evidence) -> list[Claim]:
+        """Correct the gain by labels of people."""
+        if tested.gain is None or not tested.is_judged:
+            return []
+        from workbench_kit.labels import prove_by_labels
+
+        return prove_by_labels(tested, tested.gain)
