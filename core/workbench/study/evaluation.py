@@ -30,7 +30,6 @@ class Result:
     trace: Trace | None = None
     calls: int = 0
     tokens: int = 0
-    cached_tokens: int = 0  # of these, which the server had in its cache, as far as it says
     usd: float = 0.0
     seconds: float = 0.0  # of its calls' requests
     queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
@@ -38,6 +37,7 @@ class Result:
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
     turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
     perturbed: Mapping[str, Result] = field(default_factory=dict[str, "Result"])  # of the same row, by perturbation
+    cached_tokens: int = 0  # of `tokens`, those that the server had in its cache, as far as it says
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,10 @@ def test_three_runs_that_start_at_once_on_an_empty_database(server: Server, tmp_
     found = search_together(tmp_path, 3, skill, server.address, calls=300, search=SPACE, settings={"study": "at once"})
     trials = trials_of(server, "at once")
     for report, lm in found:
-        assert report.test_rows == 40 and report.spent["calls"] == lm.requests <= 300
+        # Which run draws what depends on the machine: one that found nothing better has nothing to test.
+        assert report.test_rows == (40 if report.changes else 0) and report.spent["calls"] == lm.requests <= 300
         assert evaluated(trials, report.run), "each adds trials"
+    assert any(report.changes for report, _ in found)
     texts = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(PASSWORD.encode() in text for text in texts)
 
