@@ -287,10 +287,9 @@ def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Di
         say(indented(line), fg="yellow" if line.startswith("Warning") else None)
     if compared:
         passed, found = compared
-        low, high = found.proof.ci95
         word = "a loss of the margin is ruled out" if passed else "a loss of the margin is NOT ruled out"
         word = word if found.evidence else NO_EVIDENCE
-        say(f"Against {found.first}: {found.proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]; {word}.")
+        say(f"Against {found.first}: {found.proof.diff_text}; {word}.")
         if lacking := found.proof.n_excluded:
             say(f"  Rows without a result on one side, which count at their worst: {lacking}.")
         if found.chosen:

@@ -43,8 +43,8 @@ def _difference_lines(place: int, found: Difference, number: int, rows: bool) ->
     verdict = verdict if found.evidence else NO_EVIDENCE
     adjusted = f", by Holm's method for {number} comparisons" if number > 1 else ""
     lines = [
-        f"{place} against 1: {proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}] on {proof.n_rows} "
-        f"rows, p = {found.p:.2g} ({proof.test}{adjusted}): {verdict}",
+        f"{place} against 1: {proof.diff_text} on {proof.n_rows} rows, "
+        f"p = {found.p:.2g} ({proof.test}{adjusted}): {verdict}",
         f"  {len(found.better)} rows better, {len(found.worse)} worse",
     ]
     if proof.n_excluded:

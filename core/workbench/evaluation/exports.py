@@ -93,8 +93,7 @@ def write_markdown(
         proof = found.proof
         lines += [
             "",
-            f"Against {_cell(side.name)} ({side.score:.3f}): {proof.diff:+.3f} [{proof.ci95[0]:+.3f}, "
-            f"{proof.ci95[1]:+.3f}], p = {found.p:.2g}, {proof.n_rows} rows."
+            f"Against {_cell(side.name)} ({side.score:.3f}): {proof.diff_text}, p = {found.p:.2g}, {proof.n_rows} rows."
             + ("" if found.evidence else f" **{NO_EVIDENCE}.**")
             + (f" {_cell(describe_choice(found))}." if found.chosen else ""),
         ]

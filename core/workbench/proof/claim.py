@@ -42,8 +42,8 @@ class Kind:
     """A kind of claims: its words, its JSON, and the conditions beside its own test.
 
     Attributes:
-        words: lines of the report, words(claim, shown, why). shown: the claim stands in the report. why: the reason if
-            it does not, where no line before tells it.
+        words: lines of the report, words(claim, shown, why); None: no lines. shown: the claim stands in the report.
+            why: the reason if it does not, where no line before tells it.
         figures: the JSON form, figures(claim, shown).
         proves: a claim that is shown makes the winner the result of the run.
         guards: a claim that is not shown is an objection to all others. Its reason is `why_not`.
@@ -51,7 +51,7 @@ class Kind:
         uncorrected: computed from scores that no label corrects, so that nothing is shown where a judge scored.
     """
 
-    words: Callable[[Claim, bool, str | None], Sequence[str]] = _describe
+    words: Callable[[Claim, bool, str | None], Sequence[str]] | None = _describe
     figures: Callable[[Claim, bool], dict[str, Any]] = _list_figures
     proves: bool = True
     guards: bool = False
@@ -117,6 +117,11 @@ class Claim:
     more: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     @property
+    def diff_text(self) -> str:
+        """The difference with its interval, such as `+0.310 [+0.205, +0.402]`."""
+        return f"{self.diff:+.3f} [{self.ci95[0]:+.3f}, {self.ci95[1]:+.3f}]"
+
+    @property
     def loss_bounded(self) -> bool:
         """Non-inferiority: a loss of the margin or more is ruled out, with alpha / 2 for an error.
 
@@ -145,7 +150,8 @@ class Claim:
 
     def lines(self, shown: bool | None = None, why: str | None = None) -> list[str]:
         """Lines of the report. shown, why: as of `Kind.words`; by default the claim's own."""
-        return [*self.kind.words(self, self.shown if shown is None else shown, why)]
+        words = self.kind.words
+        return [] if words is None else [*words(self, self.shown if shown is None else shown, why)]
 
     def as_dict(self, shown: bool | None = None) -> dict[str, Any]:
         """The JSON form. shown: as of `lines`."""

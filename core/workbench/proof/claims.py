@@ -82,7 +82,7 @@ def _others(tested: Evidence) -> dict[str, list[Claim]]:
             why = f"{type(error).__name__}: {error}"
             tested.warnings.append(f"the claims '{name}' of a plugin are left out: {why}")
             if guards and tested.pairs:
-                kind = Kind(_say_nothing, proves=False, guards=True)
+                kind = Kind(None, proves=False, guards=True)
                 claims[name] = [Claim(name, kind, why_not=f"the claims '{name}' could not be tested")]
         else:
             claims[name] = found
@@ -111,13 +111,8 @@ def _say_opinion(claim: Claim, shown: bool, why: str | None) -> list[str]:
     """Describe a gain that no labels of people correct."""
     if why is not None:
         return [voided(claim, why)]
-    said = f"{claim.diff:+.3f} [{claim.ci95[0]:+.3f}, {claim.ci95[1]:+.3f}]"
-    why = f"The gain is not shown: {said} is the opinion of a judge, on {claim.n_rows} sealed test rows."
+    why = f"The gain is not shown: {claim.diff_text} is the opinion of a judge, on {claim.n_rows} sealed test rows."
     return [f"{why} Labels of people can correct it. {how_to_get('commands', 'label')}".rstrip()]
-
-
-def _say_nothing(claim: Claim, shown: bool, why: str | None) -> list[str]:
-    return []
 
 
 def _opinion_figures(claim: Claim, shown: bool) -> dict[str, Any]:
@@ -126,7 +121,7 @@ def _opinion_figures(claim: Claim, shown: bool) -> dict[str, Any]:
 
 def _opinions(gain: Claim) -> list[Claim]:
     """The claims of a run that a language model scored, where no plugin corrects it by labels of people."""
-    judge = Claim("judge", Kind(_say_nothing, _opinion_figures, proves=False), diff=gain.diff, ci95=gain.ci95)
+    judge = Claim("judge", Kind(None, _opinion_figures, proves=False), diff=gain.diff, ci95=gain.ci95)
     return [replace(gain, kind=replace(GAIN, words=_say_opinion), shown=False, lowest=-1.0), judge]
 
 

@@ -255,7 +255,7 @@ def describe_proof(proof: Claim) -> str:
             f" in {proof.n} clusters, each of which counts once" if proof.n > 1 else " in 1 cluster, which counts once"
         )
     rows += f" ({proof.n_excluded} more left out)" if proof.n_excluded else ""
-    numbers = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {proof.p:.2g} ({proof.test})"
+    numbers = f"{proof.diff_text}, p = {proof.p:.2g} ({proof.test})"
     if proof.shown:
         return f"The gain is shown: {numbers}, on {rows}."
     if not proof.wins and not proof.losses:

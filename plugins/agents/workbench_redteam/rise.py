@@ -27,10 +27,9 @@ def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
 
 def _describe(claim: Claim) -> str:
     (a, b), (c, d) = (claim.more[side] for side in ("baseline_interval", "winner_interval"))
-    low, high = claim.ci95
     return (
         f"attacks succeed on {claim.baseline:.3f} [{a:.3f}, {b:.3f}] with the baseline and on {claim.winner:.3f} "
-        f"[{c:.3f}, {d:.3f}] with the winner, {claim.diff:+.3f} [{low:+.3f}, {high:+.3f}]"
+        f"[{c:.3f}, {d:.3f}] with the winner, {claim.diff_text}"
     )
 
 

@@ -123,10 +123,7 @@ def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
         ruled_out = "is ruled out" if loss.loss_bounded else "is not ruled out"
         best = claim.more["best"][:8]
         which = "the baseline, the best" if claim.more["is_baseline"] else f"{best}, the best candidate"
-        out.append(
-            f"  against {which} on val: {loss.diff:+.3f} [{loss.ci95[0]:+.3f}, "
-            f"{loss.ci95[1]:+.3f}]; a loss of {loss.margin:g} {ruled_out}"
-        )
+        out.append(f"  against {which} on val: {loss.diff_text}; a loss of {loss.margin:g} {ruled_out}")
     return out
 
 

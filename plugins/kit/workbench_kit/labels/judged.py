@@ -195,12 +195,8 @@ def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
     return [voided(claim, why) if why is not None else describe_judged(claim, claim.more["judge"])]
 
 
-def _no_words(claim: Claim, shown: bool, why: str | None) -> list[str]:
-    return []
-
-
 #: The gain by the judge alone, which is shown to be calibrated with enough labels. The gain's words tell of it.
-JUDGE = Kind(_no_words, _figures, proves=False)
+JUDGE = Kind(None, _figures, proves=False)
 #: A gain by labels and judge together.
 JUDGED_GAIN = replace(GAIN, words=_words)
 
@@ -288,10 +284,9 @@ def describe_judged(proof: Claim, check: Claim) -> str:
     drawn: Drawn = check.more["drawn"]
     powered: PoweredMean | None = check.more["powered"]
     looks: int = check.more["looks"]
-    said = f"{check.diff:+.3f} [{check.ci95[0]:+.3f}, {check.ci95[1]:+.3f}]"
     if powered is None:
         return (
-            f"The gain is not shown: {said} is the opinion of a judge, on {proof.n_rows} sealed test rows; "
+            f"The gain is not shown: {check.diff_text} is the opinion of a judge, on {proof.n_rows} sealed test rows; "
             f"{describe_labelled(drawn)}, and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: "
             "FILE}})."
         )
@@ -307,8 +302,8 @@ def describe_judged(proof: Claim, check: Claim) -> str:
         times = "once" if looks == 1 else f"{looks} times"
         more += f" Other labels of this run were looked at {times} before, so p must be below {proof.alpha:.2g}."
     return (
-        f"{describe_proof(proof)} By the judge alone {said}; labels of people correct it, and with its scores (weight "
-        f"{powered.weight:.2f}) they say {worth}.{undone}{more}"
+        f"{describe_proof(proof)} By the judge alone {check.diff_text}; labels of people correct it, and with its "
+        f"scores (weight {powered.weight:.2f}) they say {worth}.{undone}{more}"
     )
 
 

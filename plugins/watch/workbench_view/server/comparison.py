@@ -63,7 +63,7 @@ def _id(store: Store, run: str) -> int:
 def describe_difference(found: Difference, sides: list[Side]) -> str:
     """The verdict in a sentence."""
     proof = found.proof
-    figures = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {found.p:.2g} ({proof.test})"
+    figures = f"{proof.diff_text}, p = {found.p:.2g} ({proof.test})"
     word = {"gain": "The second is better", "loss": "The second is worse", "": "No difference is shown"}[found.shown]
     word = word if found.evidence else NO_EVIDENCE.capitalize()
     more = f" {describe_choice(found)[:1].upper()}{describe_choice(found)[1:]}." if found.chosen else ""
