@@ -26,11 +26,16 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 BASE = ("workbench-core", "workbench-kit", "workbench-standard")
 
 
-def build_wheels(to: Path) -> dict[str, Path]:
-    """The wheel of each distribution, of the meta distribution and of the example plugin, by name."""
-    folders = [*(ROOT / folder for folder in BUNDLED.values()), ROOT, ROOT / "contrib" / "example_plugin"]
+#: The folder of each distribution, of the meta distribution and of the example plugin.
+FOLDERS = (*BUNDLED.values(), ".", "contrib/example_plugin")
+
+
+def build_wheels(to: Path, *folders: str) -> dict[str, Path]:
+    """Build the wheels of folders of the project; returns them by the names of their distributions."""
     command = [*PIP, "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", str(to)]
-    done = subprocess.run([*command, *map(str, folders)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [*command, *(str(ROOT / folder) for folder in folders)], capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return {path.name.partition("-")[0].replace("_", "-"): path for path in to.glob("*.whl")}
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.helpers.wheels import BASE, ROOT, Environment, build_wheels
 
+from workbench.base.distribution import BUNDLED
+
 pytestmark = pytest.mark.slow
 
 APP = """
@@ -56,7 +58,10 @@ print(json.dumps([program(text=text).label for text in json.load(sys.stdin)]))
 
 def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
-    user = Environment(tmp_path, build_wheels(tmp_path / "wheels"), [*BASE, "workbench-dspy", "workbench-watch[serve]"])
+    wheels = build_wheels(
+        tmp_path / "wheels", *(BUNDLED[name] for name in (*BASE, "workbench-dspy", "workbench-watch"))
+    )
+    user = Environment(tmp_path, wheels, [*BASE, "workbench-dspy", "workbench-watch[serve]"])
     installed = user.run(str(user.python), "-c", "import workbench; print(workbench.__file__)")
     assert Path(installed.strip()).is_relative_to(tmp_path), "the walk is of the wheels, not of the checkout"
 

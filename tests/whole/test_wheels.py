@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
-from tests.helpers.wheels import BASE, ROOT, Environment, build_wheels, needed
+from tests.helpers.wheels import BASE, FOLDERS, ROOT, Environment, build_wheels, needed
 
 from workbench.base.distribution import BUNDLED
 
@@ -21,7 +21,7 @@ OTHERS = [name for name in BUNDLED if name not in BASE]
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return build_wheels(tmp_path_factory.mktemp("wheels"))
+    return build_wheels(tmp_path_factory.mktemp("wheels"), *FOLDERS)
 
 
 @pytest.fixture(scope="module")
