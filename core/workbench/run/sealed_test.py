@@ -12,6 +12,7 @@ from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger, price_of
 from workbench.proof import find_perturbations, order_sides, record_test, sealed_runs
 from workbench.run.cost_estimate import LEAST_TOKENS
+from workbench.run.proof_size import Outlook, plan_test_size
 from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.runtime import Runtime, dearest_call
 from workbench.spec import LMSpec
@@ -34,8 +35,9 @@ _ADDED_UP = ("calls", "tokens", "usd")
 def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
     """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far.
 
-    Of a winner that takes no more than the baseline all of it is reserved, where it fits, as `workbench estimate`
-    subtracts it.
+    Where the best score wins, as many rows are reserved as make a proved gain most likely (`plan_test_size`), and the
+    search has the rest. Where costs decide, too, the whole test of a winner that takes no more than the baseline is
+    reserved, if it fits.
     """
     n, judging, sides = len(task.dataset.test), evaluator.judging, task.spec.tested_sides
     n *= sealed_runs(task) // sides
@@ -68,14 +70,20 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
     tests, own, own_test = [*map(test_cost, runs)], cost(base, n), test_cost(base)
     val = cost(base, len(task.dataset.val))
-    needed = {what: sum(t[what] for t in tests) + headroom.get(what, 0.0) for what in MORE}
-    reserve: dict[str, float] = {}
+    planned, share = task.spec.objectives == ["score"] and not task.spec.targets, 1.0
+    if planned:
+        ledger.reserve_for_proof()  # nothing, so that what is left is that of search and test
+        left = {what: ledger.remaining(what) - headroom.get(what, 0.0) for what in _ADDED_UP}
+        full = {what: sum(test[what] for test in tests) for what in _ADDED_UP}
+        share = plan_test_size(n, left, full, val, Outlook.of(base, best, [*progress.complete.values()]))
+    reserve = dict[str, float]()
     for what in MORE:
         ceiling = getattr(ledger.budget, what) or 0
         most = LARGEST_RESERVE * ceiling
         if val[what] + sides * own[what] <= ceiling:
             most = max(most, min(sides * own_test[what] + headroom.get(what, 0.0), ceiling - val[what]))
-        reserve[what] = min(needed[what], most)
+        needed = share * sum(test[what] for test in tests) + headroom.get(what, 0.0)
+        reserve[what] = needed if planned and what in _ADDED_UP else min(needed, most)
     ledger.reserve_for_proof(**reserve)
 
 
