@@ -21,7 +21,7 @@ OPTIMIZERS = {
     "texts": ("the file names a proposer, which rewrites texts after their failures", ("textgrad", "rewrite")),
     "mixed": ("what the texts leave open is searched together with them", ("evolve",)),
     "search": ("the file has a `search:`", ("optuna", "evolve", "random")),
-    "kinds": ("it finds out whether examples, settings or wording pay", ("families",)),
+    "kinds": ("it finds out whether examples, settings, wording or structure pay", ("families",)),
     "demos": ("labelled rows can be shown as examples", (_FALLBACK,)),
 }
 

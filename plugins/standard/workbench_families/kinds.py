@@ -12,13 +12,16 @@ from workbench import Study, Workflow
 from workbench.errors import SpecError
 from workbench.workflow import learnable_addresses, node_at, setting_at, text_role
 from workbench_kit.prompting import Proposer, draw_instruction
+from workbench_kit.searching import Menu, apply_edit, edit_classes
 
 #: Settings whose change no model was seen to gain by: without its allowed values an answer is rarely one of them.
 _LEFT = ("show_values",)
 #: The setting of a vote, and its answers.
 VOTES, _ANSWERS = "samples", 3
-#: Instructions that are tried in place of the written one.
-_TEXTS = 2
+#: The kind of the texts, and how many are tried in place of the written one.
+INSTRUCTIONS, _TEXTS = "instructions", 2
+#: Edits that do what a setting does.
+_AS_SETTINGS = ("ensemble", "reason")
 
 
 @dataclass(frozen=True)
@@ -77,4 +80,15 @@ async def write_instructions(study: Study) -> list[Kind]:
                 values[address] = draw_instruction(study.rng, old, ", ".join(node.inputs), ", ".join(node.outputs))
         if values and values not in options.values():
             options[f"text {number + 1}"] = values
-    return [Kind("instructions", options, alike=False)] if options else []
+    return [Kind(INSTRUCTIONS, options, alike=False)] if options else []
+
+
+def find_structures(workflow: Workflow) -> dict[str, list[Workflow]]:
+    """Apply each edit of structure and of tools to a workflow. Returns the changed workflows by the edit's name, each
+    with the edit as the note of its patch."""
+    found = dict[str, list[Workflow]]()
+    for name, edit in edit_classes().items():
+        for option in edit.options(workflow, Menu()) if name not in _AS_SETTINGS else ():
+            with suppress(SpecError):
+                found.setdefault(name, []).append(apply_edit(option, workflow))
+    return found

@@ -1,10 +1,11 @@
 """A search that first finds out what pays.
 
-A share of the budget buys one candidate of each kind of change: examples, reasoning, adapter, votes, wording. Each is
-raced against the start on the same rows. What is clearly worse is left; the rest is searched together, as MIPROv2
-(Opsahl-Ong et al., arXiv 2406.11695, section 4) searches instructions and demos. Departures: kinds are screened first,
-since most bring nothing on a given task and each doubles the space; settings take part; candidates are scored on all of
-val, and losers are stopped early, where MIPROv2 scores on minibatches.
+A share of the budget buys one candidate of each kind of change: examples, reasoning, adapter, votes, wording, structure
+and tools. Each is raced against the start on the same rows. What is clearly worse is left; a structure that is surely
+better is the start of the rest, which is searched together, as MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695, section 4)
+searches instructions and demos. Departures: kinds are screened first, since most bring nothing on a given task and each
+doubles the space; settings and structure take part; candidates are scored on all of val, and losers are stopped early,
+where MIPROv2 scores on minibatches.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.errors import SpecError
 from workbench.study import Race, p_worse, paired_race
-from workbench_families.kinds import VOTES, Kind, find_settings, write_instructions
+from workbench_families.kinds import INSTRUCTIONS, VOTES, Kind, find_settings, find_structures, write_instructions
 from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 
 #: One-sided p below which a candidate of the screening is worse than the start, and left, or surely better. Larger than
@@ -26,7 +28,10 @@ from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_f
 APART = 0.2
 #: Repeated choices after which the search ends.
 REPEATS = 20
-EXAMPLES = "examples"
+EXAMPLES, STRUCTURE = "examples", "structure"
+#: The part of the screening's share that may go to structure. Most structures take two or three calls a row and bring
+#: nothing, so that they are tried where a budget pays for dozens of candidates.
+STRUCTURE_PART = 0.25
 #: What a budget may limit besides time.
 LIMITS = ("calls", "tokens", "usd")
 
@@ -35,7 +40,7 @@ class Families(Optimizer):
     """Tries one change of each kind on the same rows as the start, then searches those that pay together.
 
     Kinds of change: examples; each setting with few values, e.g. reasoning, adapter, votes; instructions by the
-    proposer or from templates. It needs no setting and no proposer.
+    proposer or from templates; structure and tools, by the edits of plugins. It needs no setting and no proposer.
     """
 
     powers = {}
@@ -61,6 +66,8 @@ class Families(Optimizer):
         search.demos.fill({})
         search.kinds = sorted([*find_settings(study.workflow), *await write_instructions(study)], key=search.cost)
         await search.screen(base)
+        if (start := await search.screen_structures(base)) is not None:
+            search = search.moved_to(start)
         await search.go_on()
         return study.best
 
@@ -108,15 +115,15 @@ class _Search:
         for _, name, option, choices in asked:
             if name in alike and any(name == one for one, _ in lost):
                 continue
-            if self.tried and (len(self.tried) >= self.settings.trials or not self._within(limits, base, choices)):
+            changed = study.workflow.patched(Patch(self._values(choices)))
+            if self.tried and (len(self.tried) >= self.settings.trials or not self._within(limits, base, changed)):
                 continue
             calls = study.ledger.spent.calls
             evaluation = await self.try_one(self.choose(choices), race)
             if evaluation is None:
                 continue
             pairs = list(zip(evaluation.scores, base.scores, strict=False))
-            gain = sum(a - b for a, b in pairs) / len(pairs)
-            worse = not evaluation.complete or p_worse(evaluation.scores, base.scores) < APART
+            gain, worse = _compare(evaluation, base)
             if not any(a != b for a, b in pairs) and study.ledger.spent.calls == calls:
                 worse = True  # the same requests: it changes nothing
             said.append(f"{name} {option} {gain:+.3f}{', dropped' if worse else ''}")
@@ -128,22 +135,58 @@ class _Search:
         if said:
             study.log(f"kinds of change, less the start: {'; '.join(said)}")
 
-    async def _limits(self) -> Mapping[str, float]:
-        """Compute what the run may have spent of calls, tokens and usd when the screening ends."""
+    async def screen_structures(self, base: Evaluation) -> Workflow | None:
+        """Try each structure, one of each edit first, and return the one that is surely better than the start by most;
+        None if there is none.
+
+        base: the start's evaluation.
+        """
+        limits, race = await self._limits(STRUCTURE, STRUCTURE_PART), paired_race(base.scores, p=APART)
+        best, most, said = None, 0.0, list[str]()
+        asked = [one for made in find_structures(self.study.workflow).values() for one in enumerate(made)]
+        for _, made in sorted(asked, key=lambda one: one[0]):
+            if len(self.tried) >= self.settings.trials or not self._within(limits, base, made):
+                continue
+            self.tried[made.hash] = {}
+            evaluation = await self.study.evaluate(made, race=race)
+            gain, worse = _compare(evaluation, base)
+            said.append(f"{made.patch.note if made.patch else ''} {gain:+.3f}{', dropped' if worse else ''}")
+            if not worse and gain > most and p_worse(base.scores, evaluation.scores) < APART:
+                best, most = made, gain
+        if said:
+            self.study.log(f"structures, less the start: {'; '.join(said)}")
+        return best
+
+    def moved_to(self, start: Workflow) -> _Search:
+        """This search from another structure: the same kinds, as far as it has them."""
+        study = self.study.narrow(workflow=start, name=STRUCTURE)
+        known = {(kind.name, option) for kind in self.kinds for option in kind.options}
+        kinds = [*find_settings(start), *(kind for kind in self.kinds if kind.name == INSTRUCTIONS)]
+        moved = _Search(self.settings, study, DemoSearch(study, optional=True, dropped=self.demos.dropped))
+        moved.demos.fill({})
+        for kind in kinds:
+            options = {o: v for o, v in kind.options.items() if (kind.name, o) in known and _fits(start, v)}
+            moved.kinds += [replace(kind, options=options)] if options else []
+        there = {(kind.name, option) for kind in moved.kinds for option in kind.options}
+        there |= {(EXAMPLES, source) for source in moved.demos.starts()}  # none where rows lack what a new step writes
+        moved.tried, moved.gains = self.tried, {key: gain for key, gain in self.gains.items() if key in there}
+        return moved
+
+    async def _limits(self, part: str = "", share: float = 1.0) -> Mapping[str, float]:
+        """Compute what the run may have spent of calls, tokens and usd when the screening, or a part of it, ends."""
         study = self.study
 
         async def limits() -> Mapping[str, float]:
             left = {what: study.remaining(what) for what in LIMITS}
             spent = study.ledger.spent
-            return {w: getattr(spent, w) + n * self.settings.share for w, n in left.items() if n < math.inf}
+            return {w: getattr(spent, w) + n * self.settings.share * share for w, n in left.items() if n < math.inf}
 
         # Journalled, so that a run resumed with a larger budget repeats what was screened with the smaller one.
-        return await study.ledger.effect("share", [study.run_id, study.name, "families"], limits)
+        return await study.ledger.effect("share", [study.run_id, study.name, "families", *filter(None, [part])], limits)
 
-    def _within(self, limits: Mapping[str, float], base: Evaluation, choices: Mapping[str, Any]) -> bool:
+    def _within(self, limits: Mapping[str, float], base: Evaluation, changed: Workflow) -> bool:
         """Return True if the screening may still spend what a candidate takes, by what a call of the start took."""
         study = self.study
-        changed = study.workflow.patched(Patch(self._values(choices)))
         calls = study.worst_calls(changed, study.val)
         times = calls / max(1, study.worst_calls(study.workflow, study.val))
         needed = {"calls": float(calls)}
@@ -237,3 +280,18 @@ class _Search:
         evaluation = await self.study.evaluate(candidate, race=race)
         tell(self.searcher, trial, evaluation)
         return evaluation
+
+
+def _compare(evaluation: Evaluation, base: Evaluation) -> tuple[float, bool]:
+    """Return the mean difference to the start, and whether it is clearly worse."""
+    pairs = list(zip(evaluation.scores, base.scores, strict=False))
+    worse = not evaluation.complete or p_worse(evaluation.scores, base.scores) < APART
+    return sum(a - b for a, b in pairs) / len(pairs), worse
+
+
+def _fits(workflow: Workflow, values: Mapping[str, Any]) -> bool:
+    try:
+        workflow.patched(Patch(values))
+    except SpecError:
+        return False
+    return True
