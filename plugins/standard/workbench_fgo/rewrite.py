@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from statistics import fmean
 
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.workflow import learnable_addresses
 from workbench_kit.credit import blame_nodes
-from workbench_kit.prompting import Proposer, order_texts, show_results
+from workbench_kit.prompting import Proposer, message_at, order_texts, show_results
 
 #: Characters of results in a prompt: so many that `batch` alone decides what is shown.
 CHARS = 100_000
+#: Texts of earlier rounds that a prompt shows.
+LESSONS = 4
 
 
 class Rewrite(Optimizer):
@@ -40,19 +43,23 @@ class Rewrite(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         learns = bool(learnable_addresses(study.workflow, "text"))
-        turns = Counter[str]()
+        turns, tried = Counter[str](), defaultdict[str, dict[str, float]](dict)
         misses = 0
         rows = study.train[: self.batch] if self.batch is not None else study.train
         for turn in range(self.rounds if learns and rows else 0):
             if misses >= self.patience or not study.affords(study.best, rows):
                 break
             before = study.best
-            await self._round(study, turns, turn)
+            await self._round(study, turns, tried, turn)
             misses = misses + 1 if study.best == before else 0
         return study.best
 
-    async def _round(self, study: Study, turns: Counter[str], turn: int) -> None:
-        """Rewrite the text, of those that had the fewest turns, that takes part in most failures."""
+    async def _round(self, study: Study, turns: Counter[str], tried: dict[str, dict[str, float]], turn: int) -> None:
+        """Rewrite the text, of those that had the fewest turns, that takes part in most failures.
+
+        tried: the messages of earlier rounds by address, with their scores on val; of a candidate that was stopped
+        early, that of the best and its difference on the rows it had. This round's are added.
+        """
         best = study.best
         rows = list(study.train)
         if self.batch is not None and self.batch < len(rows):
@@ -64,14 +71,17 @@ class Rewrite(Optimizer):
         if self.guided and len(addresses) > 1:
             address = (await blame_nodes(study, best, rows)).choose(addresses, study.rng)
         turns[address] += 1
-        seen = list[str]()
+        seen, earlier = [*tried[address]], [*tried[address].items()][-LESSONS:]
         for number in range(self.width):
             proposer, replica = Proposer(study, self.temperature), turn * self.width + number
-            made = await proposer.rewrite(best, address, replica, evidence=evidence, made=seen)
+            made = await proposer.rewrite(best, address, replica, evidence=evidence, tried=earlier, made=seen)
             if not made:
                 continue
             seen += made.values()
             candidate = best.patched(Patch(made, note=f"rewritten, round {turn + 1}"))
             if not study.affords(candidate):
                 return
-            await study.evaluate(candidate, race=True)
+            scored, known = await study.evaluate(candidate, race=True), study.known(best)
+            if known is not None:
+                rows_of_both = zip(scored.scores, known.scores, strict=False)
+                tried[address][message_at(candidate, address)] = known.score + fmean(a - b for a, b in rows_of_both)
