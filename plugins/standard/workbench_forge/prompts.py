@@ -5,6 +5,7 @@ Of these the functions have at most a half, lists that failed a quarter, and the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -135,10 +136,33 @@ def program(
         + (f"the value of `{node.outputs[0]}`" if len(node.outputs) == 1 else f"a dict with {', '.join(node.outputs)}")
         + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
         f"no files, network, processes or threads.\n\nThe present program:\n```python\n{present}\n```\n"
-        "Examples:\n" + "\n".join(rows) + "\n\nIt must hold for others than these, too: find the rule, do not list the "
+        "Examples:\n"
+        + "\n".join([*rows, *find_shared_ends(node.inputs, train)])
+        + "\n\nIt must hold for others than these, too: find the rule, do not list the "
         "examples. Answer with the whole program in one Python block, and nothing else."
     )
     return [{"role": "user", "content": task}]
+
+
+def find_shared_ends(names: Sequence[str], rows: Sequence[Example]) -> list[str]:
+    """Say how all texts of an input begin and end, where they do alike: small models take such words for data."""
+    found = list[str]()
+    for name in names:
+        texts = [row[name] for row in rows if isinstance(row.get(name), str)]
+        if len(texts) < 2 or len(texts) < len(rows):
+            continue
+        start = os.path.commonprefix(texts)
+        start = start if all(text == start for text in texts) else start[: _last_break(start)]
+        end = os.path.commonprefix([text[len(start) :][::-1] for text in texts])[::-1]
+        end = end[len(end) - _last_break(end[::-1]) :]
+        ends = [("begins", start), ("ends", end)]
+        found += [f"Each `{name}` {where} with {short(text, 200)}." for where, text in ends if text.strip()]
+    return found
+
+
+def _last_break(text: str) -> int:
+    """The characters of a text up to and with its last space: a shared part ends with a whole word."""
+    return text.rfind(" ") + 1
 
 
 def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], shown: int) -> list[dict[str, str]]:

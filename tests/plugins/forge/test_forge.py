@@ -181,6 +181,36 @@ def test_the_proposer_is_told_what_the_file_is_for(description: str, tmp_path: P
         assert (f"\n\nWhat the workflow is for: {description}\n\nIt must hold" in text) == bool(description)
 
 
+SORT = "Sort the words: "
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([f"{SORT}b a", f"{SORT}be c"], ['Each `text` begins with "Sort the words: ".']),
+        (["True and False is", "not True is"], ['Each `text` ends with " is".']),
+        (["Add: 1 + 2 =", "Add: 13 + 22 ="], ['Each `text` begins with "Add: ".', 'Each `text` ends with " =".']),
+        (["same", "same"], ['Each `text` begins with "same".']),
+        (["banana", "band"], []),
+        (["one alone"], []),
+        (["one", 2], []),
+    ],
+)
+def test_words_that_all_texts_share_are_told(texts: list[Any], said: list[str]) -> None:
+    """Small models take them for data: they sort the words of the question, too."""
+    rows = [Example(id=str(number), fields={"text": text}) for number, text in enumerate(texts)]
+    assert prompts.find_shared_ends(["text"], rows) == said
+
+
+def test_a_request_for_a_program_tells_shared_words(tmp_path: Path) -> None:
+    node = SimpleNamespace(
+        function="solve", inputs=["text"], outputs=["label"], config=SimpleNamespace(source="", code="text -> label")
+    )
+    rows = [Example(id=word, fields={"text": f"{SORT}{word}", "label": word}) for word in ("b", "c")]
+    (message,) = prompts.program(node, rows, {}, 6000)
+    assert 'Each `text` begins with "Sort the words: ".' in message["content"]
+
+
 def test_a_row_without_a_result_says_nothing_of_a_program(tmp_path: Path) -> None:
     file, script = write(tmp_path, CODE, {"forge": {"samples": 3}}, 2000, 0, (20, 20, 30)), Script(lambda r: NEAR)
     rows = (tmp_path / "train.jsonl").read_text().splitlines()
