@@ -47,6 +47,7 @@ def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: 
         assert ask(url, "two") == (400, "the ceiling of 3 calls")
         assert ask(url, "text: a sealed row")[1].startswith("2:"), "the last test is apart"
         assert (counts.calls, counts.sealed, counts.refused, counts.prompt) == (3, 1, 1, 100)
+        assert counts.failed == 1, "an outage is no wrong answer"
         proxy.begin("rows", 0, ["a card", "a sealed row"], ["not a card", "an example"])
         ceiling = (400, "the ceiling of 0 calls")
         assert [ask(f"{proxy.url}/rows", text) for text in ("not a card", "a card, an example")] == [ceiling, ceiling]
@@ -66,6 +67,8 @@ def test_the_proxy_counts_ends_a_search_at_its_ceiling_and_resumes_it(tmp_path: 
     with Proxy("http://127.0.0.1:9", tmp_path) as proxy:
         proxy.begin("late", 9, ())
         assert ask(f"{proxy.url}/late", "one", temperature=0.0) == first, "out of the logs"
+        dead = proxy.begin("dead", 9, ())
+        assert ask(f"{proxy.url}/dead", "new")[0] == 502 and dead.failed == 1
 
 
 def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: Path) -> None:

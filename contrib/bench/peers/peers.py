@@ -10,7 +10,8 @@ venv are left out, and named.
 
 Every call passes a proxy, which counts it and ends a search at its ceiling; calls on sealed rows are counted apart.
 Each finished (task, arm, seed) is a line of --results and is not run again, so that a table may grow over days and
-machines; one that was killed begins again, and gets what it asked before from the proxy's log under --out.
+machines; one that was killed, or whose server failed, begins again, and gets what it asked before from the proxy's log
+under --out.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ def run(task: str, name: str, seed: int, proxy: Proxy, args: argparse.Namespace)
             if arm_run.poll() is None:  # and what it started
                 os.killpg(arm_run.pid, signal.SIGKILL)
                 arm_run.wait()
+    if not ended and counts.failed:
+        ended = f"the server failed {counts.failed} times, which peers score as wrong answers: run it again"
     if ended:
         print(f"{of}: {ended}, see {made.with_suffix('.txt')}", flush=True)
         return

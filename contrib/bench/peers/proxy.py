@@ -26,7 +26,8 @@ TIMEOUT = 900
 @dataclass
 class Counts:
     """Calls and tokens of an arm's search, and its calls on sealed rows. refused: calls above the ceiling, which were
-    not sent. recalled: calls, of both kinds, that were answered from the log."""
+    not sent. recalled: calls, of both kinds, that were answered from the log. failed: calls that the server did not
+    answer, or with a status of 500 and more: peers score these rows as wrong."""
 
     calls: int = 0
     prompt: int = 0
@@ -34,6 +35,7 @@ class Counts:
     sealed: int = 0
     refused: int = 0
     recalled: int = 0
+    failed: int = 0
 
 
 @dataclass
@@ -98,8 +100,13 @@ class Proxy:
             line = known.popleft() if known else self._greedy.get(key)
             own.counts.recalled += line is not None
         if line is None:
-            status, data = self._send(path, body)
+            try:
+                status, data = self._send(path, body)
+            except OSError as error:
+                status, data = 502, json.dumps({"error": {"message": f"the model server: {error}"}}).encode()
             if status != 200:
+                with self._lock:
+                    own.counts.failed += status >= 500
                 return status, data
             line = {"key": key, "asked": json.loads(body), "answer": json.loads(data)}
             with self._lock, (self.folder / f"{arm}.jsonl").open("a", encoding="utf-8") as file:
@@ -147,11 +154,7 @@ class _Handler(JsonHandler):
     def do_POST(self) -> None:
         arm, _, rest = self.path.lstrip("/").partition("/")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        try:
-            status, data = self.proxy.ask(arm, f"/{rest}", body)
-        except OSError as error:
-            status, data = 502, json.dumps({"error": {"message": f"the model server: {error}"}}).encode()
-        self.reply(status, data)
+        self.reply(*self.proxy.ask(arm, f"/{rest}", body))
 
 
 class Server(ThreadingHTTPServer):
