@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,9 +43,8 @@ def read_rows(data: Path, task: str, seed: int) -> dict[str, list[dict[str, str]
 
 
 def run(task: str, seed: int, calls: int, server: str, data: Path, folder: Path) -> dict[str, Any]:
-    """Return the scores of both arms on the sealed rows, and the difference."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Return the scores of both arms on the sealed rows, and the difference. An arm that ended is not run again."""
+    folder.mkdir(parents=True, exist_ok=True)
     rows = read_rows(data, task, seed)
     for name, part in rows.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
@@ -69,12 +67,18 @@ def run(task: str, seed: int, calls: int, server: str, data: Path, folder: Path)
     }
     found = dict[str, Any]()
     for arm, rest in (("answers", answers), ("forged", program)):
-        file, best = folder / f"{arm}.yaml", folder / f"{arm}-best.yaml"
+        file, best, ended = (folder / f"{arm}{end}" for end in (".yaml", "-best.yaml", "-scores.json"))
+        if ended.exists():
+            found |= json.loads(ended.read_text())
+            continue
         file.write_text(json.dumps({**spec, **rest}))
+        own = dict[str, Any]()
         if arm == "forged":
-            found["said"] = workbench("optimize", file, "--out", best, db=folder / "runs.db")
+            own["said"] = workbench("optimize", file, "--out", best, db=folder / "runs.db")
         given = predict(best if best.exists() else file, folder / "test.jsonl", db=folder / "runs.db")
-        found[arm] = [float(str(a["label"]) == b["label"]) for a, b in zip(given, rows["test"], strict=True)]
+        own[arm] = [float(str(a["label"]) == b["label"]) for a, b in zip(given, rows["test"], strict=True)]
+        ended.write_text(json.dumps(own))
+        found |= own
     proof = paired_proof(found["answers"], found["forged"])
     return {"task": task, "seed": seed, **found, "diff": proof.diff, "ci95": proof.ci95}
 
