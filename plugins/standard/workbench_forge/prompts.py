@@ -5,9 +5,9 @@ Of these the functions have at most a half, lists that failed a quarter, and the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from workbench import Evaluation
@@ -151,13 +151,18 @@ def find_shared_ends(names: Sequence[str], rows: Sequence[Example]) -> list[str]
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
         if len(texts) < 2 or len(texts) < len(rows):
             continue
-        start = os.path.commonprefix(texts)
+        start = _shared_start(texts)
         start = start if all(text == start for text in texts) else start[: _last_break(start)]
-        end = os.path.commonprefix([text[len(start) :][::-1] for text in texts])[::-1]
+        end = _shared_start([text[len(start) :][::-1] for text in texts])[::-1]
         end = end[len(end) - _last_break(end[::-1]) :]
         ends = [("begins", start), ("ends", end)]
         found += [f"Each `{name}` {where} with {short(text, 200)}." for where, text in ends if text.strip()]
     return found
+
+
+def _shared_start(texts: Sequence[str]) -> str:
+    alike = takewhile(lambda characters: len({*characters}) == 1, zip(*texts, strict=False))
+    return "".join(first for first, *_ in alike)
 
 
 def _last_break(text: str) -> int:
