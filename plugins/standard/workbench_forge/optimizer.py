@@ -225,6 +225,9 @@ class Forge(Optimizer):
             found = await study.evaluate(candidate, study.train, traces=True)
             scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
             best = found if best is None or found.score > best.score else best
+            # Nothing is left to find. A program that is right on train alone may be a list of its rows.
+            if found.score == 1 and study.affords(candidate) and (await study.evaluate(candidate)).score == 1:
+                break
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[:FINALISTS]:
             if not study.affords(candidate):
                 return

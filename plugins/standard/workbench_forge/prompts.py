@@ -171,11 +171,13 @@ def _last_break(text: str) -> int:
 
 
 def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], shown: int) -> list[dict[str, str]]:
-    """Asks to repair an answer to `program`. mistakes: what it does wrong, see `find_mistakes`."""
+    """Asks to repair an answer to `program`. mistakes: what it does wrong, see `find_mistakes`.
+
+    The reason is asked for in the program: small models that are asked for a sentence first write nothing else."""
     wrong = "\n".join(_fitted(mistakes, shown // 2))
     told = (
-        f"That is wrong:\n{wrong}\nSay in one sentence what it overlooks. Then write the whole program again, in one "
-        "Python block, so that this is right as well."
+        f"That is wrong:\n{wrong}\nWrite the whole program again, in one Python block, so that this is right as well. "
+        "Its first line is a comment that says what was overlooked."
     )
     answer = f"```python\n{_cut(source, shown // 2)}\n```"
     return [*task, {"role": "assistant", "content": answer}, {"role": "user", "content": told}]
