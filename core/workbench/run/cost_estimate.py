@@ -207,9 +207,9 @@ def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[s
 
 
 def _room(candidates: float) -> str:
-    count = int(candidates)
-    less = "less than one candidate takes, so the proof may have fewer rows"
-    return f"about {count} candidate{'s' * (count > 1)}" if count else less
+    if count := int(candidates):
+        return f"about {count} candidate{'s' * (count > 1)}"
+    return "less than one candidate takes, so the proof may have fewer rows"
 
 
 def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | None:

@@ -78,8 +78,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         share = plan_test_size(n, left, full, val, Outlook.of(base, best, [*progress.complete.values()]))
     reserve = dict[str, float]()
     for what in MORE:
-        ceiling = getattr(ledger.budget, what) or 0
-        most = LARGEST_RESERVE * ceiling
+        most = LARGEST_RESERVE * (ceiling := getattr(ledger.budget, what) or 0)
         if val[what] + sides * own[what] <= ceiling:
             most = max(most, min(sides * own_test[what] + headroom.get(what, 0.0), ceiling - val[what]))
         needed = share * sum(test[what] for test in tests) + headroom.get(what, 0.0)

@@ -110,11 +110,11 @@ def test_what_the_last_trial_finds_is_not_lost_where_the_budget_ends_it(
     assert report.status in ("finished", "budget") and report.as_dict()["best"]["test"]["score"] > 0.8
 
 
-@pytest.mark.parametrize(("calls", "count"), [(240, 5), (193, 3), (155, 2), (60, 0)])
+@pytest.mark.parametrize(("calls", "count"), [(240, 6), (193, 5), (155, 4), (60, 0)])
 def test_fewer_trials_are_run_where_the_shares_of_all_would_be_too_small_and_that_is_told(
     calls: int, count: int, tmp_path: Path
 ) -> None:
-    """What is left: the calls less 24 of the baseline and what is set aside for 40 rows of test on both sides."""
+    """What is left: the calls less 24 of the baseline and of as many of 40 rows of test as are set aside."""
     report, _ = plant(tmp_path, skill, {"tune": {"optimizer": "climb", "search": SPACE, "trials": 8}}, calls=calls)
     lines = told(tmp_path)
     assert f": {count} trials are run, not 8. All of them take at least" in lines[0] and report.status in (
