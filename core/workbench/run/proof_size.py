@@ -17,9 +17,8 @@ SIZES, MAX_CANDIDATES = 20, 50
 #: Chances within this are equal. Of equal tests the largest is chosen, as its interval is the narrowest.
 EQUAL = 0.01
 
-_NORMAL = NormalDist()
-#: Standard errors at which a two-sided test of level 0.05 shows a gain.
-_BOUND = 1.96
+#: The normal distribution, and the standard errors at which a two-sided test of level 0.05 shows a gain.
+_NORMAL, _BOUND = NormalDist(), 1.96
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,8 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         ledger.reserve_for_proof()  # nothing, so that what is left is that of search and test
         left = {what: ledger.remaining(what) - headroom.get(what, 0.0) for what in _ADDED_UP}
         full = {what: sum(test[what] for test in tests) for what in _ADDED_UP}
-        share = plan_test_size(n, left, full, val, Outlook.of(base, best, [*progress.complete.values()]))
+        found = plan_test_size(n, left, full, val, Outlook.of(base, best, [*progress.complete.values()]))
+        planned, share = found > 0, found or 1.0  # 0: not even a small test is paid for
     reserve = dict[str, float]()
     for what in MORE:
         most = LARGEST_RESERVE * (ceiling := getattr(ledger.budget, what) or 0)

@@ -83,5 +83,5 @@ class Rewrite(Optimizer):
                 return
             scored, known = await study.evaluate(candidate, race=True), study.known(best)
             if known is not None:
-                rows_of_both = zip(scored.scores, known.scores, strict=False)
-                tried[address][message_at(candidate, address)] = known.score + fmean(a - b for a, b in rows_of_both)
+                gain = fmean(a - b for a, b in zip(scored.scores, known.scores, strict=False))
+                tried[address][message_at(candidate, address)] = max(0.0, known.score + gain)

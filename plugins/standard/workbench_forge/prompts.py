@@ -121,7 +121,8 @@ def program(
     """Asks for one program of a `code` node. Rows are shown as calls with what they must give, or, without a label,
     with all that train has of them."""
     present = _cut(node.config.source, shown // 2)
-    rows, size = [], len(present)
+    ends = find_shared_ends(node.inputs, train)
+    rows, size = list[str](), len(present) + sum(map(len, ends))
     for example in train:
         known = {n: example[n] for n in node.inputs if n in example}
         wanted = {n: example[targets.get(n, n)] for n in node.outputs if targets.get(n, n) in example}
@@ -137,7 +138,7 @@ def program(
         + f" (signature: {node.config.code}). It may import {', '.join(HARMLESS)}; "
         f"no files, network, processes or threads.\n\nThe present program:\n```python\n{present}\n```\n"
         "Examples:\n"
-        + "\n".join([*rows, *find_shared_ends(node.inputs, train)])
+        + "\n".join([*rows, *ends])
         + "\n\nIt must hold for others than these, too: find the rule, do not list the "
         "examples. Answer with the whole program in one Python block, and nothing else."
     )
