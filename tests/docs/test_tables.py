@@ -77,7 +77,7 @@ def accuracy_of_rewrite() -> list[float]:
 
 def memory_against_random() -> list[float]:
     both = [
-        memory_worlds.accuracies(name, name, plain_rows, on_topic, PREDICT, 132, 20) for name in ("memory", "random")
+        memory_worlds.accuracies(name, name, plain_rows, on_topic, PREDICT, 104, 20) for name in ("memory", "random")
     ]
     return [statistics.mean(found) for found in both]
 

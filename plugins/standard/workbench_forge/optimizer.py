@@ -41,6 +41,8 @@ from workbench_kit.credit import Blame, blame_nodes, node_of
 from workbench_kit.prompting import Batches, Proposer
 
 T = TypeVar("T")
+#: A program: its score on train, its number, negative, the workflow with it, and the arguments of a row that it solved.
+_Scored = tuple[float, int, Workflow, dict[str, Any] | None]
 
 #: Most functions of an agent, and most edits of them in a round.
 MOST_FUNCTIONS, EDITS = 8, 3
@@ -203,7 +205,7 @@ class Forge(Optimizer):
         node: Any = node_at(study.workflow, address)
         here = address.rpartition(".")[0]
         own_test = f"{here}.example"
-        scored: list[tuple[float, int, Workflow, dict[str, Any] | None]] = []
+        scored = list[_Scored]()
         seen: set[str] = set()
         best: Evaluation | None = None
         for number in range(self.samples):
@@ -225,18 +227,14 @@ class Forge(Optimizer):
             found = await study.evaluate(candidate, study.train, traces=True)
             scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
             best = found if best is None or found.score > best.score else best
-            # Nothing is left to find. A program that is right on train alone may be a list of its rows.
-            if found.score == 1 and study.affords(candidate) and (await study.evaluate(candidate)).score == 1:
-                break
-        for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[:FINALISTS]:
-            if not study.affords(candidate):
+            if found.score == 1:  # what is right on train alone may be a list of its rows
+                tested = await _with_test(study, address, node.function, scored[-1])
+                if study.affords(tested) and (await study.evaluate(tested)).score == 1:
+                    return
+        for one in sorted(scored, key=lambda s: s[:2], reverse=True)[:FINALISTS]:
+            if not study.affords(one[2]):
                 return
-            if arguments is not None:  # save the program with its own test
-                given = await study.sandboxed(candidate.get(address), node.function, arguments)
-                if given["kind"] == "ok":
-                    example = {"arguments": arguments, "result": given["value"]}
-                    candidate = candidate.patched(Patch({own_test: example}, note=f"program {-number}, with its test"))
-            await study.evaluate(candidate, race=True)
+            await study.evaluate(await _with_test(study, address, node.function, one), race=True)
 
     async def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
         """Ask for a program, or for a repair of one that did so on train."""
@@ -255,6 +253,18 @@ class Forge(Optimizer):
             return source
 
         return await self._usable(study, messages, read, replica)
+
+
+async def _with_test(study: Study, address: str, function: str, scored: _Scored) -> Workflow:
+    """Add to a program a row of train that it solved, as its own test."""
+    _, number, candidate, arguments = scored
+    if arguments is None:
+        return candidate
+    given = await study.sandboxed(candidate.get(address), function, arguments)
+    if given["kind"] != "ok":
+        return candidate
+    test = {f"{address.rpartition('.')[0]}.example": {"arguments": arguments, "result": given["value"]}}
+    return candidate.patched(Patch(test, note=f"program {-number}, with its test"))
 
 
 async def _explain(study: Study, source: str, node: Any, mistake: prompts.Mistake) -> str:

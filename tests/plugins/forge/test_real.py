@@ -127,8 +127,9 @@ def check_programs(
     """Forge one program from a pool: the right one wins, each hostile one is recorded as what it was, nothing leaks."""
     parameters = ", ".join(re.findall(r"(\w+)(?:\s*:[^,]*)?(?:,|$)", signature.split("->")[0].strip()))
     enemies = {h.source(function, parameters): h for h in trap.values()}
-    pool = [*enemies, *wrong, right]
+    pool = [*enemies, *wrong]
     random.Random(function).shuffle(pool)
+    pool.append(right)  # the last one: it ends the search
     left = iter(pool)
     start = f"def {function}({parameters}):\n    return None\n"
     node = {"code": signature, "source": start, "function": function, "timeout": CUT}

@@ -36,14 +36,16 @@ from workbench_testing import Killed
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("skill", "make", "calls"),
-    [(on_topic, plain_rows, 132), pytest.param(attacked, poisoned_rows, 700, marks=pytest.mark.long)],
+    ("skill", "make", "calls", "seeds"),
+    [(on_topic, plain_rows, 104, 20), pytest.param(attacked, poisoned_rows, 700, 8, marks=pytest.mark.long)],
     ids=["room for one candidate", "poisoned rows"],
 )
-def test_it_beats_random_search_at_the_same_number_of_calls(skill: Any, make: Any, calls: int, tmp_path: Path) -> None:
+def test_it_beats_random_search_at_the_same_number_of_calls(
+    skill: Any, make: Any, calls: int, seeds: int, tmp_path: Path
+) -> None:
     """Where nothing is poisoned and there is time for five draws, random search is as good (see the README)."""
     differences = []
-    for seed in range(8):
+    for seed in range(seeds):
         found = []
         for name in ("random", "memory"):
             report = run_world(
