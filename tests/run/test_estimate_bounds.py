@@ -88,15 +88,27 @@ def test_no_line_of_an_estimate_names_more_calls_than_the_budget_has(tmp_path: P
 # The reserve
 
 
-@pytest.mark.parametrize("calls", [200, 205, 230, 250, 300, 320, 400])
-def test_search_and_proof_share_what_the_baseline_leaves(calls: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("calls", "rows"), [(200, 60), (205, 62), (230, 75), (250, 80), (300, 80), (320, 80), (400, 80)]
+)
+def test_search_and_proof_share_what_the_baseline_leaves(calls: int, rows: int, tmp_path: Path) -> None:
     """40 val and 80 test rows: the whole proof takes 160 calls, more than half of most of these budgets."""
     report, _ = plant(tmp_path, better_with_demos, {"random": {"trials": 40}}, calls=calls, rows=(40, 40, 80))
     _, _, task, optimizers = prepare(tmp_path / "workflow.yaml")
     assert estimate(task, optimizers)["proof"]["calls"] == 160
     assert report.changes and report.gain_shown, "a smaller test pays for the search"
-    assert report.test_rows == (80 if calls >= 300 else report.test_rows) and report.test_rows >= 40
-    assert report.spent["calls"] <= calls
+    assert report.test_rows == rows and report.spent["calls"] <= calls
+
+
+@pytest.mark.parametrize("calls", [200, 205, 230, 250, 300, 320, 400])
+def test_where_costs_decide_the_search_leaves_the_calls_that_estimate_subtracts(calls: int, tmp_path: Path) -> None:
+    costs = {"objectives": ["score", "tokens"]}
+    report, _ = plant(tmp_path, better_with_demos, {"random": {"trials": 40}}, calls=calls, rows=(40, 40, 80), **costs)
+    _, _, task, optimizers = prepare(tmp_path / "workflow.yaml")
+    assert estimate(task, optimizers)["proof"]["calls"] == 160
+    assert report.test_rows in (0, 80) and (report.test_rows == 80 or not report.changes), "no paid proof is cut"
+    assert calls < 250 or report.test_rows == 80 or not report.changes
+    assert report.spent["calls"] - 2 * report.test_rows <= calls - 160
 
 
 def test_a_budget_that_cannot_hold_the_proof_still_leaves_half_for_the_search(tmp_path: Path) -> None:

@@ -37,12 +37,12 @@ class Outlook:
     @classmethod
     def of(cls, baseline: Evaluation, best: Evaluation, tried: Iterable[Evaluation]) -> Outlook:
         """Estimate from evaluations on val. tried: all of them, in their order."""
-        scores, steps = [baseline.score], list[float]()
+        highest, count, steps = baseline.score, 0, list[float]()
         for one in tried:
             if one.workflow != baseline.workflow:
-                steps += [one.score - max(scores)] if one.score > max(scores) else []
-                scores.append(one.score)
-        improving, step = (1 + len(steps)) / (1 + len(scores)), (GAIN + math.fsum(steps)) / (1 + len(steps))
+                steps += [one.score - highest] if one.score > highest else []
+                highest, count = max(highest, one.score), count + 1
+        improving, step = (1 + len(steps)) / (2 + count), (GAIN + math.fsum(steps)) / (1 + len(steps))
         if best.workflow == baseline.workflow:
             return cls(improving=improving, step=step)
         differences = [after - before for before, after in zip(baseline.scores, best.scores, strict=True)]

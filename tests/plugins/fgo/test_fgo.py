@@ -184,9 +184,16 @@ def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_
     assert [(note[2]["dropped"], note[2]["gain"]) for note in told] == [(2, 0.5)] and "too few calls" in told[0][1]
 
 
-@pytest.mark.parametrize(("calls", "said"), [(105, ["2 of 4 parts are left out"]), (400, [])])
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        (155, ["2 of 4 parts are left out"]),
+        (120, ["4 of 4 parts are left out"]),
+        (400, []),
+    ],
+)
 def test_parts_that_are_not_paid_for_are_told(calls: int, said: list[str], tmp_path: Path) -> None:
-    """Four parts of ten rows share six tenths of what baseline and proof leave."""
+    """Four parts of ten rows share six tenths of what baseline and whole proof leave: costs decide, too."""
     told = list[str]()
 
     class First(Optimizer):
@@ -197,7 +204,7 @@ def test_parts_that_are_not_paid_for_are_told(calls: int, said: list[str], tmp_p
             await Fgo(size=10, optimizer={"random": {"trials": 1}})._round(study, study.workflow)
             return study.workflow
 
-    plant_with(tmp_path, lambda r: 0.5, First(), calls=calls)
+    plant_with(tmp_path, lambda r: 0.5, First(), calls=calls, objectives=["score", "tokens"])
     assert [message.partition(":")[0] for message in told if "left out" in message] == said
 
 
