@@ -104,7 +104,7 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
         last = str(messages[-1]["content"])
         return billed(next(label for label in LABELS if label in last) if len(messages) > 2 else LABELS[0])
 
-    def run(server: str) -> str:
+    def run(server: str, *arms: str) -> str:
         command = [sys.executable, str(HERE / "peers.py"), "--server", server, "--rows", str(tmp_path / "rows")]
         command += ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results.jsonl")]
         command += [
@@ -119,7 +119,7 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
             "--model",
             "m",
         ]
-        command += ["--arms", "wb_unchanged", "wb_bootstrap", "gepa"]
+        command += ["--arms", *(arms or ("wb_unchanged", "wb_bootstrap", "gepa"))]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     with saying(reply) as server:
@@ -133,3 +133,6 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
     assert found["recalled"] == 4, "the rows of the start, which the other arm asked about"
     assert found["calls"] + found["sealed"] == sent
     assert "tickets.wb_bootstrap.0: 1.000" not in run("http://127.0.0.1:9"), "nothing is asked again"
+    said = run("http://127.0.0.1:9", "dspy_unchanged_plain")
+    assert "tickets.dspy_unchanged_plain.0: the server failed 4 times" in said, "which DSPy scores as wrong answers"
+    assert not read_results(tmp_path / "results.jsonl")["tickets, m, 100 calls"]["dspy_unchanged_plain"]

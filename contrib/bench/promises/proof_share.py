@@ -1,6 +1,6 @@
 """The budget divided between search and proof by the run, against fixed shares, in planted worlds.
 
-    python contrib/bench/promises/proof_share.py --out proof_share.jsonl
+    python contrib/bench/promises/proof_share.py --keep runs
 
 Each budget pays for the baseline (40 calls), the whole sealed test (120 calls) and one to four candidates. `planned` is
 the product; each fixed share reserves that part of the sealed test as long as the budget lasts. What counts is how
@@ -11,11 +11,11 @@ of a hundred. No model takes part.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 
 import workbench.run.sealed_test
 from workbench_bench.run_world import run_many
@@ -39,36 +39,24 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--worlds", nargs="+", default=[*WORLDS])
     parser.add_argument("--shares", nargs="+", choices=SHARES, default=[*SHARES])
-    parser.add_argument("--out", type=Path, required=True, help="the runs, a line each; those that it holds are kept")
+    parser.add_argument("--keep", type=Path, required=True, help="folder of the runs; none is repeated")
     args = parser.parse_args()
-    lines = [json.loads(line) for line in args.out.open()] if args.out.exists() else []
-    known = {(one["share"], one["world"], one["calls"], one["seed"]): one for one in lines}
-    for world in args.worlds:
-        for calls in CALLS:
-            for share in args.shares:
-                fix(SHARES[share])
-                for seed in range(args.seeds):
-                    if (share, world, calls, seed) not in known:
-                        (run,) = run_many([(world, OPTIMIZER, calls, seed)])
-                        if run.error is not None:
-                            raise RuntimeError(run.error)
-                        found = {"regret": run.best - run.accuracy, "proved": run.claimed}
-                        known[share, world, calls, seed] = found
-                        key = {"share": share, "world": world, "calls": calls, "seed": seed}
-                        with args.out.open("a") as file:
-                            file.write(json.dumps({**key, **found}) + "\n")
-    print("| world | calls | " + " | ".join(args.shares) + " |\n" + "| --- " * (2 + len(args.shares)) + "|")
+    args.keep.mkdir(parents=True, exist_ok=True)
     total: dict[str, list[float]] = defaultdict(list)
+    print("| world | calls | " + " | ".join(args.shares) + " |\n" + "| --- " * (2 + len(args.shares)) + "|")
     for world in args.worlds:
         for calls in CALLS:
             cells = list[str]()
             for share in args.shares:
-                own = [known[share, world, calls, seed] for seed in range(args.seeds)]
-                proved, regret = (sum(float(one[name]) for one in own) / len(own) for name in ("proved", "regret"))
-                total[share].append(proved)
-                cells.append(f"{proved:.0%} ({regret:.3f})")
-            print(f"| `{world}` | {calls} | " + " | ".join(cells) + " |")
-    means = {share: sum(proved) / len(proved) for share, proved in total.items()}
+                fix(SHARES[share])
+                jobs = [(world, OPTIMIZER, calls, seed) for seed in range(args.seeds)]
+                runs = run_many(jobs, keep=args.keep / f"{share}.jsonl")
+                if failed := [run.error for run in runs if run.error is not None]:
+                    raise RuntimeError(f"{world}, {share}: {failed[0]}")
+                total[share].append(fmean(run.claimed for run in runs))
+                cells.append(f"{total[share][-1]:.0%} ({fmean(run.best - run.accuracy for run in runs):.3f})")
+            print(f"| `{world}` | {calls} | " + " | ".join(cells) + " |", flush=True)
+    means = {share: fmean(proved) for share, proved in total.items()}
     print("| mean | | " + " | ".join(f"{mean:.1%}" for mean in means.values()) + " |")
     return 0 if means["planned"] >= max(means.values()) - 0.02 else 1
 
