@@ -122,9 +122,8 @@ class _Search:
             evaluation = await self.try_one(self.choose(choices), race)
             if evaluation is None:
                 continue
-            pairs = list(zip(evaluation.scores, base.scores, strict=False))
             gain, worse = _compare(evaluation, base)
-            if not any(a != b for a, b in pairs) and study.ledger.spent.calls == calls:
+            if evaluation.scores == base.scores[: len(evaluation.scores)] and study.ledger.spent.calls == calls:
                 worse = True  # the same requests: it changes nothing
             said.append(f"{name} {option} {gain:+.3f}{', dropped' if worse else ''}")
             if worse:

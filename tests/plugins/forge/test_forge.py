@@ -132,6 +132,7 @@ def test_the_mistakes_of_the_best_program_are_shown_and_repaired(tmp_path: Path)
     assert "That is wrong" not in asked[0], "nothing is known of the first program"
     assert asked[1].startswith(asked[0]) and NEAR in asked[1], "so that a server's cache has the task"
     shown = asked[1].split("That is wrong")[1]
+    assert "write the whole program again, in one python block" in shown.lower() and "sentence" not in shown
     assert 1 <= shown.count(" gives ") <= 3 and shown.count("and must give") == shown.count(" gives ")
 
 
@@ -179,6 +180,11 @@ def test_the_proposer_is_told_what_the_file_is_for(description: str, tmp_path: P
     for text in asked:  # a repair is told once, too
         assert text.count(description or "What the workflow is for") == bool(description)
         assert (f"\n\nWhat the workflow is for: {description}\n\nIt must hold" in text) == bool(description)
+
+
+def test_a_program_that_is_right_on_train_and_val_ends_the_search(tmp_path: Path) -> None:
+    report, script = run(tmp_path, CODE, lambda request: RIGHT, {"forge": {"samples": 6}})
+    assert len(script.requests) == 1 and report.gain_shown and report.winner.get("nodes.count.example")
 
 
 SORT = "Sort the words: "
