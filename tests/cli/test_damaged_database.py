@@ -54,6 +54,16 @@ def refused(path: Path, *words: str) -> str:
     return str(found)
 
 
+@pytest.mark.fault("damaged-database")
+def test_a_statement_that_sqlite_quotes_is_told_on_one_line(database: Path) -> None:
+    whole = database.read_bytes()
+    damaged = whole.replace(b"seed integer,", b"seed`integer,")  # one bit, which opens a quotation
+    assert damaged != whole
+    database.write_bytes(damaged)
+    for words in LOOKS:
+        assert "`integer, report text," in refused(database, *words)
+
+
 # Contents that a fuzzer found (contrib/fuzz)
 
 

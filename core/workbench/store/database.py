@@ -92,7 +92,7 @@ class Store:
             self.conn.execute("pragma busy_timeout=0")  # SQLite's own waiting would block the event loop
             self._reader = self._connect()
         except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
-            raise StoreError(f"cannot use the run database {self.path}: {error}{_advice(error)}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {one_line(error)}{_advice(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -220,7 +220,9 @@ class Store:
         self._known_texts.clear()  # some may have been rolled back
         if isinstance(error, StoreError):
             return error
-        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_advice(error)}")
+        return StoreError(
+            f"cannot write to {self.path}: {one_line(error)}; what was recorded before is safe{_advice(error)}"
+        )
 
     def flush(self) -> None:
         """Commit what is queued, now."""
@@ -259,7 +261,7 @@ class Store:
             for row in self._reader.execute(sql, values):  # noqa: UP028  # which would close a cursor of a closed file
                 yield row
         except (sqlite3.Error, UnicodeError) as error:  # the last: SQLite quotes what is damaged
-            raise StoreError(f"cannot read {self.path}: {error}{_advice(error)}") from error
+            raise StoreError(f"cannot read {self.path}: {one_line(error)}{_advice(error)}") from error
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """The first row of a query, or None. Raises what `rows` raises."""
@@ -346,6 +348,11 @@ def _creation_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def one_line(error: BaseException) -> str:
+    """The text of an error on one line, since SQLite quotes statements of several."""
+    return " ".join(str(error).split())[:300]
 
 
 def _advice(error: Exception) -> str:

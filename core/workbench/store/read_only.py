@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from workbench.errors import StoreError, WorkbenchError
-from workbench.store.database import Store
+from workbench.store.database import Store, one_line
 from workbench.store.schema import check_version
 
 #: Bytes up to which the whole file is checked on opening, which takes at most about a second.
@@ -41,7 +41,7 @@ class ReadOnlyStore(Store):
             self._prepare_reader()
         except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             self.close()
-            raise StoreError(f"cannot use the run database {self.path}: {error}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {one_line(error)}") from error
         except StoreError:
             self.close()
             raise
@@ -95,9 +95,6 @@ class ReadOnlyStore(Store):
         if self._seen is not None and self._seen != self._stamp():
             raise StoreError(f"{self.path} was written while it was read; look once more")
 
-    def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        return next(self.rows(sql, *values), None)
-
     def write(self, sql: str, *values: Any) -> NoReturn:
         """Refused."""
         raise StoreError(f"{self.path} was opened to be read only")
@@ -110,10 +107,9 @@ class ReadOnlyStore(Store):
     def __exit__(self, *error: object) -> None:
         self.close()
         if isinstance(error[1], _OF_CONTENT) and not isinstance(error[1], WorkbenchError):
-            said = " ".join(f"{type(error[1]).__name__}: {error[1]}".split())[:300]
             raise StoreError(
-                f"{self.path} has content that this version of workbench cannot show ({said}): it is damaged, or was "
-                "not written by workbench; use a copy of it"
+                f"{self.path} has content that this version of workbench cannot show ({type(error[1]).__name__}: "
+                f"{one_line(error[1])}): it is damaged, or was not written by workbench; use a copy of it"
             ) from error[1]
 
     def close(self) -> None:
