@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -95,19 +96,76 @@ def print_row(method: str, truth: str, a: Accuracy | None, rest: str) -> None:
 
 
 def print_recorded(data: Path, recorded: Path) -> None:
-    """The steps named by the recorded judges, all logs at once. Recordings know a log by a digest of its record."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in (data / "Algorithm-Generated").glob("*.json")]
-    steps = {digest(record): str(record["mistake_step"]) for record in records}
-    rows: list[tuple[float, str]] = []
-    for path in sorted(recorded.glob("llm_judge_addendum/whoandwhen__all_at_once__*.json")):
+    """The steps named by the recorded judges, and by arbiters over their votes and the step of `lexical`. What an
+    arbiter knows of a judge comes from the other logs (leave one out). Recordings know a log by a digest of its record.
+    """
+    paths = sorted((data / "Algorithm-Generated").glob("*.json"))
+    keys = [digest(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    logs = [load_logs(path)[0] for path in paths]
+    votes = read_votes(recorded, keys)
+    votes["lexical"] = [found.step for found in attribute(logs, Judging(method="lexical"), None).found]
+    right = {
+        name: [float(vote == log.gold_step) for vote, log in zip(said, logs, strict=True)]
+        for name, said in votes.items()
+    }
+    print(f"| judge or arbiter, {len(logs)} logs | step |\n| --- | --- |")
+    for name in sorted(right, key=lambda name: -sum(right[name])):
+        _print_steps(name, right[name])
+    for name, arbiter in ARBITERS.items():
+        found = [
+            weigh(arbiter(skills(right, at)), {name: said[at] for name, said in votes.items()})
+            for at in range(len(logs))
+        ]
+        _print_steps(name, [float(step == log.gold_step) for step, log in zip(found, logs, strict=True)])
+
+
+def _print_steps(name: str, right: list[float]) -> None:
+    low, high = interval(right)
+    print(f"| {name} | {sum(right) / len(right):.3f} [{low:.3f}, {high:.3f}] |")
+
+
+def read_votes(recorded: Path, keys: list[str]) -> dict[str, list[int | None]]:
+    """The step that each judge and method named of each log; None for no answer. Without judges of other logs."""
+    renamed = json.loads((recorded / "llm_judge/legacy_run_keys.json").read_text(encoding="utf-8"))["keys"]
+    votes: dict[str, list[int | None]] = {}
+    for path in sorted(recorded.glob("llm_judge*/whoandwhen__*.json")):
         said = json.loads(path.read_text(encoding="utf-8")).get("predictions", {})
-        right = [float(str(found["top"]) == steps[key]) for key, found in said.items() if key in steps]
-        if right:
-            mean, (low, high) = sum(right) / len(right), interval(right)
-            name = path.stem.removeprefix("whoandwhen__all_at_once__")
-            rows.append((mean, f"| {name} | {len(right)} | {mean:.3f} [{low:.3f}, {high:.3f}] |"))
-    print("| recorded judge | logs | step |\n| --- | --- | --- |")
-    print("\n".join(line for _, line in sorted(rows, reverse=True)))
+        of = {renamed.get(key, key): found["top"] for key, found in said.items()}
+        if of.keys() & set(keys):
+            votes[path.stem.removeprefix("whoandwhen__").replace("__", ", ")] = [of.get(key) for key in keys]
+    return votes
+
+
+def skills(right: dict[str, list[float]], without: int) -> dict[str, float]:
+    """The share of the other logs in which each judge named the right step, drawn toward one in five."""
+    return {name: (sum(hits) - hits[without] + 1) / (len(hits) + 4) for name, hits in right.items()}
+
+
+def _take_best(skill: dict[str, float], count: int) -> dict[str, float]:
+    """Weights of a vote of the best, in which the better one decides a tie."""
+    best = sorted(skill, key=lambda name: -skill[name])[:count]
+    return {name: 1 + skill[name] / 100 for name in best}
+
+
+#: From the skill of each judge on other logs to its weight.
+ARBITERS = {
+    "the best of the other logs": lambda skill: _take_best(skill, 1),
+    "a vote of the best three": lambda skill: _take_best(skill, 3),
+    "a vote of the best eight": lambda skill: _take_best(skill, 8),
+    "a vote of all": lambda skill: _take_best(skill, len(skill)),
+    "all by log odds, as if independent": lambda skill: {
+        name: max(0.0, math.log(4 * part / (1 - part))) for name, part in skill.items()
+    },
+}
+
+
+def weigh(weights: dict[str, float], named: dict[str, int | None]) -> int | None:
+    """The step with the most weight; the earlier one of a tie."""
+    total: dict[int, float] = {}
+    for name, weight in weights.items():
+        if (step := named[name]) is not None:
+            total[step] = total.get(step, 0.0) + weight
+    return min(total, key=lambda step: (-total[step], step), default=None)
 
 
 def digest(record: dict[str, Any]) -> str:
