@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import dspy
 import numpy as np
-from rows import read_task
+from rows import read_task, score
 
 DEMOS: dict[str, Any] = {"max_bootstrapped_demos": 4, "max_labeled_demos": 8}
 
@@ -46,11 +46,12 @@ def main() -> None:
     random.Random(args.seed).shuffle(train)  # the seed of those that have none
 
     def lm(**settings: Any) -> Any:
-        settings = {"temperature": 0.0, "max_tokens": 100, "num_retries": 0, **settings}
+        most = 100 if task["labels"] else 512
+        settings = {"temperature": 0.0, "max_tokens": most, "num_retries": 0, **settings}
         return dspy.LM("openai/model", api_base=f"{args.url}/v1", api_key="none", **settings)
 
     def metric(gold: Any, found: Any, trace: Any = None) -> float:
-        return float(str(getattr(found, "label", "")).strip() == gold.label)
+        return score(getattr(found, "label", ""), gold)
 
     def told(gold: Any, found: Any, *_: Any) -> Any:
         right = metric(gold, found)
@@ -62,8 +63,10 @@ def main() -> None:
 
         more["adapter"] = PlainAdapter()
     dspy.configure(lm=lm(), max_errors=10_000, **more)
-    fields = {"text": (str, dspy.InputField()), "label": (Literal[tuple(task["labels"])], dspy.OutputField())}
-    start = program = dspy.Predict(dspy.Signature(fields, task["instructions"]))
+    kind = Literal[tuple(task["labels"])] if task["labels"] else {"float": float, "str": str}[task["type"]]
+    fields = {"text": (str, dspy.InputField()), "label": (kind, dspy.OutputField())}
+    form = dspy.ChainOfThought if task.get("reasoning") else dspy.Predict
+    start = program = form(dspy.Signature(fields, task["instructions"]))
     note = ""
     try:
         if args.arm == "bfrs":

@@ -7,13 +7,14 @@ best candidate on val, proved or not.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rows import read_task
+from rows import read_task, score
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -34,16 +35,31 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
+HERE = Path(__file__).parent
+_METRIC = """from rows import score
+
+
+def passes(example, prediction):
+    return score(prediction["label"], example)
+"""
+
+
 def write(arm: str, rows: Path, url: str, seed: int, calls: int, folder: Path) -> Path:
     """Write the workflow file of an arm, with its rows beside it."""
     task, _, _, test = read_task(rows)
     lm = {"model": "local/model", "api_base": f"{url}/v1", "timeout": 900, "concurrency": 4}
     for name in ("train", "val", "test"):
         shutil.copy(rows / f"{name}.jsonl", folder)
-    answer = {"predict": f"text -> label: Literal{task['labels']}", "instructions": task["instructions"]}
+    kind = task.get("type", f"Literal{task['labels']}")
+    answer: dict[str, Any] = {"predict": f"text -> label: {kind}", "instructions": task["instructions"]}
+    if task.get("reasoning"):
+        answer["reasoning"] = True
+    if kind == "str":
+        os.environ["WORKBENCH_TRUST"] = str(folder)
+        (folder / "passes.py").write_text(f"import sys\n\nsys.path.insert(0, {str(HERE)!r})\n\n{_METRIC}")
     spec: dict[str, Any] = {"name": arm, "lm": lm, "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")}}
     spec |= {
-        "metric": "exact_match(label)",
+        "metric": "python:passes.py:passes" if kind == "str" else "exact_match(label)",
         "seed": seed,
         "budget": {"calls": calls + 2 * len(test)},
         "nodes": {"answer": answer},
@@ -66,7 +82,7 @@ def main(arm: str, rows: Path, url: str, seed: int, calls: int, out: Path) -> No
         said = workbench("optimize", file, "--out", best, "--keep-unproved", db=db)  # the best on val, as of the peers
         note = "" if "Changed:" in said else "no winner: the file as it is"
     found = predict(best if best.exists() else file, folder / "test.jsonl", db=db)
-    scores = [float(a["label"] == b["label"]) for a, b in zip(found, read_task(rows)[3], strict=True)]
+    scores = [score(answer.get("label"), row) for answer, row in zip(found, read_task(rows)[3], strict=True)]
     made = {"scores": scores, "note": note, "version": f"workbench {version('workbench-core')}"}
     out.write_text(json.dumps({**made, "said": said[-4000:]}))
 
