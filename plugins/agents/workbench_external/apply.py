@@ -23,12 +23,13 @@ _SHORTEST = 12
 
 @dataclass(frozen=True)
 class Edit:
-    """A part of a file, and what takes its place."""
+    """A part of a file, and what takes its place. held: the file in which the part was found."""
 
     path: Path
     start: int
     end: int
     new: str
+    held: str
 
     @property
     def place(self) -> tuple[Path, int, int]:
@@ -101,7 +102,7 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
         except CannotWrite as why:
             refused = refused or str(why)
             continue
-        edits.setdefault(new, Edit(place.path, place.start, place.end, new))
+        edits.setdefault(new, Edit(place.path, place.start, place.end, new, file.text))
     where = f"{_name(place.path, sources)}:{place.line}"
     if edits:
         doubt = refused or sources.program.doubts(slot.match, text, place.has_margin)
@@ -134,21 +135,24 @@ def check_written(
     end = place.start + len(new)
     others = [(one.start, one.parts) for one in after if one.end <= place.start or one.start >= end]
 
-    def beside(texts: Sequence[Passage], end: int) -> list[tuple[Part, ...]]:
-        """The other messages of the text, if it is one of some."""
-        inner = [one for one in texts if any(one.inner) and (one.start, one.end) == (place.start, end)]
-        return [one.parts for one in inner if one.inner[0] != place.inner[0]]
+    def trimmed(source: str, start: int, end: int) -> tuple[int, str]:
+        text = source[start:end]  # brackets: around literals, an attribute of JSX, or a list of one line
+        return start + len(text) - len(text.lstrip(" \t\r\n{[(")), text.strip(" \t\r\n{}[](),")
 
-    is_beside = not any(place.inner) or beside(before, place.end) == beside(after, end)
+    def those_at(source: str, texts: Sequence[Passage], end: int) -> list[Passage]:
+        return [one for one in texts if trimmed(source, one.start, one.end) == trimmed(source, place.start, end)]
+
+    def beside(texts: Sequence[Passage]) -> list[tuple[Part, ...]]:
+        """The other messages of the text, or pieces, if it is one of some."""
+        others = [one for one in texts if any(one.inner) and one.inner[0] != place.inner[0]]
+        return [one.parts for one in others if is_piece or not one.is_piece]
+
+    here, there = those_at(written, after, end), those_at(file.text, before, place.end)
+    is_piece = any(one.is_piece for one in there if one.inner == place.inner)
+    is_beside = not any(place.inner) or beside(there) == beside(here)
     if {*kept} != {*others} or not is_beside:
         raise CannotWrite("other texts of the file would change")
     template = Template(text.strip(), names)
-
-    def trimmed(start: int, end: int) -> tuple[int, str]:
-        text = written[start:end]  # brackets: around literals, an attribute of JSX, or a list of one line
-        return start + len(text) - len(text.lstrip(" \t\r\n{[(")), text.strip(" \t\r\n{}[](),")
-
-    here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
     here = [one for one in here if one.inner[0] == place.inner[0]]
     old = [one for one in before if (one.start, one.end) == (place.start, place.end)]
     olds = [reading for one in old for reading in program.readings(one)]
@@ -173,7 +177,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if "\0" in new or "\r" in new.replace("\r\n", "\n") or any(0xD800 <= ord(char) < 0xE000 for char in new):
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
-        return Finding(((Edit(path, 0, len(held), new),),), 1, "", f"{one_line(slot.name)}:1")
+        return Finding(((Edit(path, 0, len(held), new, held),),), 1, "", f"{one_line(slot.name)}:1")
     return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 
@@ -183,8 +187,9 @@ def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
     edits = [*_joined(edits)]
     found: dict[Path, str] = {}
     for path in dict.fromkeys(edit.path for edit in edits):
-        text, end = read_source(path) or "", None
-        for edit in sorted((one for one in edits if one.path == path), key=lambda one: -one.start):
+        own = sorted((one for one in edits if one.path == path), key=lambda one: -one.start)
+        text, end = own[0].held, None
+        for edit in own:
             if end is None or edit.end <= end:
                 text, end = text[: edit.start] + edit.new + text[edit.end :], edit.start
         found[path] = text
@@ -193,14 +198,21 @@ def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
 
 def _joined(edits: Iterable[Edit]) -> Iterator[Edit]:
     """The edits, with those of messages in one text as one."""
-    texts: dict[tuple[Path, int, int], list[Spliced]] = {}
+    texts: dict[tuple[Path, int, int, str], list[Spliced]] = {}
     for edit in edits:
         if isinstance(edit.new, Spliced):
-            texts.setdefault((edit.path, edit.start, edit.end), []).append(edit.new)
+            texts.setdefault((edit.path, edit.start, edit.end, edit.held), []).append(edit.new)
         else:
             yield edit
-    for place, news in texts.items():
-        yield Edit(*place, join_messages([(new.start, new.end, new.parts) for new in news], news[0].whole))
+    for (path, start, end, held), news in texts.items():
+        new = join_messages([(one.start, one.end, one.parts) for one in news], news[0].whole)
+        yield Edit(path, start, end, new, held)
+
+
+def find_changed(edits: Iterable[Edit]) -> list[Path]:
+    """The files that are no longer those in which the edits were found."""
+    held = {edit.path: edit.held for edit in edits}
+    return [path for path, text in held.items() if read_source(path) != text]
 
 
 def describe_changes(changed: dict[Path, str], folder: Path) -> str:

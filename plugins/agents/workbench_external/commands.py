@@ -169,7 +169,7 @@ def apply_command(result: str, folder: Path | None, check: bool, write: bool, un
       1    some texts have no unique place, or would be sent differently: replace them by hand, or use
            `workbench agent gateway`
     """
-    from workbench_external.apply import describe_changes
+    from workbench_external.apply import describe_changes, find_changed
     from workbench_external.node import find_agents
     from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
@@ -195,7 +195,7 @@ def apply_command(result: str, folder: Path | None, check: bool, write: bool, un
     for name in without_text:
         say(f"{one_line(name)} is not a text of the agent: set it in the source by hand.", err=True)
     if write and not not_tried:
-        _write_files(written)
+        _write_files(written, find_changed(edit for entry in entries for edit in entry.edits))
     if not entries and not without_text:
         say("No text of an agent was changed.", err=True)
     if not_tried or without_text or any(entry.why and not entry.is_there for entry in entries):
@@ -229,9 +229,11 @@ def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
         )
 
 
-def _write_files(written: Mapping[Path, str]) -> None:
+def _write_files(written: Mapping[Path, str], changed: Sequence[Path]) -> None:
     from workbench.errors import StoreError
 
+    if changed:
+        raise StoreError(f"{changed[0]} was changed after it was read, so nothing was written: run the command again")
     for number, (path, text) in enumerate(written.items()):
         try:
             path.write_bytes(text.encode("utf-8"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,11 @@ def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
     """The changed texts of some agents, with their places in a folder."""
     found = list[Entry]()
     for node, agent in agents.items():
-        sources = Sources([folder], agent.sources.settings)
-        for name, slot in (agent.config.slots or {}).items():
-            if slot.text in (None, slot.match):
+        sources, slots = Sources([folder], agent.sources.settings), agent.config.slots or {}
+        unchanged = {name: slot for name, slot in slots.items() if slot.text in (None, slot.match)}
+        own = list[Entry]()
+        for name, slot in slots.items():
+            if name in unchanged:
                 continue
             turned = slot.model_copy(update={"match": slot.text, "text": slot.match})
             entry = Entry(f"nodes.{node}.slots.{name}", node, name, slot, find_text(slot, sources))
@@ -62,7 +64,13 @@ def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
                 entry.spaced = find_text(spaced, sources).several
             elif not entry.finding.ways:
                 entry.is_there = bool(find_text(turned, sources).ways)
-            found.append(entry)
+            own.append(entry)
+        kept = {edit.place: name for name, slot in unchanged.items() if own for edit in find_text(slot, sources).edits}
+        for entry in own:
+            if (other := next((kept[edit.place] for edit in entry.edits if edit.place in kept), None)) is not None:
+                doubt = f"{other}, which was not changed, stands there, too"
+                entry.finding = replace(entry.finding, doubt=entry.finding.doubt or doubt)
+        found += own
     return found
 
 

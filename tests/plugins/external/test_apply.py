@@ -7,13 +7,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from click.testing import CliRunner
 from tests.helpers.forking import run_module
 
 from workbench.cli import cli
 from workbench.errors import StoreError
-from workbench_external.apply import Edit, Finding, describe_changes, find_text, write_edits
+from workbench_external.apply import Edit, Finding, describe_changes, find_changed, find_text, write_edits
 from workbench_external.commands import _write_files
 from workbench_external.config import Slot
 
@@ -105,15 +106,61 @@ def test_a_file_that_was_changed_since_has_no_place_and_newlines_stay_what_they_
 def test_of_places_that_overlap_one_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("Be short and kind.")
-    first, second = Edit(path, 0, 8, "Be brief"), Edit(path, 0, 8, "Be terse")
+    held = path.read_text()
+    first, second = Edit(path, 0, 8, "Be brief", held), Edit(path, 0, 8, "Be terse", held)
     assert write_edits([first, second]) == {path: "Be brief and kind."}, "of two slots with one text the first"
-    apart, beside = Edit(path, 13, 17, "warm"), Edit(path, 8, 13, ", yet ")
+    apart, beside = Edit(path, 13, 17, "warm", held), Edit(path, 8, 13, ", yet ", held)
     assert write_edits([first, apart, beside]) == {path: "Be brief, yet warm."}, "places that touch do not overlap"
-    across = Edit(path, 3, 12, "curt but")
-    by_one = Edit(path, 3, 9, "curt, ")
+    across = Edit(path, 3, 12, "curt but", held)
+    by_one = Edit(path, 3, 9, "curt, ", held)
     for places in ([first, across], [across, first], [across, beside], [beside, across], [by_one, beside]):
         (text,) = write_edits(places).values()
         assert text in [write_edits([one])[path] for one in places], text
+
+
+def test_a_file_that_was_saved_while_it_was_tried_is_not_written(tmp_path: Path) -> None:
+    """Places were found in it as it was."""
+    path, other = tmp_path / "a.py", tmp_path / "b.py"
+    path.write_text('P = "You sort the post."\n')
+    other.write_text('Q = "You label the mail."\n')
+    edits = finding(tmp_path, "You sort the post.", "Be brief.").edits
+    edits += finding(tmp_path, "You label the mail.", "Be kind.").edits
+    path.write_text(saved := f"# by its author\n{path.read_text()}")
+    assert write_edits(edits)[path] == 'P = "Be brief."\n' and find_changed(edits) == [path]
+    with pytest.raises(StoreError, match=r"a\.py was changed after it was read, so nothing was written: run"):
+        _write_files(write_edits(edits), find_changed(edits))
+    assert path.read_text() == saved and "label" in other.read_text()
+
+
+def test_a_tuple_of_one_stays_a_tuple(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('prompt = " ".join(("You sort the post.", "Be brief and kind."))\n')
+    for text in ("Be kind.", "You sort the post.", "Be kind. " * 20):
+        (source,) = written(tmp_path, "You sort the post. Be brief and kind.", text).values()
+        assert value_of(source).strip() == text.strip()
+
+
+def test_what_stands_between_tags_of_jinja_is_written_by_itself(tmp_path: Path) -> None:
+    template = "You sort the post.{% if late %} Hurry, {{ name }}, it is late.{% endif %} Be brief and kind."
+    (tmp_path / "a.py").write_text(f"prompt = {template!r}\n")
+    new = "You label mail {% raw %} for {{ all }}."
+    edits = finding(tmp_path, "You sort the post.", new).edits[:1]
+    edits += finding(tmp_path, "Hurry, {{1}}, it is late.", "{{1}}, hurry up!").edits[:1]
+    edits += finding(tmp_path, "Be brief and kind.", "Be kind.").edits[:1]
+    (source,) = write_edits(edits).values()
+    shown = jinja2.Template(value_of(source))
+    assert (
+        shown.render(late=False) == f"{new} Be kind."
+        and shown.render(late=True, name="Al") == f"{new} Al, hurry up! Be kind."
+    )
+    assert not finding(tmp_path, "You sort the post.{{1}}Be brief and kind.", new).edits, "a tag is no field"
+
+
+def test_a_string_of_json_holds_nothing_that_ends_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"prompt": "You sort the pöst."}\n{"prompt": "other"}\n')
+    text = "One.\u2028Two.\x85Three.\ufeff"
+    (found,) = written(tmp_path, "You sort the pöst.", text).values()
+    assert json.loads(found.splitlines()[0])["prompt"] == text and len(found.splitlines()) == 2
 
 
 def test_a_link_is_no_file_of_the_folder(tmp_path: Path) -> None:
@@ -194,4 +241,4 @@ def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"gone/agent.py cannot be written: No such file"):
-        _write_files({tmp_path / "gone/agent.py": "x"})
+        _write_files({tmp_path / "gone/agent.py": "x"}, [])

@@ -137,3 +137,15 @@ def test_security_9_a_command_with_the_same_text_is_not_run_with_the_new_one(tmp
     (entry,), _, written = in_two_places(tmp_path, "os.system({!r})")
     assert not entry.why and written.count("pwn") == 1
     assert (tmp_path / "ran").exists() and not (tmp_path / "pwn").exists()
+
+
+def test_a_text_that_another_slot_keeps_is_not_certain(tmp_path: Path) -> None:
+    """One literal, sent as a message and as a part of another, of which one was changed."""
+    (tmp_path / "agent.py").write_text(f"ROOM = {TEXTS['room']!r}\n")
+    slots = {
+        name: {"in": name, "match": TEXTS["room"], "text": text} for name, text in (("system", "New."), ("user", None))
+    }
+    shape: dict[str, Any] = {"signature": "text -> label", "command": ["python", "agent.py"], "slots": slots}
+    node = External("agent", ExternalConfig.model_validate(shape), tmp_path)
+    (entry,) = find_entries({"agent": node}, tmp_path)
+    assert entry.edits and entry.finding.doubt == "user, which was not changed, stands there, too"

@@ -64,7 +64,7 @@ def _write_json(plain: bool, new: Sequence[Part]) -> str:
     text = only_text(new, "a string of JSON")
     # A half of a pair can stand in no file.
     plain = plain and not any(0xD800 <= ord(char) < 0xE000 for char in text)
-    return json.dumps(text, ensure_ascii=not plain)
+    return _escape_unseen(json.dumps(text, ensure_ascii=not plain))
 
 
 def _write_json_lines(plain: bool, found: re.Match[str], new: Sequence[Part]) -> str:
@@ -183,11 +183,12 @@ def _write_yaml(may_be_block: bool, is_block: bool, indent: int, newline: str, n
         return newline.join(written)
     if _is_plain(text):
         return text
-    return re.sub(r"[\x7f-\x9f\ufeff\u2028\u2029]", _as_yaml_escape, json.dumps(text, ensure_ascii=False))
+    return _escape_unseen(json.dumps(text, ensure_ascii=False))
 
 
-def _as_yaml_escape(char: re.Match[str]) -> str:
-    return f"\\u{ord(char[0]):04x}"
+def _escape_unseen(quoted: str) -> str:
+    """A string in double quotes without what an editor hides, or a reader of lines takes for their end."""
+    return re.sub(r"[\x7f-\x9f\ufeff\u2028\u2029]", lambda char: f"\\u{ord(char[0]):04x}", quoted)
 
 
 def _is_plain(text: str) -> bool:

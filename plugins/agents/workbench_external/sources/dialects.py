@@ -92,11 +92,11 @@ FORMAT = Dialect(
     lambda text, _: text.replace("{", "{{").replace("}", "}}"),
     lambda field: field[1:2] in ("}", ":", "!"),
 )
-#: {{ name }}, as Jinja has it.
+#: {{ name }}, as Jinja has it. What stands between its tags are texts of their own (`sources.messages`).
 JINJA = Dialect(
     "jinja",
-    re.compile(r"\{\{ ?\"(?P<mark>\{\{|\{%|\{#|\{)\" ?\}\}|(?P<field>\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL),
-    lambda token: token.strip("{} ").strip('"') or token,
+    re.compile(r"\{\{ ?\"(?P<mark>\{\{|\{%|\{#|\{)\" ?\}\}|(?P<field>\{\{.*?\}\})|\{%.*?%\}|\{#.*?#\}", re.DOTALL),
+    lambda token: token.strip("{} ").strip('"') if token.startswith("{{") else None,
     _escape_jinja,
 )
 MUSTACHE = Dialect("mustache", re.compile(r"(?P<field>\{\{\{?.*?\}\}\}?)", re.DOTALL), lambda _: None, _escape_mustache)

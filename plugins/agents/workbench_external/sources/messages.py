@@ -1,5 +1,5 @@
-"""Texts in a text: messages of a template (`{% message role="system" %}`, `<message role="system">`, `system:`), and
-strings of JSON in a literal, or in a here-document."""
+"""Texts in a text: messages of a template (`{% message role="system" %}`, `<message role="system">`, `system:`), what
+stands between its tags (`{% if x %}`), and strings of JSON in a literal, or in a here-document."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _MESSAGE = re.compile(
     r"(?P<role>.*?)(?=^[ \t]*(?:system|developer|user|assistant):[ \t]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
+#: What decides in a template of Jinja which text is sent, and is none itself; its fields are passed over.
+_TAG = re.compile(r"\{\{.*?\}\}|(?P<tag>\{%.*?%\}|\{#.*?#\})", re.DOTALL)
 #: A string of JSON, and what stands at the ends of an object or a list.
 _STRING = re.compile(r"\"(?P<text>(?:[^\"\\\n]|\\.)*)\"(?P<key>\s*:)?")
 _JSON = re.compile(r"\s*(?:\{.*\}|\[.*\])\s*", re.DOTALL)
@@ -39,19 +41,24 @@ class Spliced(str):
 
 
 def read_messages(whole: Passage) -> Iterator[Passage]:
-    """The messages that a text holds, as texts of their own."""
+    """The messages that a text holds, and what stands between its tags, as texts of their own."""
     units = _units(whole.parts)
     text = "".join(unit if isinstance(unit, str) else "\0" for unit in units)
+    kinds = dict[tuple[int, int], str]()
     for found in _MESSAGE.finditer(text):
         kind = next(kind for kind in ("block", "element", "role") if found[kind] is not None)
-        start, end = found.start(kind), found.end(kind)
-        start += len(found[kind]) - len(found[kind].lstrip())
-        end -= len(found[kind]) - len(found[kind].rstrip())
+        kinds[found.span(kind)] = kind
+    tags = [found.span() for found in _TAG.finditer(text) if found["tag"] is not None]
+    for (_, start), (end, _) in zip([(0, 0), *tags], [*tags, (len(text), 0)], strict=True) if tags else ():
+        kinds.setdefault((start, end), "between")
+    for (start, end), kind in kinds.items():
+        inside = text[start:end]
+        start, end = start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
         if start >= end:
             continue
         write = partial(_splice, whole, start, end)
         piece = replace(whole, parts=compact(units[start:end]), write=write, inner=(start, end))
-        yield piece
+        yield replace(piece, dialects=("jinja",), is_piece=True) if kind == "between" else piece
         if kind == "element":
             parts = compact(html.unescape(part) if isinstance(part, str) else part for part in piece.parts)
             yield replace(piece, parts=parts, write=partial(_write_escaped, write))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from workbench_external.sources.dialects import PERCENT, with_dialect
 from workbench_external.sources.docstrings import parts_of_docstring
@@ -183,7 +184,14 @@ class _Reader:
             return None
         if not any(_text_of(one) or isinstance(one, ast.JoinedStr) for each in given.elts for one in _summands(each)):
             return None
-        return self._layout(*self._span(given), given.elts, ", ", mark)
+        passage = self._layout(*self._span(given), given.elts, ", ", mark)
+        return replace(passage, write=lambda new: _as_several(passage.write(new)))
+
+
+def _as_several(written: str) -> str:
+    """A list or a tuple: without a comma, a tuple of one is its element."""
+    is_one = not isinstance(ast.parse(written, mode="eval").body, ast.Tuple | ast.List)
+    return f"{written[:-1].rstrip()},)" if is_one else written
 
 
 def _write_element(parts: Sequence[Part], width: int, step: str) -> list[str]:
