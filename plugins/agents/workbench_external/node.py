@@ -197,6 +197,10 @@ class External(SignatureNode):
                 hint=None if self.config.addresses else _STARTED,
             )
         if not calls and len(errors) < len(seen):
+            if refused := [span.notes["refused"] for span in seen if "refused" in span.notes]:
+                raise SpecError(
+                    f"no request of the agent was answered, so that nothing of it can be improved: it {refused[0]}"
+                )
             raise SpecError(
                 "the agent made no call through the gateway, so that nothing of it can be improved",
                 hint="It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, as the vendors' clients do; `env` sets other "
@@ -218,7 +222,8 @@ class External(SignatureNode):
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
         if found["failure"] is None and not self.config.is_stranger:
-            (await ctx.shared("external_silent", SilentRows.open)).count(ctx.node, len(ctx.span.calls))
+            silent = await ctx.shared("external_silent", SilentRows.open)
+            silent.count(ctx.node, len(ctx.span.calls), found["notes"].get("refused", ""))
         hub.count(ctx.node, found["notes"], remembers=bool(self.config.addresses) and self.config.state is None)
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
@@ -251,8 +256,8 @@ class External(SignatureNode):
             failure = session.error
             if not isinstance(failure, NodeError):
                 raise failure
-        if failure is not None and session.last is not None and session.last.kind.infrastructure:
-            raise session.last  # it did not survive an outage, which says nothing of the agent
+        if session.last is not None and session.last.kind.infrastructure:
+            raise session.last  # what it did or said in an outage says nothing of the agent
         told = (None, None) if failure is None else (str(failure.kind), str(failure))
         if failure is not None and "refused" in notes:
             told = (str(failure.kind), f"{failure}; it {notes['refused']}")

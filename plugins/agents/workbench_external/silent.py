@@ -1,4 +1,4 @@
-"""Counts the rows in which an agent asked no model through the gateway: nothing that is changed reaches it there."""
+"""Counts the rows in which no model answered an agent through the gateway: nothing that is changed reaches it there."""
 
 from __future__ import annotations
 
@@ -8,27 +8,42 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SilentRows:
-    """rows, silent: by node, those that did not fail, and of them those without a call."""
+    """Rows that did not fail, by node: all, those without a request, and those whose requests were all refused.
+
+    words: of the last refusal.
+    """
 
     rows: Counter[str] = field(default_factory=Counter[str])
     silent: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[str] = field(default_factory=Counter[str])
+    words: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     async def open(cls) -> SilentRows:
         return cls()
 
-    def count(self, node: str, calls: int) -> None:
+    def count(self, node: str, calls: int, refused: str) -> None:
         self.rows[node] += 1
-        self.silent[node] += not calls
+        self.silent[node] += not calls and not refused
+        self.refused[node] += not calls and bool(refused)
+        self.words[node] = refused or self.words.get(node, "")
 
     def warnings(self) -> list[str]:
         """Lines for the report of the run."""
-        return [
-            f"'{node}': in {'all' if rows == self.rows[node] else 'some'} rows ({rows} of {self.rows[node]}) the agent "
-            "asked no model through the gateway: no change of its texts has an effect there, and what it spends "
-            "elsewhere is not counted. It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL; `env` sets other names."
+        silent = [
+            f"{self._where(node, rows)} the agent asked no model through the gateway: no change of its texts has an "
+            "effect there, and what it spends elsewhere is not counted. It must read OPENAI_BASE_URL or "
+            "ANTHROPIC_BASE_URL; `env` sets other names."
             for node, rows in (+self.silent).items()
         ]
+        return silent + [
+            f"{self._where(node, rows)} the agent went on without a model, and what it said is scored: it "
+            f"{self.words[node]}"
+            for node, rows in (+self.refused).items()
+        ]
+
+    def _where(self, node: str, rows: int) -> str:
+        return f"'{node}': in {'all' if rows == self.rows[node] else 'some'} rows ({rows} of {self.rows[node]})"
 
     def kept_state(self) -> list[str]:
         """Nothing that outlives rows is seen here."""

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.helpers.external_agents import write_agent
+from tests.helpers.external_agents import CLIENT, write_agent
+from tests.helpers.said import Reply, saying
 
 from workbench.errors import NodeError
 from workbench.run import prepare
@@ -113,3 +114,39 @@ def test_11_rows_without_a_call_are_told_wherever_they_happen(tmp_path: Any) -> 
         observe_file(
             prepare(write_agent(tmp_path, "print('a')"))[2], path, tmp_path / "o.db", 2, SimulatedPool(SimulatedLM())
         )
+
+
+FALLS_BACK = CLIENT + (
+    "try:\n    chat([{'role': 'user', 'content': row['text']}])\nexcept Exception:\n    pass\nprint('a')"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (401, 1, "auth"),
+        (500, 1, "server"),
+        (400, 0, "in all rows (3 of 3) the agent went on without a model, and what it said is scored: it asked 1 time"),
+    ],
+)
+def test_an_agent_that_catches_errors_is_scored_by_its_fallback_only_where_they_are_its_own(
+    status: int, code: int, told: str, tmp_path: Any
+) -> None:
+    """The key, and the server, are no fault of the agent; and the warning says what happened."""
+    from click.testing import CliRunner
+
+    from workbench.cli import cli
+
+    slots = {"system": Slot.model_validate({"in": "system", "match": "You sort the post."}).model_dump(by_alias=True)}
+    with saying(lambda asked: Reply({"error": {"message": "no"}}, status)) as server:
+        lm = {"model": "local/m", "api_base": server.base, "attempts": 1}
+        path = write_agent(tmp_path, FALLS_BACK, rows=(2, 3, 2), slots=slots)
+        words = ["eval", str(path), "--db", str(tmp_path / "r.db"), "--set", f"lm={json.dumps(lm)}"]
+        found = CliRunner().invoke(cli, words)
+        assert found.exit_code == code and told in found.output and "asked no model" not in found.output, found.output
+        if status == 400:
+            bare = write_agent(tmp_path, FALLS_BACK)
+            with pytest.raises(
+                Exception, match="no request of the agent was answered.* it asked 1 time and was refused"
+            ):
+                observe_file(prepare(bare, [("lm", lm)])[2], bare, tmp_path / "o.db", 2)

@@ -225,6 +225,23 @@ def test_an_agent_that_does_not_survive_an_outage_failed_for_the_outage(tmp_path
     assert failure(tmp_path, lm=SimulatedLM(fail=1.0), source=SORTER, attempts=1)[0] == "server"
 
 
+FALLS_BACK = CLIENT + (
+    "try:\n    label = chat([{'role': 'user', 'content': row['text']}])['content']\n"
+    "except Exception:\n    label = 'yes'\nprint(label)"
+)
+
+
+def test_the_fallback_of_an_agent_is_no_answer_of_its_model(tmp_path: Path) -> None:
+    """Whatever it says in an outage, the row has no result; with a request that is its own fault, it has."""
+    assert failure(tmp_path, lm=SimulatedLM(fail=1.0), source=FALLS_BACK, attempts=1)[0] == "server"
+
+    class Refusing(RecordingLM):
+        async def complete(self, request: Request) -> Response:
+            raise LMError("bad_request", "too many tools", status=400)
+
+    assert answer(tmp_path, Refusing(), source=FALLS_BACK) == {"label": "yes"}
+
+
 def test_a_function_is_called_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(
         "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    os.system('echo aside')\n"
