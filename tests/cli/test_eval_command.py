@@ -200,6 +200,34 @@ def test_a_gate_names_the_rows_that_the_earlier_run_has_no_result_of(
     assert again.exit_code == 0 and "at their worst" not in again.stdout
 
 
+def test_a_resumed_evaluation_keeps_its_gate(write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its bar, though `last` is another run by then."""
+    down, wrong = set[int](), set[int]()
+
+    def say(request: Request) -> str:
+        number = int(echo(request)[len("label: w") :])
+        if number in down:
+            raise LMError("server", "down")
+        return "label: lost" if number in wrong else echo(request)
+
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: Script(say))
+    words = ["eval", str(write()), "--split", "all"]
+    assert invoke(tmp_path, *words).exit_code == 0
+    down.add(0)
+    wrong.update(range(1, 30))
+    for gate, told in ((["--min-score", "0.9"], "below --min-score"), (["--not-worse-than", "last"], "NOT ruled out")):
+        cut = invoke(tmp_path, *words, *gate)
+        assert cut.exit_code == 1 and "was not held against a gate" in cut.stderr
+        down.clear()
+        resumed = invoke(tmp_path, "resume", "last")
+        assert resumed.exit_code == 100 and told in resumed.output, resumed.output
+        down.add(0)
+    down.update(range(36))
+    assert invoke(tmp_path, *words).exit_code == 1
+    bar = invoke(tmp_path, *words, "--not-worse-than", "last")
+    assert "has no row with a result, so nothing can be compared with it" in str(bar.exception)
+
+
 def test_friction_25_junit_and_markdown_hold_the_rows_and_the_table(
     write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

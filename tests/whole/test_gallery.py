@@ -75,3 +75,4 @@ def test_require_gain_is_an_exit_code(tmp_path: Path) -> None:
     done = run_module("workbench", *words, "--allow-unproved", cwd=tmp_path, timeout=100)
     assert done.returncode == 100, done.stderr
     assert "The gain is not shown" in done.stdout
+    assert run_module("workbench", "resume", cwd=tmp_path, timeout=100).returncode == 100, "the run keeps its gate"

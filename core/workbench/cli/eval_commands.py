@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ def eval_command(
     Rows, answers and prompts are stored. With --matrix, several settings are scored, and compared with the first.
     """
     from workbench.base.files import begins_with, check_output
-    from workbench.cli.progress import exit_code, listener, print_evaluation
+    from workbench.cli.progress import listener
     from workbench.cli.trust import require_trust
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
 
@@ -103,23 +103,22 @@ def eval_command(
         if out is not None:
             check_output(out, option, inputs=[file], ours=begins_with(ours), overwrite=overwrite)
     first = _read_bar(bar, db) if bar else None
-    options = EvalOptions(settings, split, repeats, sandbox)
+    gate = {"min_score": min_score, "bar": _name_of(bar, first), "margin": margin} if first or min_score else {}
+    options = EvalOptions(settings, split, repeats, sandbox, gate=gate)
     with listener(output) as listen:
         if axes:
             parsed = [parse_axis(text) for text in axes]
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
             reports = [_report_of(partial(evaluate, source, options=options, database=db, listener=listen))]
-    compared = _gate(first, reports[0], db, margin) if first and not exit_code(reports[0]) else None
+    compared = None if axes else print_judged(reports[0], gate, db, as_json)
     if axes:
         _show_matrix(reports, db, as_json)
-    else:
-        print_evaluation(reports[0], as_json, compared)
     if junit:
         _write_junit(reports[0], db, junit)
     if markdown:
         write_markdown(reports, markdown, [(first, compared[1])] if first and compared else [])
-    _exit(reports, min_score, compared, gated=first is not None or min_score is not None)
+    exit_judged(reports, gate, compared)
 
 
 def _report_of(evaluate: Callable[[], EvalReport]) -> EvalReport:
@@ -136,19 +135,42 @@ def _report_of(evaluate: Callable[[], EvalReport]) -> EvalReport:
 
 def _read_bar(name: str, db: str) -> Side:
     """Read the run to compare with, before anything is paid for."""
+    from workbench.errors import StoreError
     from workbench.evaluation import read_side
     from workbench.store import ReadOnlyStore
 
     with ReadOnlyStore(db) as store:
-        return read_side(store, name)
+        side = read_side(store, name)
+    if not side.scores:
+        raise StoreError(f"run {side.run} has no row with a result, so nothing can be compared with it; name another")
+    return side
 
 
-def _gate(first: Side, report: EvalReport, db: str, margin: float) -> tuple[bool, Difference]:
+def _name_of(bar: str | None, side: Side | None) -> str | None:
+    """The name of a bar that stays its own: `last` and tags move on."""
+    return bar and side and side.run + bar.removeprefix(bar.partition("@")[0].partition(":")[0])
+
+
+def stored_gate(run: str, db: str) -> dict[str, Any]:
+    """What the result of a run is judged by, as it was asked for when the run started."""
+    from workbench.store import ReadOnlyStore, read_options
+
+    with ReadOnlyStore(db) as store:
+        return read_options(store.find_run(run)).get("gate") or {}
+
+
+def print_judged(report: EvalReport, gate: Mapping[str, Any], db: str, as_json: bool) -> tuple[bool, Difference] | None:
+    """Print an evaluation, and return how it compares with the bar of its gate, if it has one and was finished."""
+    from workbench.cli.progress import exit_code, print_evaluation
     from workbench.evaluation import not_worse, read_side
     from workbench.store import ReadOnlyStore
 
-    with ReadOnlyStore(db) as store:
-        return not_worse(first, read_side(store, report.run), margin)
+    compared = None
+    if gate.get("bar") and not exit_code(report):
+        with ReadOnlyStore(db) as store:
+            compared = not_worse(read_side(store, gate["bar"]), read_side(store, report.run), gate["margin"])
+    print_evaluation(report, as_json, compared)
+    return compared
 
 
 def _write_junit(report: EvalReport, db: str, path: Path) -> None:
@@ -176,18 +198,19 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
             say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
 
 
-def _exit(
-    reports: Sequence[EvalReport], min_score: float | None, compared: tuple[bool, Difference] | None, gated: bool
+def exit_judged(
+    reports: Sequence[EvalReport], gate: Mapping[str, Any], compared: tuple[bool, Difference] | None = None
 ) -> None:
     """Exit with the code of an evaluation that was not finished, or that missed its gate."""
     from workbench.cli.progress import exit_code
 
     if code := max(map(exit_code, reports), default=0):
-        if gated:
+        if gate:
             why = "Rows have no result" if any(report.missing for report in reports) else "The run did not finish"
             say(f"{why}, so the score was not held against a gate.", err=True)
         sys.exit(code)
-    if (low := min((r.score for r in reports), default=0.0)) < (min_score or 0.0):
+    min_score = gate.get("min_score") or 0.0
+    if (low := min((r.score for r in reports), default=0.0)) < min_score:
         say(f"The score {low:.3f} is below --min-score {min_score:g}.", err=True)
         sys.exit(100)
     if compared and not compared[0]:

@@ -73,17 +73,19 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
         allow_unproved: bool = False,
         **arguments: Any,
     ) -> None:
-        from workbench.cli.progress import exit_code, listener, print_evaluation
+        from workbench.cli.eval_commands import exit_judged, print_judged, stored_gate
+        from workbench.cli.progress import listener
         from workbench.evaluation import EvalReport
         from workbench.run import Options
 
-        options = Options(settings, out, keep_unproved, sandbox, overwrite, allow_unproved)
+        gate = {"require_gain": True} if require_gain else {}
+        options = Options(settings, out, keep_unproved, sandbox, overwrite, allow_unproved, gate=gate)
         with listener(output) as listen:
             report = command(**arguments, options=options, database=db, listener=listen)
+        gate = {**stored_gate(report.run, db), **gate}
         if isinstance(report, EvalReport):
-            print_evaluation(report, as_json)
-            sys.exit(exit_code(report))
-        _finish(report, as_json, require_gain)
+            return exit_judged([report], gate, print_judged(report, gate, db, as_json))
+        _finish(report, as_json, bool(gate.get("require_gain")))
 
     return wrapped
 

@@ -55,7 +55,8 @@ from workbench.task import Task, describe_rows
 class EvalOptions:
     """Options of the command line besides the workflow file.
 
-    split: train, val, test or all; None: val, or what there is. repeats: how often each row is run.
+    split: train, val, test or all; None: val, or what there is. repeats: how often each row is run. gate: what the
+    command line judges the score by, kept for a resumed run.
     """
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
@@ -63,6 +64,7 @@ class EvalOptions:
     repeats: int = 1
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     label: str = ""
+    gate: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def as_dict(self) -> dict[str, Any]:
         """The stored options. Permission to run code without a boundary is not stored: each process needs its own."""
@@ -72,6 +74,7 @@ class EvalOptions:
             "repeats": self.repeats,
             "sandbox": self.sandbox.name,
             "label": self.label,
+            "gate": self.gate,
         }
 
 

@@ -25,6 +25,7 @@ class Options:
     allow_unproved: bool = False  # begin even if the budget cannot pay for the proof; a resumed run is not asked
     #: Not of the command line; kept for a resumed run: the optimizers that were chosen, where the file names none.
     chosen: list[str] | None = None
+    gate: dict[str, Any] = field(default_factory=dict[str, Any])  # what the command line judges the result by
 
     @property
     def path(self) -> Path:
@@ -44,4 +45,5 @@ class Options:
             "keep_unproved": self.keep_unproved,
             "sandbox": self.sandbox.name,
             "chosen": self.chosen,
+            "gate": self.gate,
         }
