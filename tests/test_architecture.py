@@ -138,11 +138,11 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1358,
-    "cli": 3270,
+    "cli": 3288,
     "errors": 465,
     "evaluation": 1640,
     "inference": 1150,
-    "ledger": 1410,
+    "ledger": 1400,
     "lm": 1180,
     "plugins": 560,
     "proof": 2380,
@@ -150,7 +150,7 @@ LINES = {
     "runtime": 1610,
     "spec": 2650,
     "store": 1968,
-    "study": 1560,
+    "study": 1550,
     "task": 4250,
     "workflow": 1905,
 }

@@ -386,6 +386,27 @@ def test_a_changed_file_is_called_changed(folder: Path) -> None:
     assert len(json.loads(invoke("trust", "--json").output)["files"]) == 1, "the older content is trusted no more"
 
 
+def test_what_changed_behind_a_trusted_file_is_named(folder: Path) -> None:
+    """A log beside an agent, which its folder takes for a part of it, among others."""
+    agent = folder / "agent"
+    agent.mkdir()
+    for name in ("main.py", "gone.txt"):
+        (agent / name).write_text("1\n")
+    path = str(
+        write(nodes={"n": {"external": "text -> label", "command": ["python", "agent/main.py"], "folder": "agent"}})
+    )
+    invoke("trust", path)
+    (agent / "run.log").write_text("1\n")
+    told = "workflow.yaml has changed since it was trusted: agent/run.log is new, and nobody can be asked here"
+    assert told in str(invoke("eval", path).exception)
+    (agent / "main.py").write_text("2\n")
+    (agent / "gone.txt").unlink()
+    told = "trusted: agent/main.py differs, agent/run.log is new, agent/gone.txt is gone, and"
+    assert told in str(invoke("eval", path).exception)
+    invoke("trust", "--forget", path)
+    assert "is not trusted yet" in str(invoke("eval", path).exception)
+
+
 def test_a_list_of_any_length_leaves_the_other_lines_in_sight(folder: Path) -> None:
     nodes = {f"n{i}": {"tool": f"python:code.py:{'f' * 3000}{i}"} for i in range(50)}
     lines = file_powers(write(nodes=nodes, metric="mcp:sh#x")).lines()

@@ -373,3 +373,24 @@ def test_security_an_agent_is_tried_without_the_rows_beside_it() -> None:
     """As it will be run: with their right answers it could be found to give them."""
     source = "import os\nassert not os.path.exists('rows.csv')\nprint(ask(sys.argv[1]))"
     assert written(source=source)["nodes"]["agent"]["folder"] == "."
+
+
+def test_what_a_prompt_lists_is_no_input_and_the_choice_of_the_label_is_told(tmp_path: Path) -> None:
+    """A second column of answers, which the agent is never given, and whose values its prompt names."""
+    (tmp_path / "rows.csv").write_text(
+        "text,verdict,category,id\n"
+        + "".join(f"About order {n} of last week,{DESKS[n % 3]},web{n % 2},{700 + n}\n" for n in range(12))
+    )
+    source = "row = json.load(sys.stdin)\nprint(ask(f\"bills, parcels or repairs? {row['id']}: {row['text']}\"))"
+    assert written(source=source)["nodes"]["agent"]["external"] == "text, id -> category: Literal['web0', 'web1']"
+    told = (
+        "the right answers: 'category', the column is named like one; 'verdict' has few values, too (--label verdict)"
+    )
+    assert told in init("agent.py", "--overwrite").stderr
+    assert "--label verdict" not in init("agent.py", "--overwrite", "--label", "category").stderr
+
+
+def test_rows_without_a_header_are_told(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("".join(f"About order {n},{DESKS[n % 3]}\n" for n in range(12)))
+    (tmp_path / "agent.py").write_text(f"{ASKS}print(ask(sys.stdin.read()))")
+    assert "seems to have no header, since 'bills' is the name of a column and a value in it" in init("agent.py").stderr

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from workbench.spec import Source
 
 VARIABLE = "WORKBENCH_TRUST"
+#: Files behind a trusted one of which it is kept what they were, to name those that changed.
+_MOST_MARKS = 2000
 
 
 def require_trust(file: Path, *, called: bool = False) -> Source:
@@ -109,7 +111,7 @@ def trust_result(file: Source | Path, result: Path) -> None:
     from workbench.cli.trust.powers import file_powers
 
     if not _lies_in_trusted_folder(result) and (powers := file_powers(result)) and file_powers(file).covers(powers):
-        _remember("files", powers.digest, str(result.resolve()))
+        _remember_file(powers, result)
 
 
 def trust_file(file: Path) -> Powers:
@@ -118,7 +120,7 @@ def trust_file(file: Path) -> Powers:
     from workbench.cli.trust.powers import file_powers
 
     powers = file_powers(file)
-    _remember("files", powers.digest, str(file.resolve()))
+    _remember_file(powers, file)
     return powers
 
 
@@ -129,8 +131,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if not powers or powers.digest in _known()["files"]:
         return
     folder = place.resolve().parent
-    changed = "has changed since it was trusted, or a file that it depends on has"
-    state = changed if _was_trusted(place) else "is not trusted yet"
+    state = _describe_state(powers, place)
     if not _somebody_is_there():
         raise SpecError(
             f"{one_line(name)} {state}, and nobody can be asked here. It {'; it '.join(powers.lines())}",
@@ -148,14 +149,27 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if choice == "n":
         raise SpecError(f"{one_line(name)} is not trusted", hint="Nothing of it was run.")
     if choice == "y":
-        _remember("files", powers.digest, str(place.resolve()))
+        _remember_file(powers, place)
     else:
         _remember("folders", str(folder), "")
 
 
-def _was_trusted(place: Path) -> bool:
-    """Return True if a file at this place was trusted with other content."""
-    return str(place.resolve()) in _known()["files"].values()
+def _describe_state(powers: Powers, place: Path) -> str:
+    """Say that a file is not trusted, or what is another than when it was."""
+    known = _known()
+    if (path := str(place.resolve())) not in known["files"].values():
+        return "is not trusted yet"
+    marks, now = json.loads(known["marks"].get(path, "{}")), _marks(powers)
+    told = [f"{one_line(name)} differs" for name, mark in now.items() if name != "." and marks.get(name, mark) != mark]
+    told += [f"{one_line(name)} is new" for name in now if name not in marks]
+    told += [f"{one_line(name)} is gone" for name in marks if name not in now]
+    more = f" and {len(told) - 3} more" if len(told) > 3 else ""
+    what = f": {', '.join(told[:3])}{more}" if marks else ", or a file that it depends on has"
+    return f"has changed since it was trusted{what}"
+
+
+def _marks(powers: Powers) -> dict[str, str]:
+    return {name: mark[:12] for name, mark in [*powers.digests.items()][:_MOST_MARKS]}
 
 
 def _somebody_is_there() -> bool:
@@ -173,16 +187,17 @@ def _list_file() -> Path:
 
 
 def _known() -> dict[str, dict[str, str]]:
-    """Read what is trusted: `files`, digest to path, and `folders`, path to "". Raises SpecError if it cannot be
-    read."""
+    """Read what is trusted: `files`, digest to path, and `folders`, path to ""; and by path `marks`, the beginnings of
+    digests of the files behind each, as JSON. Raises SpecError if it cannot be read."""
     from workbench.errors import SpecError
 
     path = _list_file()
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-        return {kind: {str(k): str(v) for k, v in found[kind].items()} for kind in ("files", "folders")}
+        found.setdefault("marks", {})  # which versions before this one did not write
+        return {kind: {str(k): str(v) for k, v in found[kind].items()} for kind in ("files", "folders", "marks")}
     except FileNotFoundError:
-        return {"files": {}, "folders": {}}
+        return {"files": {}, "folders": {}, "marks": {}}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpecError(f"the list of trusted files, {path}, cannot be read: {error}", hint="Remove it.") from None
 
@@ -200,12 +215,20 @@ def _remember(kind: str, key: str, value: str) -> None:
     _save(known)
 
 
+def _remember_file(powers: Powers, file: Path) -> None:
+    place = str(file.resolve())
+    _remember("files", powers.digest, place)
+    known = _known()
+    known["marks"][place] = json.dumps(_marks(powers))
+    _save(known)
+
+
 def _forget(path: Path) -> bool:
     known, place = _known(), str(path.resolve())
     files = {digest: file for digest, file in known["files"].items() if file != place}
     folders = {folder: "" for folder in known["folders"] if folder != place}
     if found := (files, folders) != (known["files"], known["folders"]):
-        _save({"files": files, "folders": folders})
+        _save({"files": files, "folders": folders, "marks": {p: m for p, m in known["marks"].items() if p != place}})
     return found
 
 
@@ -246,5 +269,5 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
     if not files and not folders:
         for place in (*sorted(known["folders"]), *sorted(known["files"].values())):
             say(one_line(place))
-        if not any(known.values()):
+        if not known["files"] and not known["folders"]:
             say("Nothing is trusted yet.")

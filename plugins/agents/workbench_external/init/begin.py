@@ -13,7 +13,7 @@ from workbench.base.files import check_output
 from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.task import read_rows
-from workbench_external.init.columns import choose_columns
+from workbench_external.init.columns import choose_columns, find_row_in_header
 from workbench_external.init.hints import read_hints
 from workbench_external.init.program import read_program
 from workbench_external.init.trying import Trying
@@ -49,6 +49,8 @@ def begin(
     program = read_program(agent, Path.cwd(), out)
     file = Path(os.path.relpath(program.base / "workflow.yaml")) if out is None else out
     check_output(file, inputs=[data, *([program.file] if program.file else [])], overwrite=overwrite)
+    other = "".join(f"; '{name}' has few values, too (--label {shlex.quote(name)})" for name in columns.closed[:3])
+    tell(one_line(f"the right answers: '{columns.label}', {columns.found_by}{'' if label else other}"))
     hints = read_hints(program.file, program.file.parent if program.file else program.base)
     trying = Trying(program, columns, rows, hints, timeout, tell, data)
     found = run_in_loop(trying.find())
@@ -57,7 +59,11 @@ def begin(
     shown = f"workbench agent init {shlex.join(words)}"
     written = Written(found, trying, data.resolve(), len(rows), f"Written by `{one_line(shown)}`.")
     written.write(file)
-    warnings = [] if written.key in os.environ else [f"Set {written.key} first: the search asks the model."]
+    warnings = list[str]()
+    if first := find_row_in_header(rows):
+        told = f"{data} seems to have no header, since '{first}' is the name of a column and a value in it"
+        warnings.append(f"{told}: write the columns' names into its first line, and run this again with --overwrite.")
+    warnings += [] if written.key in os.environ else [f"Set {written.key} first: the search asks the model."]
     if not found.is_answer_found:
         warnings.append(f"Look at `output:` in {one_line(file)}: {found.output_by}")
     return Begun(file, found.starts, warnings)

@@ -25,7 +25,8 @@ _METRICS = {"choice": "exact_match", "number": "numeric", "structure": "json_mat
 class Columns:
     """The columns of rows: the one with the right answer, and the others in their order.
 
-    found_by: how the label was found. main: of the others, the one with the longest texts.
+    found_by: how the label was found. main: of the others, the one with the longest texts. closed: of the others, those
+    that have few different values, as a label may.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Columns:
     others: tuple[str, ...]
     main: str
     answers: AnswerType
+    closed: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:
@@ -68,13 +70,21 @@ def choose_columns(rows: Sequence[Row], named: str | None = None) -> Columns:
         raise SpecError(f"the rows have no column '{named}'", hint=suggest(named, names))
     label, found_by = (named, "named by --label") if named else _find_label(names)
     others = tuple(name for name in names if name != label)
+    values = {name: [row[name] for row in rows if row.get(name) not in (None, "")] for name in names}
     return Columns(
         label=label,
         found_by=found_by,
         others=others,
         main=max(others, key=lambda name: sum(len(as_text(row.get(name, ""))) for row in rows)),
-        answers=guess_type([row[label] for row in rows if row.get(label) not in (None, "")]),
+        answers=guess_type(values[label]),
+        closed=tuple(name for name in others if guess_type(values[name]).kind == "choice"),
     )
+
+
+def find_row_in_header(rows: Sequence[Row]) -> str:
+    """The name of a column that is one of its values, too, as where the first line of a file is a row; "" for none."""
+    found = (name for name in rows[0] if sum(row.get(name) == name for row in rows) > 1)
+    return next(found, "")
 
 
 def _find_label(names: Sequence[str]) -> tuple[str, str]:

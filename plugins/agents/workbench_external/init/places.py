@@ -46,6 +46,17 @@ def find_arrived(outcome: Outcome, main: Collection[str] = ()) -> set[str]:
     return found | {name for name, value in others.items() if any(_holds(text, name, value) for text in texts)}
 
 
+def find_constant(outcome: Outcome, other: Outcome, main: Collection[str]) -> set[str]:
+    """The inputs of a row whose values are in what the agent asked for another row, too, which has other values: a
+    prompt that lists the answers holds each of them.
+
+    main: those with the text, where such a value may stand by chance.
+    """
+    texts = [mark_inputs(text, {name: other.inputs[name] for name in main}) for text in other.texts]
+    apart = (name for name in outcome.inputs if name not in main and outcome.inputs[name] != other.inputs[name])
+    return {name for name in apart if any(_holds(HOLE.sub("", text), name, outcome.inputs[name]) for text in texts)}
+
+
 def _holds(text: str, name: str, value: Any) -> bool:
     if len(as_text(value).strip()) < SHORTEST_INPUT:
         return re.search(rf"(?<!\w){re.escape(as_text(value).strip())}(?!\w)", text) is not None

@@ -17,7 +17,14 @@ from workbench_external.hub import Hub
 from workbench_external.init.columns import Columns, Row
 from workbench_external.init.errors import never_asked, never_read
 from workbench_external.init.hints import Hints, choose_environment
-from workbench_external.init.places import Form, find_answer, find_arrived, forms_of_answer, has_whole_json
+from workbench_external.init.places import (
+    Form,
+    find_answer,
+    find_arrived,
+    find_constant,
+    forms_of_answer,
+    has_whole_json,
+)
 from workbench_external.init.program import Program
 from workbench_external.init.ways import (
     Way,
@@ -194,7 +201,7 @@ class Trying:
 
     async def _find_slots(self, hub: Hub, found: Found) -> Found:
         """Run some rows as they will be run, with the inputs that it used."""
-        found = replace(found, way=self._used(found))
+        found = replace(found, way=await self._used(hub, found))
         limit = asyncio.Semaphore(_AT_ONCE)
 
         async def run(row: Row) -> Outcome:
@@ -210,12 +217,16 @@ class Trying:
         calls = shown.get("calls")
         return replace(found, slots=shown["slots"], calls=max(8, calls) if has_tools and calls else calls)
 
-    def _used(self, found: Found) -> Way:
+    async def _used(self, hub: Hub, found: Found) -> Way:
         """The way with the inputs that arrived, or that the source names; the text among them."""
         way, main = found.way, {n for n, column in found.way.inputs.items() if column == self.columns.main}
         arrived = find_arrived(found.outcome, main)
         if way.stdin != "json" or self.program.function:
             return way
+        if beside := [way.inputs[name] for name in arrived - main]:
+            first = self.rows[0]
+            other = max(self.rows, key=lambda row: sum(row.get(column) != first.get(column) for column in beside))
+            arrived -= find_constant(found.outcome, await self._start(hub, found.folder, way, other), main)
         kept = {n: c for n, c in way.inputs.items() if n in arrived or n in main or self.hints.names(n)}
         return replace(way, inputs=kept)
 

@@ -150,7 +150,8 @@ class Written:
 
     def _why_inputs(self) -> str:
         found = self.found
-        told = f"{', '.join(found.way.inputs)}: by {found.way.told}, and found in its request"
+        seen = "found in its request" if len(found.way.inputs) == 1 else "found in its request or named by its source"
+        told = f"{', '.join(found.way.inputs)}: by {found.way.told}, and {seen}"
         return told if found.folder is not None else f"{told}; starts in an empty folder"
 
     def _slots(self, workflow: Workflow) -> list[str]:
