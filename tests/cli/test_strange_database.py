@@ -127,7 +127,7 @@ def test_resume_writes_over_nothing_that_the_run_did_not_write(evil: Path, keep:
     change(evil, "update artifacts set path = ?", str(evil / keep))
     refused = invoke("resume")
     assert isinstance(refused.exception, StoreError)
-    assert f"over {evil / keep}, which it did not write" in str(refused.exception)
+    assert f"over {evil / keep}, which no run of it wrote" in str(refused.exception)
     assert "--overwrite" in str(refused.exception)
     assert (evil / keep).read_text() == "precious" and not (evil / "RAN").exists()
 
@@ -154,10 +154,16 @@ def test_resume_writes_again_what_the_run_wrote(tmp_path: Path, monkeypatch: pyt
     from workbench.run import Options, optimize, resume
 
     monkeypatch.chdir(tmp_path)
-    optimize(write("bootstrap", tmp_path), options=Options(out="best.yaml"), database="run.db", pool=StoredLM())
+    file = write("bootstrap", tmp_path)
+    optimize(file, options=Options(out="best.yaml"), database="run.db", pool=StoredLM())
     assert resume("last", database="run.db", pool=StoredLM(dead=True)).status == "finished"
+    first = (tmp_path / "best.yaml").read_text()
+    optimize(file, options=Options([("seed", 7)], out="best.yaml"), database="run.db", pool=StoredLM())
+    assert (tmp_path / "best.yaml").read_text() != first
+    (tmp_path / "best.yaml").write_text(first)
+    assert resume("last", database="run.db", pool=StoredLM()).status == "finished", "over the result of the first run"
     (tmp_path / "best.yaml").write_text((tmp_path / "best.yaml").read_text() + "# mine\n")
-    with pytest.raises(StoreError, match="which it did not write"):
+    with pytest.raises(StoreError, match="which no run of it wrote"):
         resume("last", database="run.db", pool=StoredLM(dead=True))
     named = Options(overwrite=True)
     assert resume("last", database="run.db", pool=StoredLM(dead=True), options=named).status == "finished"

@@ -38,6 +38,8 @@ def test_one_model_for_equal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(plugins()._tables["lms"], "*")
     with pytest.raises(PluginError, match="no LM provider serves 'someone/else'; known prefixes: .*planted"):
         split_model("someone/else")
+    with pytest.raises(PluginError, match="no LM provider serves 'plnted/a'.* Did you mean planted[?]$"):
+        split_model("plnted/a")
 
 
 def test_settings_of_a_request_come_from_the_caller_then_from_the_model() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 
 from workbench.base.distribution import how_to_get
@@ -56,8 +57,9 @@ def split_model(model: str) -> tuple[str, str]:
         if found and prefix in known:
             return prefix, rest
     if "*" not in known:
-        known = f"known prefixes: {', '.join(lm_prefixes()) or 'none'}"
-        missing = how_to_get("lms", re.split("[/:]", model)[0]) or how_to_get("lms", "*")
+        prefix, known = re.split("[/:]", model)[0], f"known prefixes: {', '.join(lm_prefixes()) or 'none'}"
+        near = difflib.get_close_matches(prefix, lm_prefixes(), n=1, cutoff=0.75)
+        missing = f"Did you mean {near[0]}?" if near else how_to_get("lms", prefix) or how_to_get("lms", "*")
         raise PluginError(f"no LM provider serves '{model}'; {known}. {missing}")
     return "*", model
 

@@ -126,9 +126,10 @@ def check_result_file(store: Store, options: Options, task: Task) -> None:
         )
 
 
-def check_stored_result_file(record: RunRecord, run: str, options: Options) -> None:
+def check_stored_result_file(record: RunRecord, run: str, options: Options, name: str) -> None:
     """Raise StoreError where the result would go to a place that nobody named here: outside this folder and that of
-    the database, or on a file that the run did not write. The database may be a stranger's."""
+    the database, or on a file that no run of the workflow wrote. The database may be a stranger's. name: of the
+    workflow."""
     folders = (Path.cwd().resolve(), record.store.path.resolve().parent)
     for out in (options.path, options.unproved_path):
         where = out.resolve()
@@ -137,10 +138,10 @@ def check_stored_result_file(record: RunRecord, run: str, options: Options) -> N
                 f"run {run} would write its result to {where}, outside this folder and that of the database; if you "
                 f"want that, add --out {shlex.quote(str(where))}, or name another file"
             )
-        own = where.is_file() and record.has_written(str(where), file_digest(where))
+        own = where.is_file() and is_result(record.store, name, str(where), file_digest(where))
         if where.exists() and not own and not options.overwrite:
             raise StoreError(
-                f"run {run} would write its result over {where}, which it did not write; if you want that, add "
+                f"run {run} would write its result over {where}, which no run of it wrote; if you want that, add "
                 "--overwrite, or name another file with --out"
             )
 

@@ -169,7 +169,7 @@ def resume(
         chosen = None if begins else stored.get("chosen")
         merged = Options(sets, options.out or stored["out"], keep, sandbox, options.overwrite)
         if options.out is None:
-            check_stored_result_file(RunRecord(store, row["id"]), row["run"], merged)
+            check_stored_result_file(RunRecord(store, row["id"]), row["run"], merged, row["name"])
         _, _, task, named = _stored(row, sets, stored.get("outside"), chosen)
         check_result_file(store, merged, task)
         merged.chosen = [name for name, _ in named] if optimizers is None and not task.spec.optimize else None

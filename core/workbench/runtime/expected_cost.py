@@ -92,7 +92,7 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 
 def format_usd(amount: float) -> str:
-    return "$0" if not amount else f"${amount:.4f}" if amount < 1 else f"${amount:.2f}"
+    return "$0" if not amount else f"${amount:.2g}" if amount < 1e-4 else f"${amount:.{2 if amount >= 1 else 4}f}"
 
 
 def known_price(lm: LM, prompt: int, completion: int) -> float | None:

@@ -166,11 +166,6 @@ class RunRecord:
         sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
         self.store.execute(sql, self.run_id, path, hash_, content)
 
-    def has_written(self, path: str, content: str) -> bool:
-        """Return True if the run wrote this file with this content, or was about to."""
-        sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
-        return self.store.row(sql, self.run_id, path, content) is not None
-
     def find_rate_limits(self) -> dict[str, tuple[int, int]]:
         """By the identity of a model, how many requests it got at once before its rate limits, and at least after."""
         found: dict[str, tuple[int, int]] = {}

@@ -162,9 +162,12 @@ class Server:
         except TimeoutError as error:
             raise LMError("timeout", f"{url.host}: {error or 'timed out'}") from None
         except (aiohttp.ClientError, OSError) as error:
-            text = self.redacted(f"{url.host}: {type(error).__name__}: {error}")
-            unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.InvalidURL)
-            raise LMError("connection" if unsent else "broken", text[:400]) from None
+            text, unsent = f"{url.host}: {type(error).__name__}: {error}", isinstance(error, aiohttp.InvalidURL)
+            if isinstance(error, aiohttp.ClientConnectorError):
+                why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+                text = f"{error.host}:{error.port}: {why}; is a server running there, and is `api_base` right?"
+                unsent = True
+            raise LMError("connection" if unsent else "broken", self.redacted(text)[:400]) from None
 
     async def _post(
         self,

@@ -290,6 +290,8 @@ def test_refused_connection():
     with pytest.raises(LMError) as caught:
         asyncio.run(_complete(lm, HELLO))
     assert caught.value.kind == "connection"
+    told = "127.0.0.1:9: Connection refused; is a server running there, and is `api_base` right?"
+    assert str(caught.value) == told
 
 
 def test_keep_alive_and_several_event_loops():
