@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from workbench.base.text import short
 from workbench_external.apply import Edit, Finding, find_text, write_edits, write_together
 from workbench_external.config import Slot
 from workbench_external.node import External
@@ -64,6 +65,8 @@ def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
                 entry.spaced = find_text(spaced, sources).several
             elif not entry.finding.ways:
                 entry.is_there = bool(find_text(turned, sources).ways)
+                if entry.why.startswith("is not in"):
+                    entry.why += f", where the search had {short(slot.match, 60)}: it may have been edited since"
             own.append(entry)
         kept = {edit.place: name for name, slot in unchanged.items() if own for edit in find_text(slot, sources).edits}
         for entry in own:

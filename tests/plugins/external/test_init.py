@@ -394,3 +394,11 @@ def test_rows_without_a_header_are_told(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("".join(f"About order {n},{DESKS[n % 3]}\n" for n in range(12)))
     (tmp_path / "agent.py").write_text(f"{ASKS}print(ask(sys.stdin.read()))")
     assert "seems to have no header, since 'bills' is the name of a column and a value in it" in init("agent.py").stderr
+
+
+def test_too_few_rows_are_told_before_any_start(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\na,b\nc,d\n")
+    (tmp_path / "agent.py").write_text("open('started', 'w')")
+    done = init("agent.py")
+    assert "rows.csv has 2 rows\n  train, val and test need 4 at least." in str(done.exception)
+    assert not list(tmp_path.rglob("started")) and not done.stderr
