@@ -152,7 +152,7 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
     """As Strands, agno and LangChain's `parse_docstring` take them: what stands before `Args:`, and the parameters."""
     source = f'def find(words, n):\n    """Find the pages.\n\n    By words.\n\n    {DOCSTRINGS[form]}\n    """\n'
     (tmp_path / "a.py").write_bytes(source.replace("\n", newline).encode())
-    texts = {"Find the pages.\n\nBy words.": 'Find "pages"\nfast.', "How many pages.": "A number\\of pages."}
+    texts = {"Find the pages.\n\nBy words.": 'Find "pages"\nfast.', "How many pages.": 'A number\\of """pages"""'}
     edits = []
     for match, text in texts.items():
         finding = find_text(Slot.model_validate({"in": "tool", "match": match, "text": text}), [tmp_path])
@@ -163,7 +163,7 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
     import inspect
 
     told = inspect.getdoc(space["find"]) or ""
-    assert told.startswith('Find "pages"\nfast.\n\n') and "A number\\of pages." in told and "look for." in told
+    assert told.startswith('Find "pages"\nfast.\n\n') and 'A number\\of """pages"""' in told and "look for." in told
 
 
 #: Marks that some language or template reads.

@@ -94,7 +94,16 @@ def test_security_3_what_looks_like_a_mark_of_ours_is_text(new: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "new", ["line \x00 two\nx", "a\r\nb\rc\n", "half \ud800 letter", 'ends with "', "\u2028\x7f\x9b", "'''\"\"\"\\"]
+    "new",
+    [
+        "line \x00 two\nx",
+        "a\r\nb\rc\n",
+        "half \ud800 letter",
+        'ends with "',
+        'Say """so"""',
+        "\u2028\x7f\x9b",
+        "'''\"\"\"\\",
+    ],
 )
 def test_security_3_a_text_is_kept_to_the_letter_or_refused(new: str, tmp_path: Path) -> None:
     """In each syntax: what is written is read back as the text, or nothing is written."""
