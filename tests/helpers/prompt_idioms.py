@@ -176,6 +176,17 @@ IDIOMS = {
     "an apostrophe": shell("printf %s 'You sort the post; don'\\''t be slow at it.'\n"),
     "double quotes": shell('printf %s "Sort this letter: ${LETTER}. Name its \\"kind\\"."\n'),
     "a word of a command": shell(f"ask() {{ printf %s \"$2\"; }}\nask --system '{ROOM}' # it's\n"),
+    "case": shell(
+        'while [ $# -gt 0 ]; do\n  case "$1" in  # it\'s\n    -h | --help) echo case; exit ;;\n'
+        "    ([a-z]*) case $2 in 'x y') echo 'No (';; esac\n    ;;\n    *) cat <<E ;;\nesac )\nE\n  esac\n"
+        f"shift\ndone\nP=$(case x in x) printf '%s' '{OLD}';; esac)\n"
+        'if case x in *) true; esac then printf %s "$P"; fi\n'
+    ),
+    "default of a variable": shell(
+        f'P="${{X:-{ROOM} Of \\"$LETTER\\" {{\\}}.}}"\nprintf %s "$P"\n', {}, "", "in pairs", ""
+    ),
+    "default in quotes of its own": shell(f': ${{P:="{ROOM} }}"}}\nprintf %s "$P"\n'),
+    "escapes of bash": shell(f"P=$'{ROOM}\\n{KIND}'\nprintf %s \"$P\"\n"),
     "evaluated": shell('eval "cat <<E\n$(cat p.txt)\nE"\n', {"p.txt": OLD}),
     "evaluated in quotes": shell('eval "printf %s \\"$(cat p.txt)\\""\n', {"p.txt": f"{OLD}\nIt: ${{LETTER}}."}),
     "run by another shell": shell(f"P='{ROOM}'\nsh -c \"printf %s '$P'\"\n", {}, "", *["a shell may"] * 2),

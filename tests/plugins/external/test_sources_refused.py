@@ -38,7 +38,7 @@ from workbench_external.sources.treatments import Program
         ("run.sh", f"echo $'it\\'s'\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
         (
             "p.sh",
-            f"x=$(case y in z) echo;; esac)\nP='{OLD}'\n",
+            f"x=$(case y in z) echo;; )\nP='{OLD}'\n",
             "p.sh:2, the file cannot be read as what its name says",
         ),
         ("p.xml", f"<!DOCTYPE p>\n<p>{OLD}</p>\n", "p.xml:2, the file cannot be read as what its name says"),
