@@ -116,6 +116,18 @@ SCRIPT = {
     "lines that become one": Way(
         "a.js", f'const lines = ["{ROOM}", "{KIND}"];\n' + js('lines.join("\\n")'), OLD, "Say `a` or ${b}."
     ),
+    "joined list with a long line": Way(
+        "a.js",
+        js(f'["{ROOM}", "", "{KIND}"].join("\\n")'),
+        f"{ROOM}\n\n{KIND}",
+        f"{ROOM * 9}\n\n{KIND}\n{KIND * 9}",
+    ),
+    "joined list of sums": Way(
+        "a.js",
+        "const text='T';\n" + js(f'[\n  "{ROOM}" +\n    " It: " + text,\n  text + "."\n].join("\\n")'),
+        f"{ROOM} It: {{{{text}}}}\n{{{{text}}}}.",
+        FIELD,
+    ),
     "after a pattern": Way("a.js", "const p = /[\"'`]/.test('`') ? 1 : 4 / 2; // it's\n" + js(f"'{ROOM}'"), ROOM),
     "after a pattern behind a condition": Way(
         "a.js", "if ('x') /[\"'`]/.test('`');\nconst n = (4) / 2 / 1;\n" + js(f"'{ROOM}'"), ROOM
