@@ -174,6 +174,13 @@ PROSE = {
     "between marks of Jinja": Way(
         "p.j2", f"{{# why #}}\n{OLD}\n  {{%- if x -%}} {{# a #}}\nBe kind.\n{{% endif %}}\n", OLD, "It's new.\nNow."
     ),
+    "byte order mark": Way("p.txt", f"\ufeff{OLD}\n", OLD),
+    "byte order mark, no suffix": Way("SYSTEM", f"\ufeff{OLD}\n", OLD),
+    "byte order mark that is sent": Way("p.md", f"\ufeff{OLD}\n", f"\ufeff{OLD}", f"\ufeff{ROOM}"),
+    "section behind a byte order mark": Way("p.md", f"\ufeff# A\n{OLD}\n# B\nGo.\n", OLD, "It's new.\nNow."),
+    "in a fence": Way("p.md", f"# A\n\n```\n{OLD}\n```\n\n# B\n\nGo.\n", OLD, "# Sort\n\nIt's new.\n## Now."),
+    "a fence in a section": Way("p.md", f"# A\n\n{OLD}\n\n# B\n\nGo.\n", OLD, "So:\n```sh\n# Sort\n```\nNow."),
+    "behind a fence that nothing closes": Way("p.md", f"```\n# A\n\n{OLD}\n\n# B\n\nGo.\n", OLD, "It's new.\nNow."),
     "below a head": Way("p.prompt", f"---\nmodel: m\n---\n{OLD}\n", OLD, "It's new.\nNow."),
 }
 TEMPLATES = {

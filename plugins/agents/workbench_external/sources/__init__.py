@@ -102,7 +102,11 @@ def read_texts(path: Path, source: str) -> list[Passage] | None:
     if (reader := _reader_of(path, source)) is None:
         return None
     try:
-        return [one for passage in reader(source) for one in (passage, *read_messages(passage), *read_strings(passage))]
+        return [
+            one
+            for text in reader(source)
+            for one in (text, *(() if text.is_raw else (*read_messages(text), *read_strings(text))))
+        ]
     except (SyntaxError, ValueError, RecursionError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return None
 

@@ -38,6 +38,7 @@ class Passage:
         margin: what further lines of it begin with, as those of a docstring.
         dialects: the forms of templates that it may have, "" for none; None: any.
         inner: of a message among others in a text: its letters there. The source is that of the whole text.
+        is_raw: its line ends are those of the file. Its messages are those of the same text with others.
     """
 
     start: int
@@ -47,6 +48,7 @@ class Passage:
     margin: str = ""
     dialects: tuple[str, ...] | None = None
     inner: tuple[int, int] = (0, 0)
+    is_raw: bool = False
 
 
 def compact(parts: Iterable[Part]) -> tuple[Part, ...]:
