@@ -157,6 +157,7 @@ IDIOMS = {
         {"agent.sh": '. ./.env\nprintf %s "$SORT"\n', ".env": f"KEY=secret\nSORT='{ROOM}'\n"}
     ),
     "INI": read("p.ini", "ini(t)['p']['sort']", f"[p]\nsort =\n  {ROOM}\n\n  {KIND}\nn = 1\n", "", COMMENT, ""),
+    "INI of Unix": read("p.conf", "ini(t)['p']['sort']", f"[p]\nsort = {ROOM}\nn = 1\n", "", COMMENT, ""),
     "Markdown section": read("p.md", SPLIT, f"# System\n\n{OLD}\n\n# Other\n\nMore of it.\n"),
     "Prompty": read("p.prompty", PROMPTY, f"---\nname: p\n---\nsystem:\n{OLD}\n\nuser:\nGo on.\n"),
     "Haystack in YAML": read(

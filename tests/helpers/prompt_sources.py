@@ -169,6 +169,7 @@ DATA = {
 PROSE = {
     "text": Way("p.txt", f"{OLD}\n", OLD),
     "Markdown of Windows": Way("p.md", f"{ROOM}\r\n{KIND}\r\n", OLD),
+    **{name: Way(name, f"{OLD}\n", OLD) for name in ("p.tmpl", "p.tpl", "p.md.template")},
     "section": Way("p.md", f"# System\n\n{OLD}\n\n# User\n\nGo.\n", OLD, "It's new.\nNow."),
     "roles": Way("p.prompty", f"---\nname: p\n---\nsystem:\n{OLD}\n\nuser:\nGo.\n", OLD, "It's new.\nNow."),
     "between marks of Jinja": Way(

@@ -65,6 +65,11 @@ from workbench_external.sources.treatments import Program
             f"[t]\ncommands = {ROOM}\n  {KIND}\n",
             "tox.ini:2, the text there may be a command, and is not written",
         ),
+        (
+            "supervisord.conf",
+            f"[program:a]\ncommand = {ROOM}\n  {KIND}\n",
+            "supervisord.conf:2, the text there may be a command, and is not written",
+        ),
         ("Dockerfile", f"RUN ask '{OLD}'\n", "dockerfile:1, the text there may be a command, and is not written"),
         ("agent", f'#!/usr/bin/perl\n$p = "{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
         ("a.js", f"const p = sql`{OLD}`;\n", "a.js:1, what the tag sql makes of a template is not known"),
