@@ -15,7 +15,7 @@ from workbench_external.sources.passages import (
     newline_of,
     only_text,
 )
-from workbench_external.sources.segments import Layout, Segment, break_words
+from workbench_external.sources.segments import Layout, Segment, break_words, has_text
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
@@ -61,7 +61,7 @@ class _Reader:
         if tokens[at].kind in ("string", "template") and _is_asked(tokens, at):  # `...`.trim()
             return self._single(tokens[at]), at + 1
         segments, place = self._operands(tokens, at)
-        if not any(_has_text(one.parts) for one in segments[:2]):  # numbers that are added come to no text
+        if not any(has_text(one.parts) for one in segments[:2]):  # numbers that are added come to no text
             return None
         if len(segments) == 1:
             return (None if _is_name(tokens, at) else self._single(tokens[at], _is_attribute(tokens, at))), at + 1
@@ -110,7 +110,7 @@ class _Reader:
         segments, place = list[Segment](), at + 1
         while place < end - 1:
             operands, behind = self._operands(tokens, place)
-            if not operands or (len(operands) > 1 and not any(_has_text(one.parts) for one in operands[:2])):
+            if not operands or (len(operands) > 1 and not any(has_text(one.parts) for one in operands[:2])):
                 return None
             parts = compact(part for one in operands for part in one.parts)
             segments.append(Segment(tokens[place].start, tokens[behind - 1].end, parts))
@@ -119,7 +119,7 @@ class _Reader:
                 place += 1
             elif place != end - 1:
                 return None
-        if sum(_has_text(one.parts) for one in segments) < (1 if is_joined else 2):
+        if sum(has_text(one.parts) for one in segments) < (1 if is_joined else 2):
             return None
         start, stop = tokens[at].start, tokens[end - 1].end
         layout = Layout(self.source, start, stop, tuple(segments), ", ", separator, "  ")
@@ -215,10 +215,6 @@ class _Reader:
         if all(isinstance(part, str) for part in parts):
             return write_string(only_text(parts, "a string"), '"')
         return self._write_template(parts).replace(self.newline, "\\n")
-
-
-def _has_text(parts: Sequence[Part]) -> bool:
-    return any(isinstance(part, str) for part in parts)
 
 
 def _is_asked(tokens: Sequence[Token], at: int) -> bool:
