@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -208,9 +209,9 @@ def describe_changes(changed: dict[Path, str], folder: Path) -> str:
     lines: list[str] = []
     for path, text in changed.items():
         name = path.relative_to(folder).as_posix()
-        before = (read_source(path) or "").splitlines(keepends=True)
+        before, after = (re.findall(r"[^\n]*\n|[^\n]+", one) for one in (read_source(path) or "", text))
         around = 0 if path.name.endswith(".env") or path.name.startswith(".env") else 3  # keys stand beside
-        lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=around)
+        lines += unified_diff(before, after, f"a/{name}", f"b/{name}", n=around)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
