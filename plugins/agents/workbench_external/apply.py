@@ -111,10 +111,13 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
 
 
 def wire_text(slot: Slot) -> str:
-    """The new text as it is sent: a hole that it leaves out is appended."""
+    """The new text as it is sent: a hole that it leaves out is appended. A whole text that ended with newlines ends
+    with them, as in `content_of`: proposals are stripped, and what was proved does not tell space at its end."""
     names = Template(slot.match).names
     text = slot.match if slot.text is None else slot.text
-    return "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
+    text = "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
+    tail = slot.match[len(slot.match.rstrip()) :]
+    return text if slot.part or "\n" not in tail or text != text.rstrip() else text + tail
 
 
 def check_written(

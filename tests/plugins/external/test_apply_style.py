@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.prompt_idioms import HOSTILE, SEVERAL
-from tests.helpers.prompt_sources import KIND, OLD, ROOM, Way, changed, finding_of, python_value
+from tests.helpers.prompt_sources import KIND, OLD, ROOM, Way, changed, data_value, finding_of, python_value
 
 from workbench_external.apply import describe_changes, find_text, write_edits
 from workbench_external.config import Slot
@@ -105,6 +105,29 @@ def test_8_a_file_of_text_keeps_its_last_newline(name: str, tmp_path: Path) -> N
     assert write_edits(find_text(slot, [tmp_path]).edits) == {tmp_path / name: "Be brief.\n"}
     assert content_of(slot) == "Be brief.\n", "as the search runs it"
     assert content_of(slot.model_copy(update={"match": "Be kind."})) == "Be brief."
+
+
+ENDS = {
+    "a.yaml": f"prompt: |\n  {ROOM}\n  {KIND}\nnext: 1\n",
+    "a.toml": f'prompt = """\n{OLD}\n"""\n',
+    "a.py": f'prompt = """\\\n{OLD}\n"""\n',
+    "a.json": f'{{"prompt": {json.dumps(OLD)[:-1]}\\n"}}\n',
+}
+
+
+@pytest.mark.parametrize("file", ENDS)
+def test_8_a_text_that_ended_with_a_newline_keeps_it(file: str, tmp_path: Path) -> None:
+    """A proposal is stripped, and a trial tells no space at the ends of what is sent. In a part of a text it does."""
+    (tmp_path / file).write_text(ENDS[file])
+    slot = Slot.model_validate({"in": "system", "match": f"{OLD}\n", "text": "Be brief."})
+    values = list[str]()
+    for one in (slot, slot.model_copy(update={"part": True}), slot.model_copy(update={"text": "Be brief. "})):
+        after = write_edits(find_text(one, [tmp_path]).edits[:1])[tmp_path / file]
+        values.append(python_value(after) if file == "a.py" else data_value(file, after))
+    assert values == ["Be brief.\n", "Be brief.", "Be brief. "]
+    if file == "a.yaml":
+        after = write_edits(find_text(slot, [tmp_path]).edits)[tmp_path / file]
+        assert after == "prompt: |\n  Be brief.\nnext: 1\n"
 
 
 SECTIONS = {
