@@ -83,6 +83,14 @@ IDIOMS = {
     "replaced ${LETTER}": python(
         f'P = "{ASKED}"\nsent = P.replace("${{LETTER}}", letter)\n'.replace("{letter}", "${LETTER}")
     ),
+    "replaced [letter]": python(
+        f'P = "{ASKED}"\nsent = P.replace("[letter]", letter).replace("\\n\\n", "\\n\\n")\n'.replace(
+            "{letter}", "[letter]"
+        )
+    ),
+    "replaced by a pattern": python(
+        f'P = "{ASKED}"\nsent = re.sub(r"\\[letter\\]", letter, P)\n'.replace("{letter}", "[letter]")
+    ),
     "expandvars": python(
         f'os.environ["LETTER"] = letter\nsent = os.path.expandvars("{ASKED}")\n'.replace("{letter}.", "${LETTER}.")
     ),

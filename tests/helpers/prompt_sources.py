@@ -145,6 +145,12 @@ SCRIPT = {
         "Sort {{text}} now",
         FIELD,
     ),
+    "replaced by a pattern": Way(
+        "a.js",
+        "const text='T';\n" + js("'Sort <the letter> now'.replace(/<the letter>/g, text)"),
+        "Sort {{text}} now",
+        FIELD,
+    ),
     "in an object": Way("a.js", js(f'({{role: "system", content: "{ROOM}"}}).content'), ROOM),
 }
 DATA = {
