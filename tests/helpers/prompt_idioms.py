@@ -191,9 +191,7 @@ IDIOMS = {
         f"shift\ndone\nP=$(case x in x) printf '%s' '{OLD}';; esac)\n"
         'if case x in *) true; esac then printf %s "$P"; fi\n'
     ),
-    "default of a variable": shell(
-        f'P="${{X:-{ROOM} Of \\"$LETTER\\" {{\\}}.}}"\nprintf %s "$P"\n', {}, "", "in pairs", ""
-    ),
+    "default of a variable": shell(f'P="${{X:-{ROOM} Of \\"$LETTER\\" {{\\}}.}}"\nprintf %s "$P"\n'),
     "default in quotes of its own": shell(f': ${{P:="{ROOM} }}"}}\nprintf %s "$P"\n'),
     "escapes of bash": shell(f"P=$'{ROOM}\\n{KIND}'\nprintf %s \"$P\"\n"),
     "evaluated": shell('eval "cat <<E\n$(cat p.txt)\nE"\n', {"p.txt": OLD}),

@@ -21,6 +21,8 @@ _OPENING = ("!", "{", "do", "elif", "else", "if", "then", "time", "until", "whil
 #: What stands between the branches of `case`, and around its word.
 _BETWEEN = re.compile(r"[ \t;&]|\\?\n|#[^\n]*")
 _IN, _ESAC = re.compile(r"in(?![^\s])"), re.compile(r"esac(?![^\s;|&<>()])")
+#: A single quote in a field in double quotes, where bash looks for pairs of them, and other shells do not.
+_QUOTE = '"\'"'
 #: Characters that a backslash escapes in double quotes, in a field there, and in a here-document.
 _IN_QUOTES, _IN_FIELD, _IN_DOCUMENT = '"\\$`', '"\\$`}', "\\$`"
 
@@ -170,6 +172,9 @@ class _Reader:
             if source[at] == "\\" and at + 1 < len(source) and source[at + 1] in f"{escaped}\n":
                 parts.append(source[at + 1].strip("\n"))
                 at += 2
+            elif escaped == _IN_FIELD and source.startswith(_QUOTE, at):
+                parts.append("'")
+                at += len(_QUOTE)
             elif (behind := self._end_of_field(at)) is not None:
                 parts.append(Field(source[at:behind], "shell"))
                 if closing == '"' and (begun := _DEFAULT.match(source, at)) is not None:
@@ -214,9 +219,10 @@ class _Reader:
 
     def _end_default(self, start: int, end: int) -> None:
         """Collect the default of a variable in double quotes, unless it has quotes of its own."""
-        parts, plain = self._expanded(start, "", _IN_FIELD, end)[0], re.sub(r"\\.", "", self.source[start:end])
+        plain = re.sub(rf"\\.|{_QUOTE}", "", self.source[start:end])
         if '"' not in plain and plain.count("'") % 2 == 0:
-            self.found.append(Passage(start, end, compact(parts), _write_default))
+            parts = compact(self._expanded(start, "", _IN_FIELD, end)[0])
+            self.found.append(Passage(start, end, parts, lambda new: _write_expanded(new, _IN_FIELD)))
 
     def _begin_document(self, at: int) -> int:
         found = _DELIMITER.match(self.source, at)
@@ -282,13 +288,6 @@ def write_word(parts: Sequence[Part], quote: str) -> str:
     return f'"{_write_expanded(parts, _IN_QUOTES)}"'
 
 
-def _write_default(parts: Sequence[Part]) -> str:
-    """A default in double quotes, in which bash looks for pairs of single quotes, and other shells do not."""
-    if sum(part.count("'") for part in parts if isinstance(part, str)) % 2:
-        raise CannotWrite("a default in double quotes has single quotes only in pairs")
-    return _write_expanded(parts, _IN_FIELD)
-
-
 def _write_expanded(parts: Sequence[Part], marks: str) -> str:
     text = "".join(part.source if isinstance(part, Field) else _escaped(part, marks) for part in parts)
     check_kept(text)
@@ -296,4 +295,5 @@ def _write_expanded(parts: Sequence[Part], marks: str) -> str:
 
 
 def _escaped(text: str, marks: str) -> str:
-    return re.sub(f"[{re.escape(marks)}]", lambda mark: f"\\{mark[0]}", text)
+    text = re.sub(f"[{re.escape(marks)}]", lambda mark: f"\\{mark[0]}", text)
+    return text.replace("'", _QUOTE) if marks == _IN_FIELD else text
