@@ -83,6 +83,14 @@ IDIOMS = {
     "replaced ${LETTER}": python(
         f'P = "{ASKED}"\nsent = P.replace("${{LETTER}}", letter)\n'.replace("{letter}", "${LETTER}")
     ),
+    "replaced [letter]": python(
+        f'P = "{ASKED}"\nsent = P.replace("[letter]", letter).replace("\\n\\n", "\\n\\n")\n'.replace(
+            "{letter}", "[letter]"
+        )
+    ),
+    "replaced by a pattern": python(
+        f'P = "{ASKED}"\nsent = re.sub(r"\\[letter\\]", letter, P)\n'.replace("{letter}", "[letter]")
+    ),
     "expandvars": python(
         f'os.environ["LETTER"] = letter\nsent = os.path.expandvars("{ASKED}")\n'.replace("{letter}.", "${LETTER}.")
     ),
@@ -157,6 +165,7 @@ IDIOMS = {
         {"agent.sh": '. ./.env\nprintf %s "$SORT"\n', ".env": f"KEY=secret\nSORT='{ROOM}'\n"}
     ),
     "INI": read("p.ini", "ini(t)['p']['sort']", f"[p]\nsort =\n  {ROOM}\n\n  {KIND}\nn = 1\n", "", COMMENT, ""),
+    "INI of Unix": read("p.conf", "ini(t)['p']['sort']", f"[p]\nsort = {ROOM}\nn = 1\n", "", COMMENT, ""),
     "Markdown section": read("p.md", SPLIT, f"# System\n\n{OLD}\n\n# Other\n\nMore of it.\n"),
     "Prompty": read("p.prompty", PROMPTY, f"---\nname: p\n---\nsystem:\n{OLD}\n\nuser:\nGo on.\n"),
     "Haystack in YAML": read(
@@ -176,6 +185,15 @@ IDIOMS = {
     "an apostrophe": shell("printf %s 'You sort the post; don'\\''t be slow at it.'\n"),
     "double quotes": shell('printf %s "Sort this letter: ${LETTER}. Name its \\"kind\\"."\n'),
     "a word of a command": shell(f"ask() {{ printf %s \"$2\"; }}\nask --system '{ROOM}' # it's\n"),
+    "case": shell(
+        'while [ $# -gt 0 ]; do\n  case "$1" in  # it\'s\n    -h | --help) echo case; exit ;;\n'
+        "    ([a-z]*) case $2 in 'x y') echo 'No (';; esac\n    ;;\n    *) cat <<E ;;\nesac )\nE\n  esac\n"
+        f"shift\ndone\nP=$(case x in x) printf '%s' '{OLD}';; esac)\n"
+        'if case x in *) true; esac then printf %s "$P"; fi\n'
+    ),
+    "default of a variable": shell(f'P="${{X:-{ROOM} Of \\"$LETTER\\" {{\\}}.}}"\nprintf %s "$P"\n'),
+    "default in quotes of its own": shell(f': ${{P:="{ROOM} }}"}}\nprintf %s "$P"\n'),
+    "escapes of bash": shell(f"P=$'{ROOM}\\n{KIND}'\nprintf %s \"$P\"\n"),
     "evaluated": shell('eval "cat <<E\n$(cat p.txt)\nE"\n', {"p.txt": OLD}),
     "evaluated in quotes": shell('eval "printf %s \\"$(cat p.txt)\\""\n', {"p.txt": f"{OLD}\nIt: ${{LETTER}}."}),
     "run by another shell": shell(f"P='{ROOM}'\nsh -c \"printf %s '$P'\"\n", {}, "", *["a shell may"] * 2),

@@ -116,6 +116,18 @@ SCRIPT = {
     "lines that become one": Way(
         "a.js", f'const lines = ["{ROOM}", "{KIND}"];\n' + js('lines.join("\\n")'), OLD, "Say `a` or ${b}."
     ),
+    "joined list with a long line": Way(
+        "a.js",
+        js(f'["{ROOM}", "", "{KIND}"].join("\\n")'),
+        f"{ROOM}\n\n{KIND}",
+        f"{ROOM * 9}\n\n{KIND}\n{KIND * 9}",
+    ),
+    "joined list of sums": Way(
+        "a.js",
+        "const text='T';\n" + js(f'[\n  "{ROOM}" +\n    " It: " + text,\n  text + "."\n].join("\\n")'),
+        f"{ROOM} It: {{{{text}}}}\n{{{{text}}}}.",
+        FIELD,
+    ),
     "after a pattern": Way("a.js", "const p = /[\"'`]/.test('`') ? 1 : 4 / 2; // it's\n" + js(f"'{ROOM}'"), ROOM),
     "after a pattern behind a condition": Way(
         "a.js", "if ('x') /[\"'`]/.test('`');\nconst n = (4) / 2 / 1;\n" + js(f"'{ROOM}'"), ROOM
@@ -130,6 +142,12 @@ SCRIPT = {
     "replaced marks": Way(
         "a.js",
         "const text='T';\n" + js("'Sort ${text} now'.replaceAll('${text}', text)"),
+        "Sort {{text}} now",
+        FIELD,
+    ),
+    "replaced by a pattern": Way(
+        "a.js",
+        "const text='T';\n" + js("'Sort <the letter> now'.replace(/<the letter>/g, text)"),
         "Sort {{text}} now",
         FIELD,
     ),
@@ -157,11 +175,19 @@ DATA = {
 PROSE = {
     "text": Way("p.txt", f"{OLD}\n", OLD),
     "Markdown of Windows": Way("p.md", f"{ROOM}\r\n{KIND}\r\n", OLD),
+    **{name: Way(name, f"{OLD}\n", OLD) for name in ("p.tmpl", "p.tpl", "p.md.template")},
     "section": Way("p.md", f"# System\n\n{OLD}\n\n# User\n\nGo.\n", OLD, "It's new.\nNow."),
     "roles": Way("p.prompty", f"---\nname: p\n---\nsystem:\n{OLD}\n\nuser:\nGo.\n", OLD, "It's new.\nNow."),
     "between marks of Jinja": Way(
         "p.j2", f"{{# why #}}\n{OLD}\n  {{%- if x -%}} {{# a #}}\nBe kind.\n{{% endif %}}\n", OLD, "It's new.\nNow."
     ),
+    "byte order mark": Way("p.txt", f"\ufeff{OLD}\n", OLD),
+    "byte order mark, no suffix": Way("SYSTEM", f"\ufeff{OLD}\n", OLD),
+    "byte order mark that is sent": Way("p.md", f"\ufeff{OLD}\n", f"\ufeff{OLD}", f"\ufeff{ROOM}"),
+    "section behind a byte order mark": Way("p.md", f"\ufeff# A\n{OLD}\n# B\nGo.\n", OLD, "It's new.\nNow."),
+    "in a fence": Way("p.md", f"# A\n\n```\n{OLD}\n```\n\n# B\n\nGo.\n", OLD, "# Sort\n\nIt's new.\n## Now."),
+    "a fence in a section": Way("p.md", f"# A\n\n{OLD}\n\n# B\n\nGo.\n", OLD, "So:\n```sh\n# Sort\n```\nNow."),
+    "behind a fence that nothing closes": Way("p.md", f"```\n# A\n\n{OLD}\n\n# B\n\nGo.\n", OLD, "It's new.\nNow."),
     "below a head": Way("p.prompt", f"---\nmodel: m\n---\n{OLD}\n", OLD, "It's new.\nNow."),
 }
 TEMPLATES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -111,10 +112,13 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
 
 
 def wire_text(slot: Slot) -> str:
-    """The new text as it is sent: a hole that it leaves out is appended."""
+    """The new text as it is sent: a hole that it leaves out is appended. A whole text that ended with newlines ends
+    with them, as in `content_of`: proposals are stripped, and what was proved does not tell space at its end."""
     names = Template(slot.match).names
     text = slot.match if slot.text is None else slot.text
-    return "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
+    text = "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
+    tail = slot.match[len(slot.match.rstrip()) :]
+    return text if slot.part or "\n" not in tail or text != text.rstrip() else text + tail
 
 
 def check_written(
@@ -220,9 +224,9 @@ def describe_changes(changed: dict[Path, str], folder: Path) -> str:
     lines: list[str] = []
     for path, text in changed.items():
         name = path.relative_to(folder).as_posix()
-        before = (read_source(path) or "").splitlines(keepends=True)
+        before, after = (re.findall(r"[^\n]*\n|[^\n]+", one) for one in (read_source(path) or "", text))
         around = 0 if path.name.endswith(".env") or path.name.startswith(".env") else 3  # keys stand beside
-        lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=around)
+        lines += unified_diff(before, after, f"a/{name}", f"b/{name}", n=around)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -180,15 +180,17 @@ def test_a_link_is_no_file_of_the_folder(tmp_path: Path) -> None:
 def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/agent.py").write_text("import os\n\nprompt = 'Be short.'")
-    (tmp_path / "a/b.txt").write_text("Be short now.\n\nEnd\n")
+    # What Python takes for the end of a line, git does not.
+    (tmp_path / "a/b.txt").write_bytes("One\u2028two\x85\x0c\x1c\n\nBe short now.\r\n\r\nEnd\n".encode())
     edits = [
         *finding(tmp_path, "Be short.", "Be kind.").edits,
         *finding(tmp_path, "Be short now.", "Be kind now.").edits,
     ]
     changed = write_edits(edits)
     diff = describe_changes(changed, tmp_path)
-    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, text=True, check=True)
-    assert {path: path.read_text() for path in changed} == changed
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff.encode(), check=True)
+    assert {path: path.read_bytes().decode() for path in changed} == changed
+    assert len(changed) == 2 and diff.count("No newline") == 2
 
 
 @pytest.mark.slow

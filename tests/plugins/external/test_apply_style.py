@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.prompt_idioms import HOSTILE, SEVERAL
-from tests.helpers.prompt_sources import KIND, OLD, ROOM, Way, changed, finding_of, python_value
+from tests.helpers.prompt_sources import KIND, OLD, ROOM, Way, changed, data_value, finding_of, python_value
 
 from workbench_external.apply import describe_changes, find_text, write_edits
 from workbench_external.config import Slot
@@ -55,12 +55,31 @@ def test_8_what_did_not_change_is_kept_and_no_line_is_too_long(
     match = match or f"{ROOM}\n{{{{text}}}}\n{KIND}"
     after = written(source, match, match + more, tmp_path)
     assert python_value(after) == match.replace("{{text}}", "T") + more
+    last = KIND if KIND in source else ROOM  # it becomes longer if it is an element, or newlines stand behind it
     for literal in re.findall(r'f?"[^"]*[a-z]{4}[^"]*"(?:  # why)?', source):
-        assert literal in after or (KIND in literal and "[" in source), after  # an element of a list is longer
+        assert literal in after or (last in literal and (".join(" in source or more is not LONG)), after
     assert max(map(len, after.splitlines())) <= max(79, *map(len, source.splitlines())), after
     if (ruff := shutil.which("ruff")) is not None:
         command = [ruff, "check", "--isolated", "--select", "E501", "-"]
         assert subprocess.run(command, input=after, text=True, capture_output=True).returncode == 0, after
+
+
+@pytest.mark.parametrize("source", ['p = ("One. " "Two.")\n', 'p = "One. " + "Two."\n', 'p = "One. Two."\n'])
+@pytest.mark.parametrize("new", ["One. \n\nTwo.", "\nOne. Two.", "One. Two.\n\n- a\n\n- b", "\n\nSo: One. Two."])
+@pytest.mark.parametrize("file", ["a.py", "a.js"])
+def test_8_no_literal_is_of_newlines_alone(source: str, new: str, file: str, tmp_path: Path) -> None:
+    """Those that begin what is new end the literal before it, or else begin the next one."""
+    if file == "a.js" and '" "' in source:
+        source = source.replace('" "', '"\n  + "')
+    way = Way(file, source, "One. Two.", new)
+    slot = Slot.model_validate({"in": "system", "match": way.match, "text": way.new})
+    (tmp_path / file).write_text(source)
+    for after in (write_edits([edit])[tmp_path / file] for edit in find_text(slot, [tmp_path]).edits[:1]):
+        assert not re.search(r"""(?<![\w.])(["'])(\\n)+\1""", after), after
+        if file == "a.py":
+            space: dict[str, str] = {}
+            exec(after, space)
+            assert space["p"] == new
 
 
 def test_8_a_text_amid_others_is_written_amid_them(tmp_path: Path) -> None:
@@ -76,7 +95,7 @@ def test_8_a_sum_in_javascript_keeps_its_literals(tmp_path: Path) -> None:
     source = f'const p = "{ROOM} " +\n  text +\n  ". {KIND}";\n'
     match = f"{ROOM} {{{{text}}}}. {KIND}"
     after = written(source, match, match + SEVERAL, tmp_path, "a.js")
-    assert after.startswith(source[:-2]) and "## Rules\\n" in after and "`" not in after
+    assert after.startswith(f'{source[:-3]}\\n\\n" +\n  "## Rules') and "## Rules\\n" in after and "`" not in after
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
@@ -86,6 +105,29 @@ def test_8_a_file_of_text_keeps_its_last_newline(name: str, tmp_path: Path) -> N
     assert write_edits(find_text(slot, [tmp_path]).edits) == {tmp_path / name: "Be brief.\n"}
     assert content_of(slot) == "Be brief.\n", "as the search runs it"
     assert content_of(slot.model_copy(update={"match": "Be kind."})) == "Be brief."
+
+
+ENDS = {
+    "a.yaml": f"prompt: |\n  {ROOM}\n  {KIND}\nnext: 1\n",
+    "a.toml": f'prompt = """\n{OLD}\n"""\n',
+    "a.py": f'prompt = """\\\n{OLD}\n"""\n',
+    "a.json": f'{{"prompt": {json.dumps(OLD)[:-1]}\\n"}}\n',
+}
+
+
+@pytest.mark.parametrize("file", ENDS)
+def test_8_a_text_that_ended_with_a_newline_keeps_it(file: str, tmp_path: Path) -> None:
+    """A proposal is stripped, and a trial tells no space at the ends of what is sent. In a part of a text it does."""
+    (tmp_path / file).write_text(ENDS[file])
+    slot = Slot.model_validate({"in": "system", "match": f"{OLD}\n", "text": "Be brief."})
+    values = list[str]()
+    for one in (slot, slot.model_copy(update={"part": True}), slot.model_copy(update={"text": "Be brief. "})):
+        after = write_edits(find_text(one, [tmp_path]).edits[:1])[tmp_path / file]
+        values.append(python_value(after) if file == "a.py" else data_value(file, after))
+    assert values == ["Be brief.\n", "Be brief.", "Be brief. "]
+    if file == "a.yaml":
+        after = write_edits(find_text(slot, [tmp_path]).edits)[tmp_path / file]
+        assert after == "prompt: |\n  Be brief.\nnext: 1\n"
 
 
 SECTIONS = {

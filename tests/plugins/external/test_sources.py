@@ -112,9 +112,24 @@ def test_4_a_value_of_an_ini_file_is_written_as_configparser_reads_it(value: str
 def test_4_a_text_in_a_file_of_words_is_written_as_it_is(name: str, tmp_path: Path) -> None:
     way = PROSE[name]
     source = changed(way, tmp_path)[0]
-    assert source == way.source.replace("\r\n", "\n").replace(OLD, wanted(way)).replace(
+    assert source == way.source.replace("\r\n", "\n").replace(way.match, wanted(way)).replace(
         "\n", "\r\n" if "\r\n" in way.source else "\n"
     )
+
+
+def test_4_a_text_that_is_sent_with_the_line_ends_of_windows_is_written_as_it_is(tmp_path: Path) -> None:
+    """A program that reads bytes sends them: in the new text those are that were proved."""
+    source = f"# A\r\n{ROOM}\r\n{KIND}\r\n# B\r\nGo.\r\n"
+    for new in (f"{ROOM}\r\nNow.", f"{ROOM}\nNow.", f"{ROOM}\r\n{KIND}\nNow."):
+        way = Way("p.md", source, f"{ROOM}\r\n{KIND}", new)
+        assert changed(way, tmp_path) == [source.replace(way.match, new)]
+    assert not finding_of(Way("p.md", source, f"{ROOM}\r\n{KIND}", "A lone \r."), tmp_path).edits
+
+
+def test_4_a_message_in_a_file_of_windows_is_written(tmp_path: Path) -> None:
+    source = f'{{% message role="system" %}}\n{OLD}\n{{% endmessage %}}\nGo on.\n'.replace("\n", "\r\n")
+    after = changed(Way("p.txt", source, OLD, "New.\nNow."), tmp_path)
+    assert after == [source.replace(OLD.replace("\n", "\r\n"), "New.\r\nNow.")]
 
 
 def test_4_a_file_of_templates_keeps_its_fields_and_escapes_what_is_new(tmp_path: Path) -> None:
@@ -152,7 +167,7 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
     """As Strands, agno and LangChain's `parse_docstring` take them: what stands before `Args:`, and the parameters."""
     source = f'def find(words, n):\n    """Find the pages.\n\n    By words.\n\n    {DOCSTRINGS[form]}\n    """\n'
     (tmp_path / "a.py").write_bytes(source.replace("\n", newline).encode())
-    texts = {"Find the pages.\n\nBy words.": 'Find "pages"\nfast.', "How many pages.": "A number\\of pages."}
+    texts = {"Find the pages.\n\nBy words.": 'Find "pages"\nfast.', "How many pages.": 'A number\\of """pages"""'}
     edits = []
     for match, text in texts.items():
         finding = find_text(Slot.model_validate({"in": "tool", "match": match, "text": text}), [tmp_path])
@@ -163,7 +178,7 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
     import inspect
 
     told = inspect.getdoc(space["find"]) or ""
-    assert told.startswith('Find "pages"\nfast.\n\n') and "A number\\of pages." in told and "look for." in told
+    assert told.startswith('Find "pages"\nfast.\n\n') and 'A number\\of """pages"""' in told and "look for." in told
 
 
 #: Marks that some language or template reads.

@@ -38,7 +38,7 @@ from workbench_external.sources.treatments import Program
         ("run.sh", f"echo $'it\\'s'\nPROMPT='{OLD}'\n", "run.sh:2, the file cannot be read as what its name says"),
         (
             "p.sh",
-            f"x=$(case y in z) echo;; esac)\nP='{OLD}'\n",
+            f"x=$(case y in z) echo;; )\nP='{OLD}'\n",
             "p.sh:2, the file cannot be read as what its name says",
         ),
         ("p.xml", f"<!DOCTYPE p>\n<p>{OLD}</p>\n", "p.xml:2, the file cannot be read as what its name says"),
@@ -64,6 +64,11 @@ from workbench_external.sources.treatments import Program
             "tox.ini",
             f"[t]\ncommands = {ROOM}\n  {KIND}\n",
             "tox.ini:2, the text there may be a command, and is not written",
+        ),
+        (
+            "supervisord.conf",
+            f"[program:a]\ncommand = {ROOM}\n  {KIND}\n",
+            "supervisord.conf:2, the text there may be a command, and is not written",
         ),
         ("Dockerfile", f"RUN ask '{OLD}'\n", "dockerfile:1, the text there may be a command, and is not written"),
         ("agent", f'#!/usr/bin/perl\n$p = "{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
@@ -94,7 +99,16 @@ def test_security_3_what_looks_like_a_mark_of_ours_is_text(new: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "new", ["line \x00 two\nx", "a\r\nb\rc\n", "half \ud800 letter", 'ends with "', "\u2028\x7f\x9b", "'''\"\"\"\\"]
+    "new",
+    [
+        "line \x00 two\nx",
+        "a\r\nb\rc\n",
+        "half \ud800 letter",
+        'ends with "',
+        'Say """so"""',
+        "\u2028\x7f\x9b",
+        "'''\"\"\"\\",
+    ],
 )
 def test_security_3_a_text_is_kept_to_the_letter_or_refused(new: str, tmp_path: Path) -> None:
     """In each syntax: what is written is read back as the text, or nothing is written."""

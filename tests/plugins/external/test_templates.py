@@ -162,8 +162,10 @@ ROWS = [run_of("How far is Rome from here?", "maps"), run_of("Who wrote the Ilia
 
 def test_slots_are_found_by_call_site_example_tool_and_file(tmp_path: Path) -> None:
     (tmp_path / "skills").mkdir()
-    (tmp_path / "skills/SKILL.md").write_text("Look twice.")
+    (tmp_path / "skills/SKILL.md").write_text("Look twice at it.")
     (tmp_path / "notes.md").write_text("not for agents")
+    for name, blank in (("CLAUDE.md", "\n"), ("AGENTS.md", ""), ("GEMINI.md", "# TODO\n\n---\n")):
+        (tmp_path / name).write_text(blank)
     found = find_slots(ROWS, tmp_path)
     assert {name: slot["match"] for name, slot in found.items()} == {
         "system": "You are part of a team that answers questions. You plan the work. Today is {{1}}.",
@@ -173,7 +175,7 @@ def test_slots_are_found_by_call_site_example_tool_and_file(tmp_path: Path) -> N
         "turn_2": "384,400 km, Sir.",
         "tool_search": "Finds pages.",
         "tool_search_words": "What to look for.",
-        "file_skills_skill_md": "Look twice.",
+        "file_skills_skill_md": "Look twice at it.",
     }
     assert all(slot["text"] == slot["match"] for slot in found.values())
 

@@ -14,7 +14,7 @@ from workbench_external.slots.template import HOLE, find_frame, find_template, m
 #: Files that agents read as instructions.
 FILES = ("SKILL.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules")
 SYSTEM = ("system", "developer")
-#: Letters outside the holes that a message needs to be worth rewriting.
+#: Letters outside the holes that a message, or a file, needs to be worth rewriting.
 _WORTH = 12
 #: Keys from a tool to a parameter of a parameter of ...
 _DEEPEST = 24
@@ -109,7 +109,12 @@ def _templates(said: Iterable[_Said]) -> list[str]:
             groups.append({text: {row}})
     framed = _framed(groups)
     found = [template.text for group in framed if (template := find_template([*group]) or find_frame([*group]))]
-    return [text for text in found if len(re.sub(r"\W", "", HOLE.sub("", text))) >= _WORTH]
+    return [text for text in found if _is_worth(HOLE.sub("", text))]
+
+
+def _is_worth(text: str) -> bool:
+    """Return True for a text that has enough letters to be worth rewriting."""
+    return len(re.sub(r"\W", "", text)) >= _WORTH
 
 
 def _framed(groups: Sequence[dict[str, set[int]]]) -> list[dict[str, set[int]]]:
@@ -240,7 +245,8 @@ def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:
             continue
         if path.is_file() and not path.is_symlink():
             place, text = path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
-            found[f"file_{_word(place)}"] = {"in": "file", "name": place, "match": text, "text": text}
+            if _is_worth(text):
+                found[f"file_{_word(place)}"] = {"in": "file", "name": place, "match": text, "text": text}
     return found
 
 

@@ -52,14 +52,14 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys((".json", ".jsonc", ".json5", ".jsonl", ".ndjson"), read_json),
     **dict.fromkeys((".yaml", ".yml"), read_yaml),
     ".toml": read_toml,
-    **dict.fromkeys((".ini", ".cfg"), read_ini),
+    **dict.fromkeys((".ini", ".cfg", ".conf"), read_ini),
     ".ipynb": read_notebook,
     ".xml": read_xml,
     **dict.fromkeys((".csv", ".tsv"), read_table),
     **dict.fromkeys((".sh", ".bash", ".zsh", ".ksh"), read_shell),
     ".env": read_env,
     ".mk": read_makefile,
-    **dict.fromkeys((".md", ".mdc", ".txt", ".prompt", ".prompty"), _PROSE),
+    **dict.fromkeys((".md", ".mdc", ".txt", ".prompt", ".prompty", ".tmpl", ".tpl", ".template"), _PROSE),
     **dict.fromkeys((".jinja", ".jinja2", ".j2"), _JINJA),
     **dict.fromkeys((".mustache", ".hbs", ".handlebars"), _MUSTACHE),
 }
@@ -72,7 +72,7 @@ _FOREIGN = {
 #: Files whose texts are commands, whatever their syntax.
 _OF_COMMANDS = re.compile(
     r"package(-lock)?\.json|(docker-)?compose[\w.-]*\.ya?ml|tasks\.json|setup\.cfg"
-    r"|(tox|uwsgi|supervisord?)\.ini|(docker|container|proc|jenkins|vagrant|gem|rake|brew|just)file|crontab",
+    r"|(tox|uwsgi|supervisord?)\.(ini|conf)|(docker|container|proc|jenkins|vagrant|gem|rake|brew|just)file|crontab",
     re.IGNORECASE,
 )
 
@@ -102,7 +102,11 @@ def read_texts(path: Path, source: str) -> list[Passage] | None:
     if (reader := _reader_of(path, source)) is None:
         return None
     try:
-        return [one for passage in reader(source) for one in (passage, *read_messages(passage), *read_strings(passage))]
+        return [
+            one
+            for text in reader(source)
+            for one in (text, *(() if text.is_raw else (*read_messages(text), *read_strings(text))))
+        ]
     except (SyntaxError, ValueError, RecursionError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return None
 

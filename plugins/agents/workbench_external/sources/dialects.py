@@ -118,17 +118,17 @@ PERCENT = Dialect(
 )
 
 
-def _replaced(name: str, field: str) -> Dialect:
+def replaced(name: str, field: str) -> Dialect:
     """Marks that a program looks for and replaces: all else stays as it is, and needs no escapes."""
     return Dialect(name, re.compile(f"(?P<field>{field})"), lambda _: None, lambda text, _: text)
 
 
 _REPLACED = (
-    _replaced("braces", r"\{[_a-zA-Z]\w*\}"),
-    _replaced("double braces", r"\{\{ *[_a-zA-Z]\w* *\}\}"),
-    _replaced("dates", VOLATILE.pattern),
-    _replaced("dollar braces", r"\$\{[_a-zA-Z]\w*\}"),
-    _replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%%?[A-Z_]+%%?|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>|([@#$])\w+\2"),
+    replaced("braces", r"\{[_a-zA-Z]\w*\}"),
+    replaced("double braces", r"\{\{ *[_a-zA-Z]\w* *\}\}"),
+    replaced("dates", VOLATILE.pattern),
+    replaced("dollar braces", r"\$\{[_a-zA-Z]\w*\}"),
+    replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%%?[A-Z_]+%%?|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>|([@#$])\w+\2"),
 )
 DIALECTS = {dialect.name: dialect for dialect in (FORMAT, JINJA, MUSTACHE, DOLLAR, PERCENT, *_REPLACED)}
 #: What is tried where nothing is known.

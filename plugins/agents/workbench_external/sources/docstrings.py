@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from workbench_external.sources.passages import Part, Passage, newline_of, only_text
+from workbench_external.sources.python_literals import escape_quotes
 
 #: What begins a section, in the forms of Google, NumPy and Sphinx.
 _SECTION = re.compile(
@@ -99,8 +100,6 @@ class _Literal:
     def _write(self, new: Sequence[Part]) -> str:
         text = only_text(new, "a docstring")
         if not self.is_raw:
-            text = text.replace("\\", "\\\\")
-            for quotes in (self.mark * 3, rf"{self.mark}\Z"):
-                text = re.sub(quotes, lambda found: f"\\{self.mark}" * len(found[0]), text)
+            text = escape_quotes(text.replace("\\", "\\\\"), self.mark)
             text = re.sub(r"[^\n\t -~\u00a0-\ud7ff\ue000-\U0010ffff]", lambda char: f"\\u{ord(char[0]):04x}", text)
         return text.replace("\n", self.newline)

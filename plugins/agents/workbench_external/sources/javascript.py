@@ -15,7 +15,7 @@ from workbench_external.sources.passages import (
     newline_of,
     only_text,
 )
-from workbench_external.sources.segments import Layout, Segment, break_words
+from workbench_external.sources.segments import Layout, Segment, break_words, has_text
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
@@ -60,25 +60,26 @@ class _Reader:
                 return self._tagged(tokens, at), at + 1
         if tokens[at].kind in ("string", "template") and _is_asked(tokens, at):  # `...`.trim()
             return self._single(tokens[at]), at + 1
-        segments, place, texts = list[Segment](), at, list[bool]()
-        while (operand := self._operand(tokens, place)) is not None:
-            more, behind = operand
-            segments.append(Segment(tokens[place].start, tokens[behind - 1].end, compact(more)))
-            place = behind
-            texts.append(any(isinstance(part, str) for part in more))
-            if place + 1 >= len(tokens) or tokens[place].text != "+" or tokens[place + 1].text in ("+", "="):
-                break
-            place += 1
-        if not any(texts[:2]):  # numbers that are added come to no text
+        segments, place = self._operands(tokens, at)
+        if not any(has_text(one.parts) for one in segments[:2]):  # numbers that are added come to no text
             return None
-        if tokens[place - 1].text == "+":
-            place -= 1
-        if len(texts) == 1:
+        if len(segments) == 1:
             return (None if _is_name(tokens, at) else self._single(tokens[at], _is_attribute(tokens, at))), at + 1
         if place < len(tokens) and tokens[place].text in ("*", "/", "%", "-"):
             return None, place
         layout = Layout(self.source, tokens[at].start, tokens[place - 1].end, tuple(segments), " + ", step="  ")
         return self._passage(layout), place
+
+    def _operands(self, tokens: Sequence[Token], at: int) -> tuple[list[Segment], int]:
+        """(the operands of a sum, or the only one, the place behind them)."""
+        found, place = list[Segment](), at
+        while (operand := self._operand(tokens, place)) is not None:
+            found.append(Segment(tokens[place].start, tokens[operand[1] - 1].end, compact(operand[0])))
+            place = operand[1]
+            if place + 1 >= len(tokens) or tokens[place].text != "+" or tokens[place + 1].text in ("+", "="):
+                return found, place
+            place += 1
+        return found, place - bool(found)
 
     def _operand(self, tokens: Sequence[Token], at: int) -> tuple[Sequence[Part], int] | None:
         """(parts, the place behind them) of a string, or of a name with what is asked of it."""
@@ -108,16 +109,17 @@ class _Reader:
             separator = str(self._parts(mark)[0] if self._parts(mark) else "")
         segments, place = list[Segment](), at + 1
         while place < end - 1:
-            if (operand := self._operand(tokens, place)) is None:
+            operands, behind = self._operands(tokens, place)
+            if not operands or (len(operands) > 1 and not any(has_text(one.parts) for one in operands[:2])):
                 return None
-            segments.append(Segment(tokens[place].start, tokens[operand[1] - 1].end, compact(operand[0])))
-            place = operand[1]
+            parts = compact(part for one in operands for part in one.parts)
+            segments.append(Segment(tokens[place].start, tokens[behind - 1].end, parts))
+            place = behind
             if tokens[place].text == ",":
                 place += 1
             elif place != end - 1:
                 return None
-        texts = sum(any(isinstance(part, str) for part in one.parts) for one in segments)
-        if texts < (1 if is_joined else 2):
+        if sum(has_text(one.parts) for one in segments) < (1 if is_joined else 2):
             return None
         start, stop = tokens[at].start, tokens[end - 1].end
         layout = Layout(self.source, start, stop, tuple(segments), ", ", separator, "  ")

@@ -39,6 +39,7 @@ class Passage:
         dialects: the forms of templates that it may have, "" for none; None: any.
         inner: of a message among others in a text: its letters there. The source is that of the whole text.
         is_piece: it is no message, but stands between tags of Jinja; a text that is none may look as if it had some.
+        is_raw: its line ends are those of the file. Its messages are those of the same text with others.
     """
 
     start: int
@@ -49,6 +50,7 @@ class Passage:
     dialects: tuple[str, ...] | None = None
     inner: tuple[int, int] = (0, 0)
     is_piece: bool = False
+    is_raw: bool = False
 
 
 def compact(parts: Iterable[Part]) -> tuple[Part, ...]:

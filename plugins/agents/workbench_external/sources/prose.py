@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from workbench.base.text import one_line
 from workbench_external.sources.passages import CannotWrite, Part, Passage, check_kept, newline_of, only_text
@@ -14,6 +16,7 @@ _BORDER = re.compile(
     r"|(?:system|developer|user|assistant):[ \t]*|[ \t]*(?:\{[%#](?:(?![%#]\}).)*[%#]\}[ \t]*)+)\r?$",
     re.MULTILINE,
 )
+_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
 _PARAGRAPH = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+")
 _HEAD = re.compile(r"\A---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 #: A text of more sections is read whole, and by its paragraphs no more.
@@ -25,10 +28,28 @@ def read_prose(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passag
 
     dialects: the forms of templates that such a file has.
     """
+    yield from _behind_mark(source, partial(_read_parts, dialects))
+
+
+def read_whole(source: str) -> Iterator[Passage]:
+    """The whole file alone: of a file without a suffix nothing tells what a part of it is."""
+    yield from _behind_mark(source, lambda text: _passages(text, 0, len(text), None, ""))
+
+
+def _behind_mark(source: str, read: Callable[[str], Iterable[Passage]]) -> Iterator[Passage]:
+    """The texts of a file behind its byte order mark; the whole with the mark, too, for a program that keeps it."""
+    text = source.removeprefix("\ufeff")
+    if (shift := len(source) - len(text)) and text.strip():
+        yield from _passages(source, 0, len(source), None, "")
+    for one in read(text):
+        yield replace(one, start=one.start + shift, end=one.end + shift)
+
+
+def _read_parts(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passage]:
     spans = {(0, len(source)): ""}
     if (head := _HEAD.match(source)) is not None:
         spans[head.end(), len(source)] = ""
-    borders = [*_BORDER.finditer(source)]
+    borders = _borders(source)
     for number, border in enumerate(borders):
         further = borders[number + 1 :]
         for own in (further, [other for other in further if _parts(other[0], border[0])]):
@@ -38,11 +59,24 @@ def read_prose(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passag
         spans.setdefault((0, border.start()), border[0])
     spans |= {found.span(): "" for found in _PARAGRAPH.finditer(source) if found.span() not in spans}
     for (start, end), border in [*spans.items()][:_MOST]:
-        text = source[start:end]
-        if text.strip():
-            start += len(text) - len(text.lstrip())
-            end -= len(text) - len(text.rstrip())
-            yield _passage(source, start, end, dialects, border)
+        yield from _passages(source, start, end, dialects, border)
+
+
+def _borders(source: str) -> list[re.Match[str]]:
+    """The lines that part a file. In a fenced part only those of Jinja do."""
+    found, fenced, fence = list[re.Match[str]](), list[re.Match[str]](), ""
+    for border in _BORDER.finditer(source):
+        line = border[0].strip()
+        if fence and len(line) >= len(fence) and not line.strip(fence[0]):
+            fence = ""
+            fenced.clear()
+        elif fence and line[0] != "{":
+            fenced.append(border)
+            continue
+        elif not fence and (opening := _FENCE.match(line)) is not None:
+            fence = opening[0]
+        found.append(border)
+    return sorted([*found, *fenced], key=lambda border: border.start())  # the last fence may never be closed
 
 
 def _parts(line: str, border: str) -> bool:
@@ -53,23 +87,24 @@ def _parts(line: str, border: str) -> bool:
     return line.strip()[:1] == border.strip()[:1] or (line[:1].isalpha() and border[:1].isalpha())
 
 
-def read_whole(source: str) -> Iterator[Passage]:
-    """The whole file alone: of a file without a suffix nothing tells what a part of it is."""
-    if text := source.strip():
-        start = source.index(text)
-        yield _passage(source, start, start + len(text), None, "")
+def _passages(source: str, start: int, end: int, dialects: tuple[str, ...] | None, border: str) -> Iterator[Passage]:
+    """A part of a file as a text, without the space around it; also with the line ends of Windows, if it has some.
+
+    border: the line that begins this part of the file, if any does.
+    """
+    if text := source[start:end].strip():
+        start = source.index(text, start)
+        whole = Passage(start, start + len(text), (text,), partial(_write, border, ""), "", dialects, is_raw=True)
+        write = partial(_write, border, newline_of(source))
+        yield replace(whole, parts=(text.replace("\r\n", "\n"),), write=write, is_raw=False)
+        yield from [whole] if "\r\n" in text else ()
 
 
-def _passage(source: str, start: int, end: int, dialects: tuple[str, ...] | None, border: str) -> Passage:
-    """border: the line that begins this part of the file, if any does."""
-    newline = newline_of(source)
-
-    def write(new: Sequence[Part]) -> str:
-        text = only_text(new, "a file of words")
-        check_kept(text)
-        for line in _BORDER.finditer(text) if border else ():
-            if _parts(line[0], border):
-                raise CannotWrite(f"its line {one_line(line[0])!r} would begin another part of the file")
-        return text.replace("\n", newline)
-
-    return Passage(start, end, (source[start:end].replace("\r\n", "\n"),), write, "", dialects)
+def _write(border: str, newline: str, new: Sequence[Part]) -> str:
+    """newline: that of the file; "" for a text that has its own."""
+    text = only_text(new, "a file of words")
+    check_kept(text if newline else text.replace("\r\n", "\n"))
+    for line in _borders(text) if border else ():
+        if _parts(line[0], border):
+            raise CannotWrite(f"its line {one_line(line[0])!r} would begin another part of the file")
+    return text.replace("\n", newline) if newline else text

@@ -81,8 +81,6 @@ def write_one(parts: Sequence[Part], marks: Sequence[str] = ('"', "'", '"""', "'
         part.source if isinstance(part, Field) else _inside(part, fit[0]).replace("{", "{{").replace("}", "}}")
         for part in parts
     )
-    if len(fit[0]) > 1 and found.endswith(fit[0][0]) and not found.endswith("\\" + fit[0][0]):
-        found = f"{found[:-1]}\\{fit[0][0]}"
     return f"f{fit[0]}{found}{fit[0]}"
 
 
@@ -107,5 +105,9 @@ def _inside(text: str, mark: str) -> str:
     )
     if len(mark) == 1:
         return found.replace(mark, "\\" + mark)
-    found = re.sub(re.escape(mark[0]) + "{3,}", lambda quotes: f"\\{mark[0]}" * len(quotes[0]), found)
-    return re.sub(rf"{re.escape(mark[0])}+\Z", lambda quotes: f"\\{mark[0]}" * len(quotes[0]), found)
+    return escape_quotes(found, mark[0])
+
+
+def escape_quotes(text: str, mark: str) -> str:
+    """Escape the quotes that would end a literal of three quotes. mark: one of them."""
+    return re.sub(rf"{mark}{{3,}}|{mark}+\Z", lambda quotes: f"\\{mark}" * len(quotes[0]), text)

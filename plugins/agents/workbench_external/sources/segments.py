@@ -60,8 +60,9 @@ class Layout:
             written = self.source[self.start : first] + self.source[last : self.end]
         else:
             left, right = self.source[self.start : first], self.source[last : self.end]
-            chain = [*([left] if kept else []), *words, *([right] if tail else [])]
-            written = ("" if kept else left) + separator.join(chain) + ("" if tail else right)
+            if kept:  # with the comment behind it
+                left += separator if kept == len(self.segments) else self.source[first : self.segments[kept].start]
+            written = left + separator.join([*words, *([right] if tail else [])]) + ("" if tail else right)
         if is_broken or self._fits(written):
             return written
         return self._broken(kept, inside, tail, words_of)
@@ -81,6 +82,12 @@ class Layout:
         inside = elements[start:end]
         if inside and not self.mark.strip(" "):  # words, and letters, are no elements
             inside = [compact(part for n, one in enumerate(inside) for part in ([self.mark] if n else []) + [*one])]
+        first = inside[0][0] if inside and inside[0] and not self.mark else None
+        if isinstance(first, str) and first.startswith("\n"):  # which begins no literal, and is none
+            if kept and has_text(before := self.segments[kept - 1].parts):
+                kept, inside = kept - 1, [compact([*before, *inside[0]])]
+            elif tail and not first.strip("\n") and has_text(behind := self.segments[-tail].parts):
+                tail, inside = tail - 1, [compact([*inside[0], *behind])]
         return kept, inside, tail
 
     def _elements(self, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
@@ -132,14 +139,20 @@ class Layout:
         return joined if around == "()" else f"({joined})"
 
 
+def has_text(parts: Sequence[Part]) -> bool:
+    """Return True if a text is not fields alone."""
+    return any(isinstance(part, str) for part in parts)
+
+
 def break_words(parts: Sequence[Part], width: int, write: Callable[[Sequence[Part]], str]) -> list[str]:
     """Break a text into literals of one line each. write: the literal of some parts."""
     lines: list[list[Part]] = [[]]
     for part in parts:
-        for word in (part,) if isinstance(part, Field) else re.findall(r"\n|[^\s]+[^\S\n]*|[^\S\n]+", part):
-            ended = bool(lines[-1]) and lines[-1][-1] == "\n"
-            is_over = bool(lines[-1]) and (ended or len(write(compact([*lines[-1], word]))) > width)
-            if is_over and word != "\n":
+        for word in (part,) if isinstance(part, Field) else re.findall(r"\n+|\S+[^\S\n]*\n*|[^\S\n]+", part):
+            last = lines[-1][-1] if lines[-1] else None
+            ended = isinstance(last, str) and last.endswith("\n") and (len(lines[-1]) > 1 or last.strip("\n") != "")
+            is_over = ended or (last is not None and len(write(compact([*lines[-1], word]))) > width)
+            if is_over and not (isinstance(word, str) and word.startswith("\n")):
                 lines.append([])
             lines[-1].append(word)
     return [write(compact(line)) for line in lines if line]

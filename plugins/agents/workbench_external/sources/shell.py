@@ -12,9 +12,19 @@ _NAME = re.compile(r"\w+")
 _ASSIGNED = re.compile(r"(?:[A-Za-z_]\w*\+?=|--?[\w-]+=)")
 _DELIMITER = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n$`\\]+)\"|\\?([\w.-]+))")
 #: A quote with escapes of its own, such as that of IFS, that ends in the same place for a shell that has none.
-_ESCAPES = re.compile(r"\$'(?:[^'\\]|\\[^'])*'")
-#: Characters that a backslash escapes in double quotes, and in a here-document.
-_IN_QUOTES, _IN_DOCUMENT = '"\\$`', "\\$`"
+_ESCAPES = re.compile(r"\$'((?:[^'\\]|\\[^'])*)'")
+_LETTERS = {"\\n": "\n", "\\t": "\t", "\\\\": "\\", "\\047": "'"}
+#: The default of a variable, which is a text where it is not set.
+_DEFAULT = re.compile(r"\$\{\w+:?[-=]")
+#: Words behind which a command begins, as it does behind a mark.
+_OPENING = ("!", "{", "do", "elif", "else", "if", "then", "time", "until", "while")
+#: What stands between the branches of `case`, and around its word.
+_BETWEEN = re.compile(r"[ \t;&]|\\?\n|#[^\n]*")
+_IN, _ESAC = re.compile(r"in(?![^\s])"), re.compile(r"esac(?![^\s;|&<>()])")
+#: A single quote in a field in double quotes, where bash looks for pairs of them, and other shells do not.
+_QUOTE = '"\'"'
+#: Characters that a backslash escapes in double quotes, in a field there, and in a here-document.
+_IN_QUOTES, _IN_FIELD, _IN_DOCUMENT = '"\\$`', '"\\$`}', "\\$`"
 
 
 def read_shell(source: str) -> Iterator[Passage]:
@@ -44,18 +54,32 @@ class _Reader:
         self.source, self.found, self.waiting = source, list[Passage](), list[tuple[bool, bool, str]]()
 
     def commands(self, at: int, closing: str) -> int:
-        """Read commands up to a mark that closes them. Returns the place behind it, or the end."""
-        source, word = self.source, None
-        while at < len(source):
-            char = source[at]
+        """Read commands up to a mark that closes them. Returns the place behind it, or the end.
+
+        closing: "esac" for those of a branch of `case`, which end before `;;` or `esac`.
+        """
+        source, word, begins = self.source, None, True
+        while at <= len(source):
+            char = source[at : at + 1]
             if char in " \t\n;|&<>()":
+                start, said = at, ""
+                if word is not None:
+                    start, said, begins = word.start, source[word.start : at] if begins else "", False
                 word = self._end_word(word, at)
-                if char == closing:
+                if closing == "esac" and (said == closing or source.startswith((";;", ";&"), at)):
+                    return start if said == closing else at
+                if char and char == closing:
                     return at + 1
+                if said == "case":
+                    at = self._case(at)
+                    continue
+                if not char:
+                    break
+                begins = said in _OPENING or char in "\n;|&()" or (begins and not said)
                 if char == "(":
                     at = self.commands(at + 1, ")")
                 elif char == ")":
-                    raise ValueError("a bracket closes nothing")  # as those of `case`
+                    raise ValueError("a bracket closes nothing")
                 elif source.startswith("<<", at) and not source.startswith("<<<", at):
                     at = self._begin_document(at)
                 else:
@@ -66,9 +90,34 @@ class _Reader:
                 continue
             word = word or _Word(at)
             at = self._piece(word, at)
-        self._end_word(word, at)
         if closing:
-            raise ValueError("a bracket is not closed")
+            raise ValueError("a bracket, or `case`, is not closed")
+        return at
+
+    def _case(self, at: int) -> int:
+        """Read a `case` from behind that word. Its patterns are no texts. Returns the place behind its end."""
+        source, subject = self.source, self._between(at)
+        at = subject
+        while at < len(source) and source[at] not in " \t\n;|&<>()":
+            at = self._piece(_Word(at), at)
+        at = self._between(at)
+        if at == subject or not _IN.match(source, at):
+            raise ValueError("`case` has no branches")
+        at = self._between(at + 2)
+        while not _ESAC.match(source, at):
+            at, depth = at + source.startswith("(", at), 1
+            while depth:
+                if at >= len(source):
+                    raise ValueError("a pattern of `case` is not closed")
+                depth += {"(": 1, ")": -1}.get(source[at], 0)
+                at = at + 1 if source[at] in "()" else self._piece(_Word(at), at)
+            at = self._between(self.commands(at, "esac"))
+        return at + 4
+
+    def _between(self, at: int) -> int:
+        """Return the place behind space, comments, the ends of branches, and here-documents."""
+        while (found := _BETWEEN.match(self.source, at)) is not None:
+            at = self._documents(found.end()) if found[0] == "\n" else found.end()
         return at
 
     def _piece(self, word: _Word, at: int) -> int:
@@ -87,8 +136,19 @@ class _Reader:
         if source.startswith(("$'", '$"'), at):
             if (quoted := _ESCAPES.match(source, at)) is None:
                 raise ValueError("it has quotes with escapes of their own")
-            word.is_known = False
+            text = re.sub(r"\\(?:047|.)", lambda one: _LETTERS.get(one[0], "\0"), quoted[1])
+            word.parts.append(text)
+            word.quote, word.is_known = word.quote or "$'", word.is_known and "\0" not in text
             return quoted.end()
+        if (begun := _DEFAULT.match(source, at)) is not None:
+            default, end = _Word(begun.end()), begun.end()
+            while not source.startswith("}", end):
+                if end >= len(source):
+                    raise ValueError("a field is not closed")
+                end = self._piece(default, end)
+            self._end_word(default, end)
+            word.quote, word.is_known = '"', False
+            return end + 1
         if (end := self._end_of_field(at)) is not None:
             word.parts.append(Field(source[at:end], "shell"))
             word.quote, word.is_known = '"', False  # without quotes it may be several words
@@ -112,8 +172,13 @@ class _Reader:
             if source[at] == "\\" and at + 1 < len(source) and source[at + 1] in f"{escaped}\n":
                 parts.append(source[at + 1].strip("\n"))
                 at += 2
+            elif escaped == _IN_FIELD and source.startswith(_QUOTE, at):
+                parts.append("'")
+                at += len(_QUOTE)
             elif (behind := self._end_of_field(at)) is not None:
                 parts.append(Field(source[at:behind], "shell"))
+                if closing == '"' and (begun := _DEFAULT.match(source, at)) is not None:
+                    self._end_default(begun.end(), behind - 1)
                 at = behind
             else:
                 parts.append(source[at])
@@ -135,7 +200,7 @@ class _Reader:
         if source.startswith("$(", at):
             return self.commands(at + 2, ")")
         if source.startswith("${", at):
-            return self._expanded(at + 2, "}", _IN_QUOTES)[1]
+            return self._expanded(at + 2, "}", _IN_FIELD)[1]
         name = _NAME.match(source, at + 1)
         if name is not None:
             return name.end() if not name[0][0].isdigit() else at + 2
@@ -151,6 +216,13 @@ class _Reader:
             start, parts = name.end(), compact([parts[0][len(name[0]) :], *parts[1:]])
         quote = word.quote
         self.found.append(Passage(start, end, parts, lambda new: write_word(new, quote)))
+
+    def _end_default(self, start: int, end: int) -> None:
+        """Collect the default of a variable in double quotes, unless it has quotes of its own."""
+        plain = re.sub(rf"\\.|{_QUOTE}", "", self.source[start:end])
+        if '"' not in plain and plain.count("'") % 2 == 0:
+            parts = compact(self._expanded(start, "", _IN_FIELD, end)[0])
+            self.found.append(Passage(start, end, parts, lambda new: _write_expanded(new, _IN_FIELD)))
 
     def _begin_document(self, at: int) -> int:
         found = _DELIMITER.match(self.source, at)
@@ -206,14 +278,22 @@ class _Document:
 
 def write_word(parts: Sequence[Part], quote: str) -> str:
     """A word in quotes: those given, but in double ones where it has fields. Raises CannotWrite."""
-    if quote == "'" and not any(isinstance(part, Field) for part in parts):
+    if quote != '"' and not any(isinstance(part, Field) for part in parts):
         text = only_text(parts, "a word in single quotes")
         check_kept(text)
-        return "'" + text.replace("'", "'\\''") + "'"
-    text = "".join(part.source if isinstance(part, Field) else _escaped(part, _IN_QUOTES) for part in parts)
+        if quote == "'":
+            return "'" + text.replace("'", "'\\''") + "'"
+        escapes = {letter: escape for escape, letter in _LETTERS.items()}
+        return "$'" + "".join(escapes.get(letter, letter) for letter in text) + "'"
+    return f'"{_write_expanded(parts, _IN_QUOTES)}"'
+
+
+def _write_expanded(parts: Sequence[Part], marks: str) -> str:
+    text = "".join(part.source if isinstance(part, Field) else _escaped(part, marks) for part in parts)
     check_kept(text)
-    return f'"{text}"'
+    return text
 
 
 def _escaped(text: str, marks: str) -> str:
-    return re.sub(f"[{re.escape(marks)}]", lambda mark: f"\\{mark[0]}", text)
+    text = re.sub(f"[{re.escape(marks)}]", lambda mark: f"\\{mark[0]}", text)
+    return text.replace("'", _QUOTE) if marks == _IN_FIELD else text

@@ -6,14 +6,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
-from workbench_external.sources.dialects import Dialect, read_as, readings
+from workbench_external.sources.dialects import Dialect, read_as, readings, replaced
 from workbench_external.sources.passages import CannotWrite, Part, Passage
 
 Treatment = Callable[[str], str]
 #: A mark that a program may look for: of signs alone, and no punctuation of prose.
 _MARK = re.compile(r"\^?(?P<mark>(?=[^\w\s]*[#<>|%@~=*_^&`]|(?P<sign>[^\w\s])(?P=sign){2})[^\w\s]{1,6})(?:\.\*)?\$?")
+#: A text that a program looks for and replaces, as `t.replace("[name]", name)`, or as a pattern, `/\\[name\\]/`.
+_REPLACES = re.compile(
+    r"(?:\.replace(?:All)?|\b(?:sub|escape|compile))\(\s*(?:r?([\"'`])(?P<text>.{2,60}?)\1|/(?P<pattern>[^/\n]{2,60})/)"
+)
+_LITERAL = re.compile(r"[^\\*+?|()^]*\w{2}[^\\*+?|()^]*")
 #: In programs of a shell, what runs a text that it fills in; as a here-document, or inside single quotes.
 _EVALUATES = re.compile(
     r"(?:\beval\b|\b(?:ba|da|z|k)?sh[ \t]+-\w*c\b)(?=.*(?:\$\{?\w|\bcat\b|\$\(<))"
@@ -63,22 +68,32 @@ class Program:
     """Treatments of texts by the program that some sources are.
 
     shell: its parts in a language of a shell. code: its other parts. marks: signs that it may look for in a text.
+    replaced: texts that it looks for and replaces.
     """
 
     shell: str = ""
     code: str = ""
     marks: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, shell: Iterable[str], code: Iterable[str], texts: Iterable[str]) -> Program:
         """Return the program of some sources. texts: the literals in its code."""
         found = (_MARK.fullmatch(text.strip()) for text in texts if len(text) < 12)
-        return cls("\n".join(shell), "\n".join(code), frozenset(one["mark"] for one in found if one is not None))
+        marks, source = frozenset(one["mark"] for one in found if one is not None), "\n".join(code)
+        told = (re.sub(r"\\+(\W)", r"\1", one["text"] or one["pattern"]) for one in _REPLACES.finditer(source))
+        return cls("\n".join(shell), source, marks, frozenset(filter(_LITERAL.fullmatch, told)))
+
+    @cached_property
+    def _forms(self) -> tuple[Dialect, ...]:
+        """The forms of a text that may have any, besides the usual ones."""
+        names = "|".join(map(re.escape, sorted(self.replaced, key=len, reverse=True)))
+        return (*((*_EVALUATED, *_ESCAPED) if self.shell else ()), *([replaced("literals", names)] if names else ()))
 
     def readings(self, passage: Passage, known: Collection[str] | None = None) -> Iterator[Passage]:
         """A passage in all the ways in which this program may read it, the likeliest first. known: see `readings`."""
         if not (runs := [*_EVALUATES.finditer(self.shell)]):
-            yield from readings(passage, known, (*_EVALUATED, *_ESCAPED) if self.shell else ())
+            yield from readings(passage, known, self._forms)
             return
         ends = "|".join("'" if run["single"] else rf"^{run['end']}$" if run["document"] else r"(?!)" for run in runs)
         dangers = (ends if all(run["document"] for run in runs) else f'{ends}|"', ends)
@@ -95,7 +110,7 @@ class Program:
         for what, treat in self._treatments(has_margin):
             if treat(old) == old and treat(new) != new:
                 return what
-        looked_for = sorted(mark for mark in self.marks if mark in new and mark not in old)
+        looked_for = sorted(mark for mark in self.marks | self.replaced if mark in new and mark not in old)
         return f"the program may look for its {' '.join(looked_for)}" if looked_for else ""
 
     def _treatments(self, has_margin: bool) -> Iterator[tuple[str, Treatment]]:
