@@ -178,7 +178,7 @@ def test_the_report_counts_clusters_in_both_comparisons(tmp_path: Path, monkeypa
     apart, _ = run(tmp_path, better_by(0.4))
     (tmp_path / "o.db").unlink()
     (tmp_path / "o.yaml").unlink()
-    monkeypatch.setattr(Task, "cluster_of", lambda self, example: (example["label"], example.id[-1] < "8"))
+    monkeypatch.setattr(Task, "cluster_of", lambda self, example: f"{example['label']}{example.id[-1] < '8'}")
     grouped, _ = run(tmp_path, better_by(0.4))
     assert apart.rerun is not None and grouped.rerun is not None and grouped.proof is not None
     assert grouped.proof.n == 8 and grouped.rerun.rows == apart.rerun.rows == 60
