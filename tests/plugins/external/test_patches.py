@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from workbench.lm import Response
 from workbench.workflow import CallRecord, Span
@@ -172,3 +175,18 @@ def test_short_inputs_are_not_looked_for_in_what_an_agent_says() -> None:
     slot = {"in": "user", "match": "Step 1: add 1 to each of the 12 numbers; a={{a}}"}
     patched = patch(asked, {}, demos=demos, slots={"user": slot})
     assert said(patched)[0] == "Step 1: add 1 to each of the 12 numbers; a=7", "by its template, also without a row"
+
+
+@pytest.mark.parametrize(
+    ("message", "new", "sent"),
+    [
+        (json.dumps({"do": "Sort the post.", "text": "x"}), 'Say "é"\n{a}', r"Say \"\u00e9\"\n{a}"),
+        ('{"do":"Sort the post.","text":"x"}', 'Say "é"\n{a}', r"Say \"é\"\n{a}"),
+        ('{"do": "Sort the post.", no JSON', 'Say "é"', 'Say "é"'),
+        ("Sort the post. [x]", 'Say "é"', 'Say "é"'),
+    ],
+)
+def test_a_part_of_json_is_written_as_a_part_of_json(message: str, new: str, sent: str) -> None:
+    """As the program writes it, from a source with the new text."""
+    slot = {"in": "user", "part": True, "match": "Sort the post.", "text": new}
+    assert said(patch(ask(("user", message)), slots={"x": slot})) == [message.replace("Sort the post.", sent)]

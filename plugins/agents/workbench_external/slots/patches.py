@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,23 +94,33 @@ class Patches:
 
     def _parts(self, text: str, places: Sequence[str], patched: Patched) -> str | None:
         """A text with the pieces replaced that are slots; None where it has none."""
-        found: list[tuple[int, int, str]] = []
-        for name, slot, template in (known for place in places for known in self.by_place.get(place, ())):
-            for start, end, values in template.find_all(text) if slot.part else ():
+        parts = [known for place in places for known in self.by_place.get(place, ()) if known[1].part]
+        found, write = list[tuple[int, int, str]](), _writer_in(text) if parts else str
+        for name, slot, template in parts:
+            for start, end, values in template.find_all(text):
                 if all(end <= other[0] or start >= other[1] for other in found):
                     _use(name, slot, patched)
-                    found.append((start, end, self._fill(slot, text[start:end], values, places, patched)))
+                    found.append((start, end, self._fill(slot, text[start:end], values, places, patched, write)))
         for start, end, new in sorted(found, reverse=True):
             text = text[:start] + new + text[end:]
         return text if found else None
 
-    def _fill(self, slot: Slot, text: str, values: Mapping[str, str], places: Sequence[str], patched: Patched) -> str:
-        """The new text of a slot. What stands in its holes may be a text of the agent, too."""
+    def _fill(
+        self,
+        slot: Slot,
+        text: str,
+        values: Mapping[str, str],
+        places: Sequence[str],
+        patched: Patched,
+        write: Callable[[str], str] = str,
+    ) -> str:
+        """The new text of a slot. What stands in its holes may be a text of the agent, too. write: the text as it
+        stands there."""
         inner = {name: self._parts(value, places, patched) for name, value in values.items()}
         filled = {name: value if (new := inner[name]) is None else new for name, value in values.items()}
         if filled == values and (slot.text is None or slot.text == slot.match):
             return text
-        return fill(slot.match if slot.text is None else slot.text, filled)
+        return fill(slot.match if slot.text is None else write(slot.text), filled)
 
     def _tool(self, tool: Mapping[str, Any], patched: Patched) -> Mapping[str, Any]:
         """A tool with its descriptions replaced."""
@@ -195,6 +206,17 @@ class Patches:
         if len(self.outputs) == 1:
             return as_text(demo.get(self.outputs[0], ""))
         return "\n".join(f"{name}: {as_text(demo[name])}" for name in self.outputs if name in demo)
+
+
+def _writer_in(text: str) -> Callable[[str], str]:
+    """Return how a part of a message is written there: as in a string of JSON, if the message is JSON."""
+    try:
+        is_json = text.lstrip()[:1] in ("{", "[") and isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        is_json = False
+    # Without a sign of either, by its spaces: as `json.dumps` or as `JSON.stringify` writes other letters.
+    ascii_only = text.isascii() and ("\\u" in text or '": ' in text)
+    return (lambda new: json.dumps(new, ensure_ascii=ascii_only)[1:-1]) if is_json else str
 
 
 def _replaced(slot: Slot, template: Template, told: str) -> str | None:
