@@ -19,10 +19,10 @@ MINE = "# mine\n"
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a workflow that needs no model."""
     monkeypatch.chdir(tmp_path)
-    rows = "".join(f'{{"text": "{n} parcels", "label": "{n}"}}\n' for n in range(12))
+    rows = "".join(f'{{"text": "{n} parcels", "label": "{n}"}}\n' for n in range(14))
     (tmp_path / "rows.jsonl").write_text(rows)
     (tmp_path / "w.yaml").write_text(
-        "name: my task\nlm: bundled/nano\ndata: {file: rows.jsonl, split: {train: 4, val: 4, test: 4}}\n"
+        "name: my task\nlm: bundled/nano\ndata: {file: rows.jsonl, split: {train: 4, val: 4, test: 6}}\n"
         "metric: exact_match(label)\nnodes: {a: {predict: 'text -> label', instructions: Sort.}}\nbudget: {calls: 60}\n"
     )
     return tmp_path

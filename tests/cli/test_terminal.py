@@ -50,13 +50,13 @@ def invoke(*words: str) -> Result:
 
 
 def workflow(folder: Path, **changes: Any) -> Path:
-    rows = [{"text": f"row {n}", EVIL: EVIL, "label": "a"} for n in range(9)]
+    rows = [{"text": f"row {n}", EVIL: EVIL, "label": "a"} for n in range(12)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = folder / "w.yaml"
     spec = {
         "name": f"name {EVIL}",
         "lm": "bundled/nano",
-        "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
+        "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 6}},
         "metric": "exact_match(label)",
         "budget": {"calls": 30},
         "nodes": {"sort": {"predict": "text -> label: Literal['a', 'b']"}},

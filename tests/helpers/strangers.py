@@ -17,13 +17,13 @@ from workbench.cli import cli
 PLAIN: dict[str, Any] = {
     "name": "plain",
     "lm": "bundled/nano",
-    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
+    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 6}},
     "metric": "exact_match(label)",
     "nodes": {"sort": {"predict": "text -> label"}},
     "optimize": [{"random": {"trials": 1}}],
     "budget": {"calls": 40},
 }
-ROWS = "".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(9))
+ROWS = "".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(12))
 #: Says so when it is run.
 PAYLOAD = "open('RAN', 'a').write('ran')\ndef f(text: str) -> str:\n    return text\n"
 

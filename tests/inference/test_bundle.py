@@ -281,7 +281,7 @@ def test_a_bundle_is_served_in_another_place(tmp_path: Path) -> None:
 
 def test_the_result_file_keeps_the_timeout(tmp_path: Path) -> None:
     with ChatServer("ok") as server:
-        rows = "".join(f'{{"text": "t{i}", "answer": "a{i}"}}\n' for i in range(12))
+        rows = "".join(f'{{"text": "t{i}", "answer": "a{i}"}}\n' for i in range(18))
         (tmp_path / "rows.jsonl").write_text(rows)
         spec = {
             "lm": {"model": "openai/x", "api_base": server.base},

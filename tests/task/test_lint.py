@@ -16,7 +16,7 @@ ROW = '{"text": "a", "label": "a", "note": "n"}\n'
 
 
 def warnings_of(folder: Path, nodes: dict[str, Any], **more: Any) -> list[str]:
-    (folder / "rows.jsonl").write_text("".join(ROW.replace('"a"', f'"{i}"', 1) for i in range(9)))
+    (folder / "rows.jsonl").write_text("".join(ROW.replace('"a"', f'"{i}"', 1) for i in range(18)))
     (folder / "tools.py").write_text("def lookup(text: str): return text\ndef send_mail(text: str): return text\n")
     spec = {"name": "w", "data": {"file": "rows.jsonl"}, "metric": "exact_match(label)", "nodes": nodes, **more}
     (folder / "w.yaml").write_text(json.dumps(spec, indent=1))

@@ -152,7 +152,7 @@ def _name_of(bar: str | None, side: Side | None) -> str | None:
 
 
 def stored_gate(run: str, db: str) -> dict[str, Any]:
-    """What the result of a run is judged by, as it was asked for when the run started."""
+    """The gate of a run: bounds for its result, as they were given when it started."""
     from workbench.store import ReadOnlyStore, read_options
 
     with ReadOnlyStore(db) as store:

@@ -4,6 +4,7 @@ show, and whether it can end with a proof.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -304,8 +305,8 @@ def budget_warnings(task: Task) -> list[str]:
 
 
 def find_impossible_proof(task: Task) -> SpecError | None:
-    """The error of a file without sealed rows or a plugin that tests its targets or constraints, or of a budget that
-    ends before baseline and sealed test could, however little these take; else None.
+    """The error of a file with too few sealed rows to show any gain, or without a plugin that tests its targets or
+    constraints, or of a budget that ends before baseline and sealed test could, however little these take; else None.
 
     The least is one call for each node that calls a model, and one for a row of the winner; of tokens and dollars, the
     inputs alone.
@@ -314,6 +315,13 @@ def find_impossible_proof(task: Task) -> SpecError | None:
         return SpecError(
             "there is no row to prove a gain on: all test rows are also in train or val",
             hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
+            path=("data",),
+        )
+    if (smallest := _smallest_gain(task))[0] is None:
+        least = next(count for count in itertools.count(1) if smallest_binary_gain(count, _DISCORDANT) is not None)
+        return SpecError(
+            smallest[1].partition(":")[0],
+            hint=f"It takes {least} at least. Name more rows of test, or add --allow-unproved to search anyway.",
             path=("data",),
         )
     for section in TESTED_SECTIONS:

@@ -167,7 +167,8 @@ def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagno
         raise AssertionError("a baseline asked a model")
 
     async def course() -> list[Diagnosis]:
-        return [await METHODS[judging.method](log, Judge(refuse, judging, logs)) for log in logs]
+        judge = Judge(refuse, judging, logs)
+        return [await METHODS[judging.method](log, judge) for log in logs]
 
     return run_in_loop(course())
 

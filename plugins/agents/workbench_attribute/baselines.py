@@ -44,9 +44,14 @@ async def take_majority(log: Log, judge: Judge) -> Diagnosis:
 
 
 async def search_words(log: Log, judge: Judge) -> Diagnosis:
-    """The first step that failed or speaks of trouble; where it is the result of a tool, the step before it."""
+    """The first step that failed or speaks of trouble; where it is the result of a tool, the step before it.
+
+    Lines that most logs of the command share are the system's own, such as the questions of a ledger, and are skipped.
+    """
+    shared = judge.shared_lines
     for number, step in enumerate(log.steps):
-        said = _TROUBLE.search(step.content)
+        own = step.content if not shared else "\n".join(x for x in step.content.splitlines() if x.strip() not in shared)
+        said = _TROUBLE.search(own)
         if not step.error and (number == 0 or said is None):  # the first step often states the problem
             continue
         why = step.error or f"step {number} says '{said[0] if said else ''}'"

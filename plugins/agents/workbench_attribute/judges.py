@@ -14,8 +14,10 @@ step-by-step, binary search, and the hybrid of the first two. Departures, each a
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from workbench.errors import FailureKind, LMError
 from workbench_attribute import prompts
@@ -38,6 +40,8 @@ class Answer:
     usd: float = 0.0
 
 
+#: A line that stands in more than this share of the logs is the system's own.
+_SHARED = 0.8
 #: Sends messages to the judge; the number is that of the vote, which draws a fresh sample. Raises LMError.
 Ask = Callable[[Messages, int], Awaitable[Answer]]
 
@@ -58,6 +62,16 @@ class Judge:
     def room(self) -> int:
         """Characters of a log in one prompt."""
         return self.settings.window * TOKEN
+
+    @cached_property
+    def shared_lines(self) -> frozenset[str]:
+        """The lines that stand in most of the logs, of three or more."""
+        if len(self.logs) < 3:
+            return frozenset()
+        lines = Counter[str]()
+        for log in self.logs:
+            lines.update({line.strip() for step in log.steps for line in step.content.splitlines()})
+        return frozenset(line for line, count in lines.items() if line and count > _SHARED * len(self.logs))
 
     def rng(self, log: Log, vote: int = 0) -> random.Random:
         """Randomness that depends on the seed, the log and the vote alone."""

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted
 
+from workbench_attribute.attribute import attribute
 from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.score import TOLERANCES, expect_random, is_step, official_step, score
+from workbench_attribute.settings import Judging
 from workbench_kit.logs import Log, LogStep
 
 
@@ -114,6 +116,22 @@ def test_majority_looks_at_other_logs_and_never_at_the_label_of_its_own() -> Non
 def test_lexical_names_the_first_step_that_speaks_of_trouble(steps: list[tuple[str, str]], expected: int) -> None:
     said = diagnose(Log("x", tuple(LogStep(*one) for one in steps)), "lexical", oracle())
     assert (said.agent, said.step) == (steps[expected][0], expected)
+
+
+def test_lexical_passes_over_what_all_logs_say() -> None:
+    """The questions of a system's ledger, in which errors are named."""
+    ledger = LogStep("Orchestrator", "Is there an error?\nIs the fact incorrect?")
+
+    def log(number: int) -> Log:
+        own = [
+            LogStep("A", f"An exception in line {number}" if number == at else f"Row {at} is fine") for at in range(4)
+        ]
+        return Log(f"x{number}", (ledger, ledger, *own))
+
+    logs = [log(number) for number in range(4)]
+    found = attribute(logs, Judging(method="lexical"), None).found
+    assert [one.step for one in found] == [2, 3, 4, 5]
+    assert [one.step for one in attribute(logs[:2], Judging(method="lexical"), None).found] == [1, 1], "too few to tell"
 
 
 def test_lexical_takes_a_recorded_error_before_words() -> None:

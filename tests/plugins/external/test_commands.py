@@ -249,7 +249,7 @@ def test_the_agent_of_a_run_is_looked_for_where_the_run_had_it(tmp_path: Path) -
     from workbench_external.commands import _asked_about
 
     (tmp_path / "office").mkdir()
-    path = write_agent(tmp_path, SORTER, rows=(1, 1, 1), folder="office", slots={})
+    path = write_agent(tmp_path, SORTER, rows=(1, 1, 6), folder="office", slots={})
     (tmp_path / "agent.py").rename(tmp_path / "office/agent.py")
     options, pool = Options(out=str(tmp_path / "out.yaml")), SimulatedPool(SimulatedLM())
     run = optimize(path, database=tmp_path / "run.db", optimizers=[], pool=pool, options=options).run

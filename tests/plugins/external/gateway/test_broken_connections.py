@@ -154,7 +154,7 @@ except openai.APIError as error:
 """
 
 
-@pytest.mark.parametrize(("breaks", "label", "asked"), [(2, "a", 3), (9, "APIConnectionError", 3)])
+@pytest.mark.parametrize(("breaks", "label", "asked"), [(2, "a", 3), (9, "broken", 3)])
 def test_in_a_row_the_agents_client_asks_again_and_not_the_ledger(
     breaks: int, label: str, asked: int, tmp_path: Path
 ) -> None:
@@ -174,8 +174,7 @@ def test_in_a_row_the_agents_client_asks_again_and_not_the_ledger(
         runtime = Runtime(ledger, lm_spec(model("openai/up", address)), {}, LMPool())
         try:
             outcome = await Program(workflow, runtime).run(Example("1", {"text": "x"}))
-            assert outcome.failure is None, outcome.message
-            return str(outcome.prediction["label"])
+            return str(outcome.failure or outcome.prediction["label"])
         finally:
             await runtime.aclose()
 

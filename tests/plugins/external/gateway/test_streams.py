@@ -196,8 +196,7 @@ def run_row(server: Upstream, folder: Path, database: Path, run: int | None = No
         runtime = Runtime(ledger, lm_spec(model("openai/up", server.address)), {}, LMPool())
         try:
             outcome = await Program(workflow, runtime).run(Example("1", {"text": "x"}))
-            assert outcome.failure is None, outcome.message
-            return str(outcome.prediction["label"])
+            return str(outcome.failure or outcome.prediction["label"])
         finally:
             await runtime.aclose()
 
@@ -239,7 +238,7 @@ def test_a_stream_that_breaks_in_a_run_is_billed_and_not_asked_again(tmp_path: P
     with upstream() as server:
         server.answers["chat/completions"] = [breaking]
         printed, (_, _, usd, failed) = run_row(server, tmp_path, tmp_path / "run.db")
-        assert printed.startswith("broken") and len(server.asked) == 1
+        assert printed == "broken" and len(server.asked) == 1, "whatever the agent said, the row has no result"
     assert usd > 0 and failed == {"broken": 1}
 
 
