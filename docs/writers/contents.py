@@ -13,6 +13,8 @@ Links = list[tuple[str, str, str]]
 CONTENTS: dict[str, Links] = {
     "Begin": [
         ("Tutorial", "docs/tutorial.md", "the quickstart, line by line"),
+        ("Read the report", "docs/how-to/read-the-report.md", "each line of it"),
+        ("Troubleshooting", "docs/how-to/troubleshooting.md", "by what you see"),
         ("Install", "docs/how-to/install.md", "the base, the extras, and what they weigh"),
         ("Choose an optimizer", "docs/how-to/choose-optimizer.md", "which one, for what, at what price"),
         (
