@@ -1,4 +1,4 @@
-"""Optimizers as a file names them."""
+"""Optimizers by their names in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from workbench.study.study import Optimizer
 
 
 def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
-    """Make an optimizer as a file names it: `random`, or `{random: {trials: 5}}`. Raises ValueError, PluginError."""
+    """Make an optimizer from its form in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError,
+    PluginError."""
     entries: dict[str, Any] = {value: {}} if isinstance(value, str) else dict(value)
     if len(entries) != 1:
         raise ValueError(f"name one optimizer, not {len(entries)}")
@@ -23,9 +24,9 @@ def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
         raise ValueError(f"there is no optimizer '{name}'. {suggest(name, known)}")
     try:
         return plugins().get("optimizers", name)(**(parameters or {}))
-    except ValidationError as error:  # its places are those of this optimizer, not of who names it
+    except ValidationError as error:  # paths are relative to this optimizer, not to the setting that names it
         first = error.errors()[0]
         message, where = first["msg"].removeprefix("Value error, "), ".".join(map(str, first["loc"]))
-        if not where:  # about several settings together
+        if not where:  # an error about several settings together
             raise ValueError(f"{name}: {message}") from None
         raise ValueError(f"{name} does not take {where}: {message}, given {first['input']!r}") from None
