@@ -128,10 +128,8 @@ def _check_cells(file: Source, cells: Sequence[EvalOptions], pool: LMPool) -> No
 
 
 def _left(file: Any, reports: Sequence[EvalReport]) -> tuple[list[tuple[str, Any]], BudgetSpent | None]:
-    """Return the ceilings for the next cell, and the error of a ceiling that earlier cells have reached.
-
-    file: with all settings from outside.
-    """
+    """Return the ceilings for the next cell, and the error of a ceiling that earlier cells have reached. file: with all
+    settings from outside."""
     given = file.get("budget") if is_dict(file) else None
     budget = given if is_dict(given) else {}
     used = {

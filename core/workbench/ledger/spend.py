@@ -55,9 +55,7 @@ _GAP = 0.05
 @dataclass
 class PriceCheck:
     """Totals stated by billers and by our prices for the same calls, and the number of answers without a known price.
-
-    free: models whose answers cost nothing although nobody stated so.
-    """
+    free: models whose answers cost nothing although nobody stated so."""
 
     stated_usd: float = 0.0
     computed_usd: float = 0.0
@@ -96,11 +94,8 @@ class PriceCheck:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The outcome of a call: a response, or the error of its last attempt.
-
-    seconds: in its requests. queued: seconds of waiting in workbench: for a slot, in the pauses of a rate limit, and
-    between attempts.
-    """
+    """The outcome of a call: a response, or the error of its last attempt. seconds: in its requests. queued: seconds of
+    waiting in workbench: for a slot, in the pauses of a rate limit, and between attempts."""
 
     response: Response | None
     error: LMError | None

@@ -80,8 +80,10 @@ def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | No
 
 
 def read_candidate(store: Store, run: str) -> Source:
-    """Return the winner of a run as a workflow file at the path of the run's file, so that relative paths stay
-    valid."""
+    """Return the winner of a run as a workflow file at the path of the run's file, so that relative paths stay valid.
+
+    Raises StoreError: there is no such run, or it is damaged.
+    """
     row, _, found, baseline = _chosen(store, run, None)
     return load_yaml(_write_text(row, found, baseline), read_stored_source(row)[0].file)
 

@@ -23,11 +23,8 @@ def new_run_name() -> str:
 def add_run(
     store: Store, *, run: str, name: str, spec: str, file: str | None = None, **others: str | int | None
 ) -> int:
-    """Add a run that starts now. Returns its number.
-
-    others: status and options; and, if known, seed, data_hash, host, pid, version and kind (for listed runs, the
-    command).
-    """
+    """Add a run that starts now. Returns its number. others: status and options; and, if known, seed, data_hash, host,
+    pid, version and kind (for listed runs, the command)."""
     row = {"run": run, "name": name, "spec": spec, "file": file, "started": now(), **others}
     row["spec_checksum"] = checksum(run, name, file, spec)
     number = store.execute(*insertion("insert into runs", row)).lastrowid

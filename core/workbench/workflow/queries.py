@@ -74,7 +74,10 @@ def text_at(workflow: Workflow, address: str) -> str:
 
 
 def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
-    """Return the file's language model, with the changes that patches made to the workflow's `lm`."""
+    """Return the file's language model, with the changes that patches made to the workflow's `lm`.
+
+    A new model keeps the server and the settings only if the same provider serves it, and never the price.
+    """
     changed = workflow.tree.get("lm")
     if not changed:
         return lm

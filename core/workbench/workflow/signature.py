@@ -83,10 +83,7 @@ Types = Mapping[str, Any] | None
 
 
 def parse_signature(text: str, types: Mapping[str, Any] | None = None) -> Signature:
-    """Read a signature. The SpecError that it raises says what to write instead.
-
-    types: further types by name.
-    """
+    """Read a signature. The SpecError that it raises says what to write instead. types: further types by name."""
     return _parse(text, tuple(sorted((types or {}).items(), key=lambda item: item[0])))
 
 

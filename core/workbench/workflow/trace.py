@@ -106,11 +106,8 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """The trace of one example through a workflow.
-
-    Spans are sorted by node and, within a node, by replica and start. So their order does not depend on timing, and a
-    replay gives the same.
-    """
+    """The trace of one example through a workflow. Spans are sorted by node and, within a node, by replica and start.
+    So their order does not depend on timing, and a replay gives the same."""
 
     example: str
     spans: list[Span] = field(default_factory=list[Span])

@@ -228,7 +228,10 @@ def written_place(tree: Any, place: Iterable[str | int]) -> list[Any]:
 
 
 def node_tree(raw: Mapping[str, Any]) -> Tree:
-    """Return a node as written (`{predict: ..., instructions: ...}`) in normal form (`{"kind": "predict", ...}`)."""
+    """Return a node as written (`{predict: ..., instructions: ...}`) in normal form (`{"kind": "predict", ...}`).
+
+    Raises SpecError, with a path inside the node, if it does not name exactly one kind.
+    """
     known = plugins().names("node_kinds")
     if "kind" in raw:  # already the normal form, as exported
         kinds = [raw["kind"]]
@@ -268,7 +271,10 @@ def node_class(kind: str) -> type[NodeKind]:
 
 
 def make_node(name: str, tree: Tree, base: Path, code: Code) -> NodeKind:
-    """Make the node for a normal-form tree. Equal trees share one object. Raises pydantic's ValidationError."""
+    """Make the node for a normal-form tree. Equal trees share one object. Raises pydantic's ValidationError.
+
+    code: the state of the user code that it names.
+    """
     # Not sorted: the order inside (nodes of a sub-workflow, states) may have a meaning.
     return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, code)
 
