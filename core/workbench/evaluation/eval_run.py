@@ -1,5 +1,4 @@
-"""The run of an evaluation: an unchanged workflow on the rows of a split. Every row is stored as soon as it is
-scored."""
+"""The run of an evaluation: an unchanged workflow on the rows of a split. Rows are stored once scored."""
 
 from __future__ import annotations
 
@@ -68,8 +67,8 @@ class EvalOptions:
     gate: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the options to store. Permission to run code without a boundary is not among them: each process needs
-        its own."""
+        """Return the options to store, without permission to run code without a boundary: each process needs its
+        own."""
         return {
             "sets": [list(s) for s in self.sets],
             "split": self.split,

@@ -9,8 +9,7 @@ from workbench.store import Journal
 
 
 class AcceptedKeys:
-    """The models that answered, and those with requests whose outcome is still unknown. Models are named by
-    identity."""
+    """The models that answered, and requests of models with no outcome yet. Models are named by identity."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal, self._answered = journal, set[str]()

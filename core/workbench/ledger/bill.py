@@ -40,8 +40,7 @@ class Bill:
         return {"unknown": self.unknown, **possible, "failed": self.failed}
 
     def check_answered(self) -> None:
-        """Raise ServerDead if requests were sent and none was answered: the search ended because of the server, not the
-        budget."""
+        """Raise ServerDead if requests were sent and none was answered: the server ended the search, not the budget."""
         self.store.flush()
         last = self.journal.find_last_failure()
         if last is None or self.journal.has_answer():

@@ -37,8 +37,7 @@ class CutPrompts:
         self._models: dict[str, _OfModel] = {}
 
     def check(self, lm: str, request: Request, response: Response) -> LMError | None:
-        """Return an error if a server gave one count for prompts of different lengths that it cannot have read
-        completely."""
+        """Return an error if a server gave one count for prompts of different lengths, too low for them."""
         count, about = response.prompt_tokens, estimate_tokens(request.messages)
         if about < _LEAST_PROMPT:
             return None

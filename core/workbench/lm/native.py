@@ -89,7 +89,7 @@ class Native:
         return {"api": self.api, "body": body, **{name: value for name, value in more.items() if value}}
 
     def with_setting(self, name: str, value: Any) -> Native:
-        """Return the same request with another `temperature`, `max_tokens` or `n`, in the form of its API; None removes
+        """Return the request with another `temperature`, `max_tokens` or `n`, in the form of its API; None removes
         it."""
         holder = _name_in(_SETTINGS[self.api], self.body) if self.api in _SETTINGS else None
         inside = dict(_settings(self.api, self.body))

@@ -70,7 +70,6 @@ def lm_prefixes() -> list[str]:
 
 
 def make_lm(spec: LMSpec) -> LM:
-    """Make the language model for these settings. Raises PluginError, or SpecError for settings that it does not
-    accept."""
+    """Make the language model for these settings. Raises PluginError, or SpecError for unsupported settings."""
     prefix, rest = split_model(spec.model)
     return plugins().get("lms", prefix)(rest, spec)

@@ -129,7 +129,7 @@ class Response:
     computed_usd: float | None = None
 
     def without_thoughts(self) -> Response:
-        """Return the same answer with the thoughts in its text separated. If no text is left and it was not cut, it is
+        """Return the answer with the thoughts in its text separated. If no text is left and it was not cut, it is
         empty."""
         thoughts, said = split_thoughts(self.text)
         if said == self.text:

@@ -28,8 +28,7 @@ def measure(
     earlier: Sequence[str],
     record: RunRecord,
 ) -> tuple[Evidence, str | None]:
-    """Collect the evidence for all claims on the sealed rows, and the objection if the change was not sent. Arguments
-    as in `Evidence`."""
+    """Collect the evidence for all claims, and the objection if the change was not sent. Arguments: see `Evidence`."""
     columns = zip(*rows, strict=True)
     sides = [(side, column) for side, column in zip((task.workflow, winner, best), columns, strict=False)]
     ceilings = find_ceilings(sides, {**task.spec.proof.ceiling})

@@ -29,7 +29,7 @@ class Leak:
 
     @property
     def breaks_proof(self) -> bool:
-        """Return True if the leak invalidates the proof: scores on rows in the workflow show nothing. Train rows are
+        """Return True if the leak invalidates the proof, since scores on its rows show nothing. Train rows are
         allowed."""
         return self.split != "train"
 

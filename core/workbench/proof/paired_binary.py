@@ -40,8 +40,7 @@ def _wins_needed(statistic: float, n: int) -> Any:
 
 @lru_cache(maxsize=8)
 def _chances(n: int) -> list[tuple[int, Any]]:
-    """Return, for many shares of differing pairs, (first number of pairs, at least 1; the chances of the numbers from
-    there on)."""
+    """Return, for many shares of differing pairs, (the first number of pairs, from 1; the chances from there on)."""
     import numpy as np
 
     found: list[tuple[int, Any]] = []
@@ -84,8 +83,7 @@ def score_interval(wins: int, losses: int, n: int, bound: float) -> tuple[float,
     """
 
     def distance(gain: float) -> float:
-        """Return the standard errors between the observed pairs and a true gain, at the likeliest share of losses for
-        it."""
+        """Return the standard errors between observed pairs and a true gain, at its likeliest share of losses."""
         b, c = (2 * n - wins + losses) * gain - wins - losses, -losses * gain * (1 - gain)
         lost = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
         variance = n * (2 * lost + gain * (1 - gain))

@@ -136,8 +136,7 @@ def paired_saving(
     clusters: Sequence[Hashable] | None = None,
     alpha: float = LEVEL,
 ) -> Claim:
-    """Compare paired costs: one per row and side, none below 0 or above the ceiling. clusters, alpha: as in
-    `paired_proof`."""
+    """Compare paired costs, one per row and side, from 0 to the ceiling. clusters, alpha: as in `paired_proof`."""
     scale = max([ceiling.most, *baseline, *winner])
     if scale <= 0:
         return Claim("saving", SAVING, len(baseline), of=objective, most=0.0)

@@ -114,8 +114,7 @@ def _is_foreign(node: NodeKind) -> bool:
 
 
 def was_sent(pair: Pair, nodes: Sequence[str]) -> bool:
-    """Return True if the winner's run of these nodes made a request on this row that the baseline's run did not
-    make."""
+    """Return True if the winner's run of these nodes made a request on this row that the baseline's did not."""
     before, after = (_requests(result, nodes) for result in pair)
     return bool(after - before)
 
@@ -126,8 +125,7 @@ def _requests(result: Result, nodes: Sequence[str]) -> set[Hashable]:
 
 
 def check_sent(baseline: Workflow, winner: Workflow, pairs: Sequence[Pair]) -> tuple[list[bool], str | None]:
-    """Check row by row that the change was sent. Return that, and the objection if it was not sent with most rows that
-    differ."""
+    """Return, for each row, True if the change was sent; and the objection if most differing rows were without it."""
     nodes = foreign_changes(baseline, winner)
     sent = [not nodes or was_sent(pair, nodes) for pair in pairs]
     differ = [was for was, (a, b) in zip(sent, pairs, strict=True) if a.score != b.score or _cost(a) != _cost(b)]

@@ -138,8 +138,7 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
 
 
 def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
-    """Return search and proof with the most dollars that a candidate of the space, or a role in the search, may
-    take."""
+    """Return search and proof with the most dollars that a candidate of the space, or a searching role, may take."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
     sides = sealed_runs(task)
     if most is None or proof.most_usd is None:

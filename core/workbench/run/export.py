@@ -71,8 +71,7 @@ def export_candidate(
 
 
 def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | None = None) -> str:
-    """Return a candidate as the text of a workflow file. folder: the future folder of the file; None: that of the run's
-    file."""
+    """Return a candidate as the text of a workflow file. folder: its future folder; None: that of the run's file."""
     file = read_stored_file(row)
     workflow = Workflow(found.tree, file.base)
     raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)

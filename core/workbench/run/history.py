@@ -1,5 +1,4 @@
-"""Queries on stored runs: status, candidates, inputs, changes. Also draws and prunes them. None of it runs their
-code."""
+"""Queries on stored runs: status, candidates, inputs, changes; drawing and pruning. Nothing runs their code."""
 
 from __future__ import annotations
 

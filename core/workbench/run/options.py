@@ -38,8 +38,8 @@ class Options:
         return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the options to store. Permission to run code without a boundary is not among them: each process needs
-        its own."""
+        """Return the options to store, without permission to run code without a boundary: each process needs its
+        own."""
         return {
             "sets": [list(s) for s in self.sets],
             "out": self.out,

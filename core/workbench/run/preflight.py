@@ -184,8 +184,8 @@ def lms_not_ready(
 
 
 def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
-    """List the errors that only a change of the file can fix. After others, e.g. a missing package, a run can be
-    resumed."""
+    """List the errors that only a change of the file can fix. A run can be resumed after others, e.g. a missing
+    package."""
     return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 

@@ -53,8 +53,7 @@ class Outlook:
         return cls(gain * true / (true + chance), math.sqrt(variance), improving, step)
 
     def chance_of_proof(self, rows: float, candidates: int) -> float:
-        """Return the chance that a test of `rows` sealed rows shows the best's gain after `candidates` more
-        candidates."""
+        """Return the chance that `rows` sealed rows show the best's gain after `candidates` more candidates."""
         found = 0.0
         for better in range(candidates + 1):
             gain = min(1.0, self.gain + better * self.step)

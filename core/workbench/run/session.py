@@ -98,8 +98,7 @@ class Session:
         self._in_flight = list[int]()  # calls in flight at the time of each call since the last evaluation
 
     async def go(self) -> Report:
-        """Run to the end and return the report, with the reason for the end. Bugs are raised after the report is
-        saved."""
+        """Run to the end and return the report, with the reason for it. Bugs are raised after the report is saved."""
         async with self.opened:
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
             warned += preflight.search_warnings(self.task, self.optimizers)
@@ -190,8 +189,7 @@ class Session:
         return observed
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raise LMError if no row of the baseline was answered, and delete the failures so that a resumed run asks
-        again."""
+        """Raise LMError if no row of the baseline was answered. Delete the failures, so a resumed run asks again."""
         if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()

@@ -114,8 +114,7 @@ def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultR
 
 
 class ScoredRows:
-    """Records which train and val rows a run's candidates were scored on, since they may be test rows of a later
-    run."""
+    """Records which train and val rows a run's candidates were scored on: a later run may test on them."""
 
     def __init__(self, store: Store, run_id: int, task: Task):
         self._store, self._run_id, self._inputs, self._rule = store, run_id, task.inputs, task.rule

@@ -162,8 +162,7 @@ class Trackers:
 
 
 def trackers_not_ready(names: Iterable[str]) -> Iterator[WorkbenchError]:
-    """Yield an error for each tracker that does not exist (SpecError) or whose package is not installed
-    (PluginError)."""
+    """Yield an error for each unknown tracker (SpecError) or one without its package (PluginError)."""
     known = plugins().names("trackers")
     for name in names:
         if name not in known:

@@ -225,8 +225,7 @@ class Context:
         self.span.calls.insert(place, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
-        """Return a vector for each text. Raises the errors of `complete`, and SpecError for a model that cannot
-        embed."""
+        """Return a vector for each text. Raises as `complete`, and SpecError for a model that cannot embed."""
         begun = self._begin_call()
         vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
         for messages, call in paid:
@@ -260,8 +259,7 @@ class Context:
         return await self.effect("code", [source, function, {**arguments, **hashed}], run)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
-        """Return an object that all examples of the run share, e.g. a server: opened at first use, closed with the
-        run."""
+        """Return an object that all examples share, e.g. a server: opened at first use, closed with the run."""
         return await self.program.runtime.shared(name, open_it)
 
     async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:

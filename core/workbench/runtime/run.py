@@ -148,8 +148,7 @@ class Run:
             raise self.ledger.stopping from None
 
     async def aclose(self) -> None:
-        """Close everything that it opened. Only for a run that stays open outside `async with`, as for a loaded
-        workflow."""
+        """Close the run. Only for one that stays open outside `async with`, as for a loaded workflow."""
         with self._closing:
             with suppress(asyncio.CancelledError):  # a second signal may cancel the closing
                 await self.runtime.aclose()

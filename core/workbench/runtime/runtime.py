@@ -88,8 +88,7 @@ class Runtime:
         return made
 
     async def sandbox(self) -> Sandbox:
-        """Return the sandbox of the run, opened at first use. Its level is stored; a resumed run refuses a weaker
-        one."""
+        """Return the sandbox, opened at first use. Its level is stored. A resumed run refuses a weaker one."""
         async with self._opening:
             if self._sandbox is None:
                 opened = await open_sandbox(self.sandbox_choice)
@@ -118,8 +117,7 @@ class Runtime:
             store.event(run_id, "sandbox", name=name, level=level)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
-        """Return an object that all examples of the run share, e.g. a server: opened at first use, closed with the
-        run."""
+        """Return an object that all examples share, e.g. a server: opened at first use, closed with the run."""
         async with self._opening:
             if name not in self._shared:
                 self._shared[name] = await open_it()
@@ -131,8 +129,7 @@ class Runtime:
         return [*(line for thing in self._shared.values() for line in thing.warnings()), *there]
 
     def kept_state(self) -> list[str]:
-        """Describe state that shared objects saw outlive rows, as parts of a sentence. If there is any, no gain is
-        shown."""
+        """Describe state that outlived rows in shared objects, as parts of a sentence. If any, no gain is shown."""
         there = self.elsewhere.kept_state() if self.elsewhere is not None else []
         return [*(line for thing in self._shared.values() for line in thing.kept_state()), *there]
 
@@ -149,8 +146,7 @@ class Runtime:
         await self.pool.aclose()
 
     def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
-        """Return the LM of a role. A role that the file does not name has the task's LM, which a patch of `lm` may
-        change."""
+        """Return the LM of a role. A role missing in the file has the task's LM, which a patch of `lm` may change."""
         if role in self.roles:
             return self.roles[role]
         return self.lm if workflow is None else task_lm(self.lm, workflow)
@@ -204,8 +200,7 @@ class Runtime:
             del self._flying[key]
 
     def embedder(self, spec: LMSpec, role: str) -> Embedder:
-        """Return the embedder of a language model, shared by all nodes. Raises SpecError for a model that cannot
-        embed."""
+        """Return a model's embedder, shared by all nodes. Raises SpecError for a model that cannot embed."""
         lm = self.pool.get(spec)
         if (lm.identity, role) not in self._embedders:
             self._embedders[lm.identity, role] = Embedder(
@@ -218,8 +213,8 @@ class Runtime:
 
 
 def _with_ids(response: Response, turn: int) -> Response:
-    """Return the response with an id for each tool call, to match it to its result. turn: separates the ids from those
-    of other turns."""
+    """Return the response with an id for each tool call, to match its result. turn: keeps it apart from ids of other
+    turns."""
     ids = [call.get("id") for call in response.tool_calls]
     if all(isinstance(one, str) and one for one in ids) and len({*ids}) == len(ids):
         return response

@@ -8,8 +8,7 @@ from pathlib import Path
 
 
 class BackgroundSync:
-    """Calls fsync on a file at most once per `delay` seconds, and `delay` seconds after a write. Thread-safe, and safe
-    in any event loop."""
+    """Calls fsync on a file `delay` seconds after a write and no more often. Safe from any thread and event loop."""
 
     def __init__(self, path: Path, delay: float):
         self.path, self.delay = path, delay

@@ -383,8 +383,7 @@ def now() -> str:
 
 
 def insertion(into: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the statement that adds a row, given by its columns, followed by the values. into: e.g. `insert into
-    calls`."""
+    """Return the statement that adds a row, given by column, followed by the values. into: e.g. `insert into calls`."""
     return f"{into} ({', '.join(row)}) values ({', '.join('?' * len(row))})", *row.values()
 
 

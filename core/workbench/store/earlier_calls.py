@@ -59,14 +59,12 @@ class EarlierCalls:
         return None
 
     def find_effect(self, key: str) -> str | None:
-        """Return the result of an effect of the run `only`, as JSON; None if all runs are searched, since effects may
-        differ."""
+        """Return the result of an effect of the run `only`, as JSON; None without `only`, since effects may differ."""
         return None if self.only is None else Journal(self.store, self.only).find_effect(key)
 
 
 def read_usual_calls(store: Store, lm: str) -> Usual | None:
-    """Return the means over a model's newest answered calls in the role `task`; None if there are none. lm: its
-    identity."""
+    """Return the means over a model's newest answered calls as `task`; None if there are none. lm: its identity."""
     sql = (
         "select count(*) as n, avg(prompt_tokens) as prompt, avg(completion_tokens) as completion, avg(case when "
         "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = 'task' and "

@@ -243,8 +243,7 @@ class Journal:
     # Totals
 
     def sum_calls(self) -> tuple[int, int, int, float]:
-        """Sum the attempts, prompt tokens, completion tokens and dollars of all settled model calls that this run
-        paid."""
+        """Sum attempts, prompt tokens, completion tokens and dollars of all settled model calls that this run paid."""
         row = self.store.row(
             "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
             "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm' "

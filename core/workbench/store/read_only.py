@@ -82,8 +82,7 @@ class ReadOnlyStore(Store):
         return found.st_mtime_ns, found.st_size
 
     def is_current(self) -> bool:
-        """Return True if reopening would show the same content: the file was opened next to its writer, or nobody has
-        written since."""
+        """Return True if reopening would show the same content: a writer is next to it, or nobody has written since."""
         if self._copy is not None:
             return False
         return self._seen is None or (

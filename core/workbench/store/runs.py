@@ -157,8 +157,7 @@ class RunRecord:
         self.store.write(sql, status, now(), text, checksum(self.find_name(), text), seconds, self.run_id)
 
     def add_artifact(self, path: str, hash_: str, content: str) -> None:
-        """Record immediately that the run writes a workflow file. hash_: of the workflow; content: SHA-256 of the
-        file."""
+        """Record immediately that the run writes a file. hash_: of the workflow; content: SHA-256 of the file."""
         sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
         self.store.execute(sql, self.run_id, path, hash_, content)
 

@@ -229,7 +229,7 @@ class Evaluator:
             raise self._source.locate(error) if self._source else error from None
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace, name: str = "") -> Score:
-        """Return the metric's score of a prediction. Raises whatever the metric raises. name: use this one of `named`
+        """Return the metric's score of a prediction. Raises whatever it raises. name: use this one of `named`
         instead."""
         return await self._score_by(self.named[name] if name else self.metric, example, prediction, trace)
 

@@ -142,8 +142,7 @@ def filled_scores(results: Sequence[Result]) -> list[float]:
 
 
 def unanswered_error(evaluation: Evaluation) -> LMError | None:
-    """Return the error to raise if no row was answered: none has a result, or the server refused each as a bad
-    request."""
+    """Return the error if no row was answered: none has a result, or the server refused each as a bad request."""
     kinds = evaluation.failures
     if (
         not evaluation.results

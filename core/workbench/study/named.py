@@ -13,8 +13,7 @@ from workbench.study.study import Optimizer
 
 
 def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
-    """Make an optimizer from its form in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError,
-    PluginError."""
+    """Make an optimizer as a file names it: `random`, or `{random: {trials: 5}}`. Raises ValueError, PluginError."""
     entries: dict[str, Any] = {value: {}} if isinstance(value, str) else dict(value)
     if len(entries) != 1:
         raise ValueError(f"name one optimizer, not {len(entries)}")

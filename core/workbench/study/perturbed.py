@@ -1,5 +1,4 @@
-"""Perturbed rows: each runs unchanged and under each perturbation with the same seeds, so a difference is the
-effect."""
+"""Perturbed rows: each runs unchanged and under each perturbation with the same seeds, to show its effect."""
 
 from __future__ import annotations
 

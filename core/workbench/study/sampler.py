@@ -16,8 +16,7 @@ from workbench.workflow import Patch, Workflow
 
 
 class RandomTrial:
-    """A trial that draws every value at random, except the `fixed` ones by name (`Space.starts`). The baseline of
-    searches."""
+    """A trial that draws every value at random, except `fixed` ones, by name (`Space.starts`). A baseline search."""
 
     def __init__(self, rng: random.Random, fixed: Mapping[str, Any] = MappingProxyType({})):
         self.rng, self.fixed = rng, fixed
@@ -131,8 +130,7 @@ class Searcher:
 
 
 def make_sampler(name: str, seed: int, startup: int) -> Any:
-    """Make the Optuna sampler of a name. startup: random trials before it learns. Raises SpecError for an unknown
-    name."""
+    """Make the Optuna sampler of a name. startup: random trials before it learns. Raises SpecError if unknown."""
     import warnings
 
     import optuna

@@ -164,8 +164,7 @@ class Study:
         return self.progress.best
 
     def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
-        """Return True if the budget covers the worst case of evaluating a workflow, without retries and cached
-        calls."""
+        """Return True if the budget covers the worst case of an evaluation, without retries and cached calls."""
         return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
 
     def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
@@ -223,8 +222,7 @@ class Study:
         return self.evaluator.concurrency
 
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
-        """Return a language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) ->
-        Response."""
+        """Return a model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
         complete = self.evaluator.complete_as(role)
         if not self.limits:
             return complete
@@ -242,8 +240,7 @@ class Study:
         return self.evaluator.runtime.roles.get(role)
 
     def open_lm(self, spec: LMSpec) -> LM:
-        """Return the language model object, e.g. to train its weights. For calls use `lm`, which goes through the
-        ledger."""
+        """Return the language model object, e.g. to train its weights. For calls use `lm`, which uses the ledger."""
         return self.evaluator.runtime.pool.get(spec)
 
     async def release_lm(self, spec: LMSpec) -> None:

@@ -21,8 +21,7 @@ _COSTS = ("usd", "tokens", "calls")
 
 
 def is_slow(result: Result, limit: float) -> bool:
-    """Return True if a row took more seconds than the limit, timed out, or has no result, however soon its server
-    refused."""
+    """Return True if a row took longer than the limit, timed out, or has no result, however fast it failed."""
     return result.seconds > limit or result.failure == FailureKind.TIMEOUT or result.score is None
 
 

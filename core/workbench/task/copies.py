@@ -160,8 +160,7 @@ class NearTexts:
         self._with: dict[Hashable, list[int]] = defaultdict(list)
 
     def add(self, words: Words, number: int, of: Mapping[int, int] | None = None) -> None:
-        """Add a text. of: by number, the group of copies that a text is known to belong to; one text of each group is
-        enough."""
+        """Add a text. of: by number, the known group of copies of a text; one text per group is enough."""
         for having in (self._equal[words], *(self._with[shingle] for shingle in _shingles(words))):
             if of is None or not any(of[other] == of[number] for other in having[-COMMON:]):
                 having.append(number)

@@ -1,5 +1,4 @@
-"""Selection of the rows of a file to read: all of them, or a draw, never more in memory than needed or than there is
-room for."""
+"""Selection of the rows of a file to read: all, or a draw, with no more in memory than needed or than fit."""
 
 from __future__ import annotations
 
@@ -132,8 +131,7 @@ class _Held:
 
 
 def _weigh(value: Any, location: str, number: int, field: str = "", depth: int = 0) -> int:
-    """Return the bytes of memory of a value. Raises SpecError for a text that is too long, and for nesting that is too
-    deep."""
+    """Return the bytes of memory of a value. Raises SpecError for a text that is too long, or too deep nesting."""
     if depth > MOST_DEPTH:
         raise SpecError(f"row {number} is nested too deeply", file=location, hint="Write flatter rows.")
     if isinstance(value, str):

@@ -238,8 +238,7 @@ class _File:
         yield from _powers_of_named("executors", setting)
 
     def _tracker(self, setting: Written) -> Found:
-        """Find the capabilities of a tracker. It has no settings here, and reports to the server in its own
-        configuration."""
+        """Find the capabilities of a tracker. It has no settings here; its own configuration names its server."""
         for name in _named("trackers", setting):
             text = f"the server that the tracker '{name}' reports to"
             yield Power("asks an address", text, text, setting.at)

@@ -66,8 +66,8 @@ class Task:
 
     @property
     def label(self) -> str | None:
-        """Return the field with the right answer, as far as known: `target`, or a field named like the one that the
-        metric reads."""
+        """Return the field with the right answer, if known: `target`, or a field named like the one the metric
+        reads."""
         field = graded_field(self.spec.metrics[0])
         known = field is not None and field not in self.inputs and any(field in row for row in self.dataset.val[:1])
         return self.target or (field if known else None)
@@ -199,8 +199,7 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
 
 
 def _check_cluster(field: str | Literal[False] | None, dataset: Dataset) -> None:
-    """Check that the cluster field exists: a mistyped one would make each row its own cluster, and show gains that are
-    not real."""
+    """Check that the cluster field exists: a mistyped one would make each row a cluster, and show false gains."""
 
     rows = dataset.test.open()
     if field and rows and not any(field in row for row in rows):

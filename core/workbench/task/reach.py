@@ -1,5 +1,4 @@
-"""Warnings of labels that no answer can match, e.g. numbers in the data but names in the workflow, and of wrong
-demos."""
+"""Warnings of labels that no answer can match, e.g. numbers where the workflow has names, and of wrong demos."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def _closed_kinds(field: Field) -> list[Any]:
 
 
 def _values_like(label: Any, kind: Any) -> list[Any]:
-    """Return the values of a closed type that a label may be: all listed ones, or its numbers; any value if it has
-    none."""
+    """Return the values of a closed type that a label may be: all listed ones, or its numbers; any if none."""
     if get_origin(kind) is Literal:
         return [*get_args(kind)]
     if kind is bool:

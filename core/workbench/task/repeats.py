@@ -72,8 +72,7 @@ def _needed(words: Collection[str]) -> float:
 
 
 def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
-    """Return the tokens of a row in a stretch of a text, if these are nearly all of its tokens and of its telling
-    ones."""
+    """Return the tokens of a row in a stretch of a text, if nearly all of them and of its telling ones are there."""
     wanted, length = set(words), 2 * len(words)
     needed, needed_telling = _needed(wanted), COVERED * len(telling)
     inside: Counter[str] = Counter()

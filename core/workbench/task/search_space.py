@@ -118,8 +118,7 @@ class Space:
         return [here, {**here, **rich}] if rich else [here]
 
     def order(self) -> list[str]:
-        """Return the addresses, slots first, each after those it depends on. Raises SpecError for circular
-        conditions."""
+        """Return the addresses, slots first, each after its dependencies. Raises SpecError for circular conditions."""
         slots = [a for a, domain in self.domains.items() if domain.is_slot]
         needed = {a: [*domain.when, *parent_slots(a, slots)] for a, domain in self.domains.items()}
         done: list[str] = []
@@ -193,8 +192,7 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Co
 
 
 def fitting_domains(domains: Mapping[str, DomainSpec], workflow: Workflow) -> dict[str, DomainSpec]:
-    """Select the domains whose settings a workflow still has, since an edit of the graph may have replaced or removed a
-    node."""
+    """Select the domains whose settings a workflow still has. Edits may have replaced or removed nodes."""
     found = dict(domains)
     for address in domains:
         top, _, rest = address.partition(".")

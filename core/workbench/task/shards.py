@@ -18,7 +18,7 @@ _BESIDE = frozenset("dataset_info.json dataset_infos.json dataset_dict.json stat
 
 
 def reader_of(location: str) -> str:
-    """Return the name of the reader of a place: its prefix, as in READER:PLACE, or its suffix, in any case and before
+    """Return the reader's name for a place: its prefix, as in READER:PLACE, or its suffix, in any case, before
     `.gz`."""
     known = plugins().names("readers")
     prefix, colon, _ = location.partition(":")

@@ -70,8 +70,7 @@ def _is_node(tree: Mapping[str, Any]) -> bool:
 
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
-    """Return the content of a complete file for a workflow. folder: the future folder of the file, for relative
-    paths."""
+    """Return the content of a complete file for a workflow. folder: the file's future folder, for relative paths."""
     return file_tree(task.spec, written_value(task.source), workflow, folder, _search_of(task, workflow), task.workflow)
 
 

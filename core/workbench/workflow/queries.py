@@ -115,8 +115,7 @@ def _model_prefix(address: str) -> str | None:
 
 
 def _model_at(workflow: Workflow, address: str, lm: LMSpec) -> dict[str, Any]:
-    """Return the explicit settings, by address, of the model at `nodes....lm`, or of the workflow's model if there is
-    none."""
+    """Return the explicit settings, by address, of the model at `nodes....lm`, else of the workflow's model."""
     own = workflow.get(address, None) if address != "lm" else None
     asked = lm_spec(own) if own else task_lm(lm, workflow)
     return dict(leaves_of(asked.model_dump(exclude_unset=True, mode="json"), address))
