@@ -204,8 +204,8 @@ class PolicySpec(Strict):
     """Rules in order. The first that applies decides; if none does, the default.
 
     Actions in an environment are calls, too, of a tool with the environment's name and the arguments `action` (its
-    text) and `verb` (its first word; in `sql`, everything that the statement would do), e.g. {deny: sql, when: {verb:
-    {one_of: [delete, drop, update]}}}.
+    text) and `verb` (its first word; in `sql`, everything that the statement would do), e.g.
+    {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
     """
 
     default: Verdict = Field(default="allow", description="for calls that no rule applies to")

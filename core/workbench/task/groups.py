@@ -36,7 +36,7 @@ LEAST_START = 8
 #: The most rows that may follow one turn, if a conversation was resumed.
 MOST_FOLLOWERS = 2
 
-#: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2. A longer end is no number.
+#: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2. A longer text is no id.
 _NUMBERED = re.compile(r"[\W_]+[A-Za-z]{0,9}[\W_]*\d+$")
 LONGEST_ID = 100
 #: Words for parts of a conversation, as in a field `turn_id` or an id c12-turn3.

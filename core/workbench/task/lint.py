@@ -219,7 +219,7 @@ def _empty(task: Task) -> Iterator[str]:
 
 
 def _idle_configurations(task: Task) -> Iterator[str]:
-    """Warn of configurations that `serve` never uses: it chooses by the time left."""
+    """Warn of configurations that `serve` never uses: without a target of time it has nothing to choose by."""
     targets, found = task.spec.targets, task.spec.configurations
     if len(found) > 1 and (targets is None or (targets.latency is None and targets.p95_latency is None)):
         yield (

@@ -24,8 +24,7 @@ from workbench.task import find_powers
 _LISTED, _SHOWN = 12, 160
 _OUTSIDE = "reads outside its folder"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
-#: Limits on the files behind a capability: the number of files, and the bytes to digest; larger ones count by size and
-#: time.
+#: Limits on the files behind a capability: their number, and the bytes to digest. The rest count by size and time.
 _MOST_FILES, _MOST_BYTES = 20_000, 500_000_000
 
 
@@ -34,8 +33,7 @@ class Powers:
     """The capabilities of a file, and the digests of the files that declare them.
 
     `found` maps each kind to its texts as written, with their meaning independent of the file's location. The digest
-    covers the folder, the workflow file, those that it refers to, and the files that its powers depend on, but not
-    their imports.
+    covers the folder, the workflow file, files that it refers to, and files that its powers depend on (not imports).
     """
 
     folder: Path
