@@ -185,7 +185,7 @@ def disk_warnings(database: Path) -> list[str]:
 
 
 def file_system(folder: Path) -> str | None:
-    """The type of the file system that holds a folder, such as ext4; None if unknown."""
+    """Return the type of the file system that holds a folder, such as ext4; None if unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
