@@ -193,8 +193,8 @@ def _search_lines(
 
 
 def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[str, float, float]]:
-    """Yield (what, left for search, taken by a candidate) for each ceiling except calls whose use is known. The last
-    calls of search and of proof must fit at their maximum."""
+    """Yield (what, left for search, taken by a candidate) for each ceiling other than calls, if its use is known. The
+    last calls of search and of proof must fit at their maximum."""
     tokens = baseline.input_tokens + baseline.most_output_tokens
     used = (("tokens", baseline.tokens, tokens, proof.tokens),)
     used += (("usd", baseline.likely_usd, baseline.most_usd, proof.likely_usd),)

@@ -17,8 +17,8 @@ from workbench.workflow import Field, Surroundings, Workflow, may_be_none
 
 
 def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) -> str | None:
-    """Return a warning of labels that no value of an output matches, or None. The metric itself decides if the output
-    is closed, i.e. has listed values or numbers. An output that may not be None matches no empty label."""
+    """Return a warning of labels that no value of an output matches, or None. For a closed output (listed values, or
+    numbers), the metric scores its values. An output that may not be None matches no empty label."""
     name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     field = output_field(workflow, name) if isinstance(name, str) else None
     if field is None or not isinstance(target, str) or getattr(metric, "needs_lm", False):
