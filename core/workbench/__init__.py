@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench._version import __version__ as __version__
 
-#: What each room gives.
+#: The public names of each room.
 _HOMES = {
     "workbench.api": ("aevaluate", "aoptimize", "evaluate", "optimize"),
     "workbench.errors": ("BudgetSpent", "LMError", "NodeError", "PluginError", "SpecError", "WorkbenchError"),
@@ -58,5 +58,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All names, which are imported at their first use: notebooks complete them."""
+    """List all names for completion in notebooks. They are imported on first use."""
     return sorted([*globals(), *(name for names in _HOMES.values() for name in names)])

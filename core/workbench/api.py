@@ -39,17 +39,17 @@ def optimize(
     optimizers: Sequence[tuple[str, Optimizer]] | None = None,
     pool: LMPool | None = None,
 ) -> Report:
-    """Optimize a workflow and prove the gain. Works inside a running event loop, too: it waits in a thread.
+    """Optimize a workflow and prove the gain. Inside a running event loop, it waits in a thread.
 
     Args:
-        workflow: path of a workflow file; its content as a mapping; or a `Workflow`, with the rest in `settings`.
+        workflow: path of a workflow file, its content as a mapping, or a `Workflow` with the rest in `settings`.
         settings: changes by address, e.g. {"budget.calls": 300}. `data` may also be rows (mappings or a DataFrame), and
-            `metric` a function of a file.
-        options: what the command line adds: result file, sandbox, keep_unproved, allow_unproved.
+            `metric` a function defined in a file.
+        options: those of the command line: result file, sandbox, keep_unproved, allow_unproved.
         database: path of the run database.
         listener: called as listener(event, data) with every event.
-        optimizers: (name, optimizer) in place of those of the file.
-        pool: language models in place of those of the plugins.
+        optimizers: (name, optimizer), replaces the file's optimizers.
+        pool: replaces the plugins' language models.
 
     Raises:
         SpecError: the input is wrong.
@@ -66,7 +66,7 @@ def optimize(
 
 
 async def aoptimize(workflow: AnyWorkflow, **arguments: Any) -> Report:
-    """`optimize` without blocking the event loop. Cancelling it interrupts the run, which can be resumed."""
+    """Run `optimize` without blocking the event loop. Cancelling it interrupts the run, which can be resumed."""
     return await run_beside(partial(optimize, workflow, **arguments))
 
 
@@ -84,10 +84,10 @@ def evaluate(
     """Score a workflow on the rows of a split. Works inside a running event loop, too.
 
     Args:
-        split: train, val, test or all; None: val, or what there is.
-        repeats: how often each row is run.
+        split: train, val, test or all; None: val, or whatever exists.
+        repeats: runs per row.
 
-    Takes the other arguments of `optimize`. Raises what `optimize` raises, and LMError if no row was answered.
+    Takes the other arguments of `optimize`. Raises the errors of `optimize`, and LMError if no row was answered.
     """
     options = options or EvalOptions()
     check_not_loading("evaluate")
@@ -103,14 +103,14 @@ def evaluate(
 
 
 async def aevaluate(workflow: AnyWorkflow, **arguments: Any) -> EvalReport:
-    """`evaluate` without blocking the event loop. Cancelling it interrupts the run, which can be resumed."""
+    """Run `evaluate` without blocking the event loop. Cancelling it interrupts the run, which can be resumed."""
     return await run_beside(partial(evaluate, workflow, **arguments))
 
 
 def _read(
     workflow: AnyWorkflow, settings: Mapping[str, Any] | None, database: str | Path
 ) -> tuple[str | Path | Source, list[tuple[str, Any]]]:
-    """The workflow as a file or the text of one, and the settings as (address, value)."""
+    """Return the workflow as a file or its parsed text, and the settings as (address, value)."""
     sets = [(address, _setting(address, value, Path(database))) for address, value in (settings or {}).items()]
     if isinstance(workflow, str | Path):
         return workflow, sets
@@ -128,7 +128,7 @@ def _source(content: Mapping[str, Any], base: Path) -> Source:
 
 
 def _setting(address: str, value: Any, database: Path) -> Any:
-    """A setting as a file can hold it."""
+    """Return a setting in the form that a file can hold."""
     if address == "metric" and callable(value):
         return _address_of(value)
     rows = value.get("rows") if is_dict(value) else value
@@ -139,7 +139,7 @@ def _setting(address: str, value: Any, database: Path) -> Any:
 
 
 def _write_rows(rows: Any, database: Path) -> Path:
-    """Rows in a file beside the database, named by their content, so that a run of them can be resumed."""
+    """Write rows to a file next to the database, named by their content, so that a run on them can be resumed."""
     given: Any = records_of(rows)
     records: list[Any] = [*given] if isinstance(given, Iterable) else [given]
     if (wrong := next((row for row in records if not isinstance(row, Mapping)), None)) is not None:
@@ -157,7 +157,7 @@ def _write_rows(rows: Any, database: Path) -> Path:
 
 
 def _address_of(function: Callable[..., Any]) -> str:
-    """`python:FILE:NAME` of a function. A resumed run has to find it again, so it must stand in a file."""
+    """Return `python:FILE:NAME` for a function. It must be defined in a file, for a resumed run to find it again."""
     name = getattr(function, "__qualname__", "")
     try:
         file = Path(inspect.getsourcefile(function) or "")

@@ -1,1 +1,1 @@
-"""Small modules that know nothing of workbench. Take them by their file, as `workbench.base.text`."""
+"""Small modules that do not depend on workbench. Import them by file, as in `workbench.base.text`."""

@@ -1,4 +1,4 @@
-"""Functions of Python files from their source: name, parameters and docstring, without running the file."""
+"""Outlines of functions in Python files: name, parameters and docstring, without running the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANY = Signature([Parameter("given", Parameter.VAR_POSITIONAL), Parameter("named
 
 
 class Outline:
-    """Stands for a function or class that is not loaded. `inspect.signature` and `inspect.getdoc` work on it."""
+    """A stand-in for a function or class that is not loaded. `inspect.signature` and `inspect.getdoc` work on it."""
 
     def __init__(self, name: str, doc: str | None = None, signature: Signature = _ANY):
         self.__name__, self.__doc__, self.__signature__ = name, doc, signature
@@ -24,7 +24,7 @@ class Outline:
 
 
 def outline_function(path: Path, name: str) -> Outline:
-    """The outline of a function of a file. Of what is not written as a function there, only the name is known.
+    """Return the outline of a function in a file. For anything else than a function, only the name is known.
 
     Raises SpecError if the file is not Python, or has no such name.
     """
@@ -35,8 +35,7 @@ def outline_function(path: Path, name: str) -> Outline:
 
 
 def find_binding(tree: ast.Module, name: str, where: str) -> ast.AST | None:
-    """Find the statement that binds a name in a module; None where only running it would show it. Raises SpecError if
-    nothing does."""
+    """Find the statement that binds a name in a module; None if only a run would show it. Raises SpecError if none."""
     names = dict(_bound_names(tree))
     if name not in names and not names.keys() & {"*", "__getattr__"}:
         known = [n for n in names if not n.startswith("_")]
@@ -55,13 +54,13 @@ def parse_python(path: Path) -> ast.Module:
 
 
 def syntax_error(error: SyntaxError) -> SpecError:
-    """Where a file is not Python."""
+    """Return an error with the location at which a file is not Python."""
     place = f"{error.filename}:{error.lineno}:{error.offset}"
     return SpecError(f"{place}: {error.msg}", hint="Correct the file.")
 
 
 def _bound_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Each name that the statements of a module bind, also those inside `if` and `try`, in their order."""
+    """Yield each name that the statements of a module bind, in order, also inside `if` and `try`."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -94,7 +93,7 @@ def _signature(arguments: ast.arguments) -> Signature:
 
 
 def _value(default: ast.expr | None) -> Any:
-    """The value of a default; None for one that only running the file would show."""
+    """Return the value of a default; None if only running the file would show it."""
     if default is None:
         return Parameter.empty
     try:

@@ -1,4 +1,4 @@
-"""The event loop of a run, and running several jobs at once."""
+"""The event loop of a run, and helpers to run several jobs at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.errors import NodeError
 T = TypeVar("T")
 
 #: Allocations between two passes of the garbage collector (Python: 700). The objects of a call are freed by reference
-#: counting; scanning them again and again took 5% of the time of a run against a fast server.
+#: counting; scanning them repeatedly took 5% of the time of a run against a fast server.
 ALLOCATIONS = 20_000
 
 
@@ -27,13 +27,13 @@ _deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar("deadli
 
 
 def remaining_seconds() -> float | None:
-    """Seconds until the deadline of the call that this code serves; None without a deadline."""
+    """Return the seconds until the deadline of the call that this code serves; None without a deadline."""
     deadline = _deadline.get()
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 async def run_in_thread(function: Callable[[], T], timeout: float) -> T:
-    """The result of a blocking function, run in a thread of its own.
+    """Run a blocking function in a thread of its own and return its result.
 
     After `timeout` seconds the thread is abandoned. It is a daemon, so that it cannot keep the process from ending.
     Raises TimeoutError, and whatever the function raises.
@@ -66,7 +66,7 @@ async def run_in_thread(function: Callable[[], T], timeout: float) -> T:
 
 @contextmanager
 def fewer_collections() -> Generator[None]:
-    """Inside, the garbage collector passes less often. For processes of our own: the setting is that of all threads."""
+    """Run the garbage collector less often in the block. For our own processes only: it affects all threads."""
     before = gc.get_threshold()
     gc.set_threshold(max(ALLOCATIONS, before[0]) if before[0] else 0, *before[1:])
     try:
@@ -75,16 +75,16 @@ def fewer_collections() -> Generator[None]:
         gc.set_threshold(*before)
 
 
-#: Told of the loop and the task of a course that begins in this context, so that somebody can cancel it.
+#: Called with the loop and the task of a coroutine started in this context, so that it can be cancelled.
 _begun: contextvars.ContextVar[Callable[[asyncio.AbstractEventLoop, asyncio.Task[Any]], None] | None]
 _begun = contextvars.ContextVar("begun", default=None)
 
 
 def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, with fewer passes of the garbage collector.
+    """Run a coroutine like asyncio.run, with fewer passes of the garbage collector.
 
-    Where an event loop runs already, as in a notebook, the course gets a thread of its own, and the caller waits for
-    it. An interrupt then cancels the course, and waits for its end; a second one does not wait.
+    If an event loop is already running, as in a notebook, the coroutine gets its own thread, and the caller waits for
+    it. An interrupt then cancels the coroutine and waits for its end; a second one does not wait.
     """
     try:
         asyncio.get_running_loop()
@@ -101,8 +101,8 @@ def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_beside(function: Callable[[], T]) -> T:
-    """The result of a function that calls `run_in_loop`, in a thread of its own. If this is cancelled, so is the
-    course, and its end is awaited."""
+    """Run a function that calls `run_in_loop` in a thread of its own and return its result. If this is cancelled, the
+    coroutine is cancelled, too, and its end is awaited."""
     watch = _Watch()
     job = asyncio.ensure_future(asyncio.to_thread(watch.run, function))
     try:
@@ -115,7 +115,7 @@ async def run_beside(function: Callable[[], T]) -> T:
 
 
 class _Watch:
-    """Runs a function, and knows the course that it begins."""
+    """Runs a function, and stores the coroutine that it starts."""
 
     def __init__(self) -> None:
         self._course: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
@@ -144,10 +144,10 @@ def _run(course: Coroutine[Any, Any, T]) -> T:
 
 
 async def gather_all(jobs: Iterable[Awaitable[T]], last: type[BaseException] = NodeError) -> list[T]:
-    """The results of all jobs.
+    """Run all jobs and return their results.
 
     All jobs finish before an error is raised: their calls are paid for, so they are recorded, and a replay sees the
-    same. Of several errors, the first that is not a `last` is raised, or else the first.
+    same. Of several errors, the first that is not a `last` is raised, else the first.
     """
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     errors = [o for o in outcomes if isinstance(o, BaseException)]
@@ -157,9 +157,9 @@ async def gather_all(jobs: Iterable[Awaitable[T]], last: type[BaseException] = N
 
 
 async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:
-    """The results of the jobs that did not fail.
+    """Run all jobs and return the results of those that did not fail.
 
-    Raises the first NodeError if all jobs failed, a NodeError of a fatal kind in any case, and so any other error.
+    Raises the first NodeError if all jobs failed. Always raises a NodeError of a fatal kind, and any other error.
     """
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     for outcome in outcomes:
@@ -172,8 +172,8 @@ async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] =
 
 
 class BackgroundLoop:
-    """An event loop in a thread of its own, started with the first job. Jobs come from any thread or event loop of the
-    process that made it: a fork has no such thread. It works until the process ends, also in functions of `atexit`."""
+    """An event loop in its own thread, started with the first job. Jobs may come from any thread or event loop of the
+    process that made it, but not from a fork. It runs until the process ends, also in functions of `atexit`."""
 
     def __init__(self, name: str):
         self._name, self._lock, self.process = name, threading.Lock(), os.getpid()
@@ -182,7 +182,7 @@ class BackgroundLoop:
 
     @property
     def is_running_here(self) -> bool:
-        """Return True if the code that asks runs in this loop."""
+        """Return True if the calling code runs in this loop."""
         return self._thread is threading.current_thread()
 
     def submit(self, job: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -196,7 +196,7 @@ class BackgroundLoop:
             return asyncio.run_coroutine_threadsafe(job, self._loop)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Cancel what runs, then run the last job, and end the thread. A later job starts another."""
+        """Cancel all jobs, run the last job, and end the thread. A later job starts another one."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
@@ -209,8 +209,8 @@ class BackgroundLoop:
 
 
 class _LastingThreads(concurrent.futures.ThreadPoolExecutor):
-    """A daemon thread for each call. Python's own executor, which `asyncio.to_thread` and the look-up of a host use,
-    refuses calls from the end of the main thread on: too early for whoever closes or calls something at exit."""
+    """A daemon thread for each call. Python's own executor, used by `asyncio.to_thread` and host look-ups, refuses
+    calls after the end of the main thread, which is too early for cleanup at exit."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[T]:
         future: concurrent.futures.Future[T] = concurrent.futures.Future()

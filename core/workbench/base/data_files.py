@@ -1,7 +1,7 @@
-"""The bytes of data files: unpacked where they are packed, counted, and never more than a bound at once.
+"""The bytes of data files: unpacked if packed, counted, and never more than a limit at once.
 
-Every reader of rows, traces and imports takes its bytes from here. What is small on the disk may be large in
-memory. Rows are read one at a time, so the size of a file of many rows does not matter.
+All readers of rows, traces and imports use this module. A file that is small on disk may be large in memory. Rows are
+read one at a time, so the size of a file with many rows does not matter.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import BinaryIO, cast
 
 from workbench.errors import SpecError
 
-#: Bytes or characters of one text, of one row or line, and of a file that can only be read as a whole.
+#: Most bytes or characters of one text, of one row or line, and of a file that must be read as a whole.
 MOST_TEXT, MOST_ROW, MOST_FILE = 32 << 20, 64 << 20, 256 << 20
 
-#: Bytes that a packed file may hold, which are read a row at a time.
+#: Most bytes in a packed file, which is read a row at a time.
 MOST_UNPACKED = 32 << 30
 
 _GZIP = b"\x1f\x8b"
 
 
 def too_large(what: str, most: int, location: str, line: int | None = None, hint: str = "") -> SpecError:
-    """The error of a text, a row or a file above a bound of so many bytes."""
+    """Make the error for a text, a row or a file above a limit in bytes."""
     bound = f"{most >> 20} MB" if most >= 1 << 20 else f"{most:,} bytes"
     hint = hint or "Shorten it, or leave it out of the file."
     return SpecError(f"{what} is larger than {bound}", file=location, line=line, hint=hint)
 
 
 def open_data(path: str | Path, most: int | None = None) -> BinaryIO:
-    """Open a file to read its bytes, unpacked if they are gzip's. Reading more than `most` bytes raises SpecError, and
-    so does a broken file. Raises OSError if it cannot be opened."""
+    """Open a file to read its bytes, unpacked if it is gzip. Reading more than `most` bytes, or a broken file, raises
+    SpecError. Raises OSError if it cannot be opened."""
     raw = Path(path).open("rb")  # noqa: SIM115 (closed with what is returned)
     packed = raw.read(2) == _GZIP
     raw.seek(0)
@@ -43,7 +43,7 @@ def open_data(path: str | Path, most: int | None = None) -> BinaryIO:
 
 
 def read_data(path: str | Path, most: int | None = None, hint: str = "") -> bytes:
-    """The bytes of a file that can only be read as a whole. Raises SpecError, and OSError if it cannot be opened."""
+    """Return the bytes of a file that must be read as a whole. Raises SpecError, and OSError if it cannot be opened."""
     most = MOST_FILE if most is None else most
     with open_data(path) as file:
         data = file.read(most + 1)
@@ -53,7 +53,7 @@ def read_data(path: str | Path, most: int | None = None, hint: str = "") -> byte
 
 
 def read_lines(file: BinaryIO, location: str, most: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(number, bytes) of each line of a file of `open_data`. Raises SpecError for a longer line."""
+    """Yield (number, bytes) of each line of a file from `open_data`. Raises SpecError for a longer line."""
     most = MOST_ROW if most is None else most
     for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
         if len(line) > most:

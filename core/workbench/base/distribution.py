@@ -1,4 +1,4 @@
-"""The distributions of this repository: how to install them, and others that claim the name of this package."""
+"""The distributions of this repository: commands to install them, and conflicting ones with the same package name."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 #: Written by docs/generate.py: by kind of thing, or "commands", the names that the distributions besides core, kit and
-#: standard register, and the folder of each, so that an error can tell which one is not installed.
+#: standard register, and the folder of each, so that an error can name the missing one.
 CATALOG = Path(__file__).with_name("catalog.json")
-#: The project, as people call it: a distribution that only needs the others.
+#: The project's name: a distribution that only requires the others.
 PROJECT = "agent-optimization-workbench"
 _FOLDERS = ("kit", "standard", "dspy", "agents", "training", "watch", "scale", "research", "testing")
 #: The distributions of this repository, each with its folder.
 BUNDLED = {"workbench-core": "core", **{f"workbench-{name}": f"plugins/{name}" for name in _FOLDERS}}
 _PACKAGE = "workbench"
-#: What results may depend on besides our own version.
+#: Packages that results may depend on, besides our own version.
 _TOLD = ("dspy", "litellm", "optuna", "numpy", "scipy", "torch", "transformers", "trl", "peft", "vllm")
 
 
 def pip_install(asked: str) -> str:
-    """The command that installs a distribution of ours with an extra, for error messages.
+    """Return the command that installs a distribution of ours with an extra, for error messages.
 
-    asked: such as "training[grpo]". It needs a clone: no index has the distributions. What is not ours is taken from
-    the index.
+    asked: such as "training[grpo]". Our distributions are installed from a clone, since no index has them. Others come
+    from the index.
     """
     name, bracket, extra = asked.partition("[")
     folder = BUNDLED.get(f"workbench-{name}")
@@ -40,22 +40,22 @@ def pip_install(asked: str) -> str:
 
 @cache
 def _read_catalog() -> dict[str, dict[str, str]]:
-    import json  # for an error alone
+    import json  # only needed for errors
 
     return json.loads(CATALOG.read_text(encoding="utf-8"))
 
 
 def how_to_get(kind: str, name: str) -> str:
-    """The sentence on the distribution that has something; "" if none of ours has it.
+    """Return a sentence on the distribution that provides something; "" if none of ours does.
 
-    kind: such as "optimizers", or "commands". name: as it is registered; of a command with those of its groups.
+    kind: such as "optimizers" or "commands". name: the registered name; for a command, with its groups.
     """
     home = _read_catalog().get(kind, {}).get(name)
     return f"It comes with workbench-{home}: {pip_install(home)}." if home else ""
 
 
 def package_folder(name: str) -> Path | None:
-    """The folder of a top-level package, which is not imported; None if it is not installed."""
+    """Return the folder of a top-level package without importing it; None if it is not installed."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -65,13 +65,10 @@ def package_folder(name: str) -> Path | None:
 
 
 def find_conflicting_distributions() -> Iterator[str]:
-    """Warnings of other installed distributions with a package of our name.
-
-    Only distributions named like the package are checked: listing the files of all takes longer than the rest of the
-    start.
-    """
+    """Yield warnings of other installed distributions with a package of our name. Only distributions named like the
+    package are checked, because listing the files of all takes longer than the rest of the start."""
     found = {other.version: other.name for other in distributions(name=_PACKAGE) if _brings_package(other)}
-    for version, name in found.items():  # the same may stand on the path twice
+    for version, name in found.items():  # the same one may be on the path twice
         yield (
             f"two distributions bring a package '{_PACKAGE}': workbench-core, which is this program, and {name} "
             f"{version}, which is not. They overwrite each other's files. Keep one in this environment: "

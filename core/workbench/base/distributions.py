@@ -1,4 +1,4 @@
-"""Distributions, and roots of functions, for the tests of the proof: numpy has none, and scipy weighs 95 MiB.
+"""Distributions, and roots of functions, for the tests of the proof: numpy has none, and scipy takes 95 MiB.
 
 `tests/base/test_distributions.py` compares all of them with scipy.
 """
@@ -11,12 +11,12 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
 
-#: Terms of the continued fraction of `beta_share`; it takes about the root of the number of rows.
+#: Terms of the continued fraction of `beta_share`; it needs about the square root of the number of rows.
 MOST_TERMS = 2000
 
 
 def find_root(function: Callable[[float], float], low: float, high: float, within: float = 1e-8) -> float:
-    """Find where a function with different signs at both ends is 0, give or take `within`.
+    """Find a root of a function with different signs at both ends, within a tolerance of `within`.
 
     Chandrupatla's method (1997, Advances in Engineering Software 28, 145-149): inverse quadratic interpolation where
     the last three points allow it, else the middle of the bracket. Raises ValueError for ends with the same sign.
@@ -45,7 +45,7 @@ def find_root(function: Callable[[float], float], low: float, high: float, withi
 
 
 def _numpy() -> Any:
-    """Import numpy when it is first needed: it takes a third of a start. Its stubs leave most of this untyped."""
+    """Import numpy on first use: it takes a third of a start. Its stubs leave most of this untyped."""
     import numpy
 
     return numpy
@@ -90,7 +90,7 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
 
 
 def _log_gamma(values: Any) -> Any:
-    """The logarithm of the gamma function, elementwise; of whole numbers from a table."""
+    """Return the logarithm of the gamma function, elementwise; for whole numbers from a table."""
     np = _numpy()
     if values.size > 8 and (values == np.floor(values)).all():
         return _log_factorials(1 << int(values.max()).bit_length())[values.astype(int) - 1]
@@ -99,12 +99,12 @@ def _log_gamma(values: Any) -> Any:
 
 @lru_cache(maxsize=24)
 def _log_factorials(size: int) -> Any:
-    """The logarithms of the factorials of 0 to `size`."""
+    """Return the logarithms of the factorials of 0 to `size`."""
     return _numpy().array([math.lgamma(number + 1) for number in range(size + 1)])
 
 
 def _apart(value: Any, tiny: float) -> Any:
-    """The values, with `tiny` in the place of 0."""
+    """Return the values, with `tiny` in place of values near 0."""
     np = _numpy()
 
     return np.where(abs(value) < tiny, tiny, value)
@@ -168,7 +168,7 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     n, ties = len(sizes), [len(found) for found in places.values()]
     won = sum(doubled[value] for value in differences if value > 0)
     if (n <= 50 and max(ties) == 1 and sizes[0] > 0) or n <= 13:
-        ways = {0: 1}  # how many choices of signs give this sum of ranks
+        ways = {0: 1}  # number of sign choices with this sum of ranks
         for value in filter(None, sizes):
             more = dict(ways)
             for total, count in ways.items():

@@ -1,4 +1,4 @@
-"""Writing files: checked before anything is paid for, and whole or not at all; and the disk on which they lie."""
+"""Writing files, checked before anything is paid for, and whole or not at all; and checks of their disk."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import TextIO
 
 from workbench.errors import SpecError, StoreError
 
-#: Bytes. A run of ten thousand calls with prompts of a page writes about this much.
+#: Bytes. A run of ten thousand calls with one-page prompts writes about this much.
 LITTLE = 200_000_000
 
-#: How a rollback journal of SQLite ends that names a second journal. SQLite deletes the file of that name.
+#: The end of a rollback journal of SQLite that names a second journal. SQLite deletes the file of that name.
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
-#: Parts of a folder that are neither copied nor looked at: large, or made anew.
+#: Parts of a folder that are not copied or read: large, or generated.
 NEVER_COPIED = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "fuse.sshfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -40,13 +40,13 @@ def check_output(
 
     Args:
         option: the flag that names it.
-        inputs: files that the command reads; whatever is none is ignored.
-        ours: whether an existing file is one that the same command made, so that nothing is lost with it.
-        overwrite: whether any other file, but for the inputs, may be replaced.
-        other: an example of another name.
+        inputs: files that the command reads; values that are no files are ignored.
+        ours: returns True if the same command made an existing file, so that nothing is lost with it.
+        overwrite: replace any other file, except the inputs.
+        other: an example of another name, for the hint.
 
     Raises:
-        SpecError: nothing can be written there, it is an input, or it would replace what somebody else wrote.
+        SpecError: the file cannot be written, is an input, or would replace somebody else's file.
     """
     check_writable(out, option)
     if not out.exists():
@@ -54,10 +54,10 @@ def check_output(
     another = f"Name another file{f', e.g. {option} {other}' if other else ''}"
     if any(Path(path).exists() and out.samefile(path) for path in inputs):
         raise SpecError(f"{option} {out}: that file is read by this command, and would be lost", hint=f"{another}.")
-    if overwrite or not out.stat().st_size:  # as of mktemp
+    if overwrite or not out.stat().st_size:  # an empty file, e.g. from mktemp
         return
     known = False
-    with suppress(OSError):  # it cannot be read
+    with suppress(OSError):  # unreadable
         known = ours(out)
     if not known:
         raise SpecError(
@@ -77,7 +77,7 @@ def begins_with(pattern: str) -> Callable[[Path], bool]:
 
 
 def check_writable(out: Path, option: str = "--out") -> None:
-    """Raise SpecError if a file cannot be written there. option: the flag that names it."""
+    """Raise SpecError if the file cannot be written. option: the flag that names it."""
     folder = next(p for p in (out.resolve().parent, *out.resolve().parent.parents) if p.exists())
     if out.is_dir():
         raise SpecError(f"{option} {out}: that is a folder", hint="Name a file in it.")
@@ -88,12 +88,12 @@ def check_writable(out: Path, option: str = "--out") -> None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     return content_digest(path.read_bytes())
 
 
 def weights_digest(path: Path) -> str:
-    """SHA-256 of a large file's content, which is read once for each state of the file."""
+    """Return the SHA-256 of a large file's content, which is read once for each state of the file."""
     at = path.stat()
     return _digest_of_state(path, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
 
@@ -105,12 +105,12 @@ def _digest_of_state(path: Path, *state: int) -> str:
 
 
 def content_digest(content: bytes) -> str:
-    """SHA-256 of what a file holds."""
+    """Return the SHA-256 of a content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that only its owner may read and write, unless there is one, which keeps its mode."""
+    """Create an empty file that only its owner may read and write. An existing one keeps its mode."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -125,16 +125,16 @@ def write_whole(out: Path, text: str) -> None:
 
 @contextmanager
 def open_whole(out: Path, *, errors: str = "strict", newline: str | None = None) -> Generator[TextIO]:
-    """Open a file to write it whole or not at all, and make its folder if there is none.
+    """Open a file to write it whole or not at all. Creates a missing folder.
 
-    It is written under another name first, so that no crash leaves half a file. A new file may be read by its owner
-    alone; another keeps its mode.
+    It is written under another name first, so that no crash leaves half a file. Only the owner may read a new file; an
+    existing one keeps its mode.
 
     errors, newline: as for `open`.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)  # of a process that was killed
+    part.unlink(missing_ok=True)  # left by a killed process
     make_private(part)
     with part.open("w", encoding="utf-8", errors=errors, newline=newline) as file:
         yield file
@@ -144,8 +144,8 @@ def open_whole(out: Path, *, errors: str = "strict", newline: str | None = None)
 
 
 def check_database_files(database: Path) -> None:
-    """Raise StoreError where a database, or a file beside it by which SQLite and we work on it, is none to open: a pipe
-    would hang, and a link or a journal that names another file would change that one."""
+    """Raise StoreError if a database, or one of its side files, must not be opened: a pipe would hang, and a link or a
+    journal that names another file would change that one."""
     if database.exists() and not database.is_file():
         raise StoreError(f"{database} is not a file; name another database with --db")
     if not database.parent.is_dir():
@@ -168,7 +168,7 @@ def _last_bytes(path: Path, count: int) -> bytes:
 
 
 def disk_warnings(database: Path) -> list[str]:
-    """Warn of what may go wrong with a database in this place. It need not exist."""
+    """Warn of possible problems with a database at this path. It need not exist."""
     folder = next(folder for folder in database.resolve().parents if folder.exists())
     found, free = list[str](), shutil.disk_usage(folder).free
     if free < LITTLE:
@@ -185,7 +185,7 @@ def disk_warnings(database: Path) -> list[str]:
 
 
 def file_system(folder: Path) -> str | None:
-    """The type of the file system that holds a folder, such as ext4; None if unknown."""
+    """Return the type of the file system that holds a folder, such as ext4; None if unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

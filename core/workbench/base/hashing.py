@@ -1,4 +1,4 @@
-"""Canonical JSON and short hashes: equal values give equal ones."""
+"""Canonical JSON and short hashes. Equal values give equal results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
+    """Return JSON with sorted keys and no spaces. Equal values give equal text."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def digest(value: Any) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode("utf-8", "backslashreplace")).hexdigest()[:16]

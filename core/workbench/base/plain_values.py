@@ -1,4 +1,4 @@
-"""Values of other libraries, such as numpy and pandas, as plain values of Python."""
+"""Conversion of values of other libraries, such as numpy and pandas, to plain values of Python."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from workbench.base.type_guards import is_dict, is_list
 
 
 def plain(value: Any) -> Any:
-    """A value with the scalars and arrays in it as numbers, truth values, texts and lists; nothing, such as NaT and
-    pandas.NA, as None. What is of no known kind stays what it is.
+    """Convert the scalars and arrays in a value to numbers, booleans, texts and lists, and missing values such as NaT
+    and pandas.NA to None. Values of unknown kinds do not change.
 
-    Numbers of fewer than 64 bits are the shortest decimals that are stored as the same number.
+    Floats of fewer than 64 bits become the shortest decimals that are stored as the same number.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -39,13 +39,13 @@ def plain(value: Any) -> Any:
 
 
 def plain_or_text(value: Any) -> Any:
-    """The same, with a text for what is of no known kind: the `default` of `json.dumps`."""
+    """Convert like `plain`, and values of unknown kinds to text: the `default` of `json.dumps`."""
     found = plain(value)
     return str(value) if found is value else found
 
 
 def records_of(rows: Any) -> Any:
-    """The rows of a DataFrame as dicts of plain values, its missing values as None; anything else as it is."""
+    """Return the rows of a DataFrame as dicts of plain values, with missing values as None; anything else unchanged."""
     if not (hasattr(rows, "iloc") and hasattr(rows, "columns")):
         return rows
     columns = [_cells(rows.iloc[:, place]) for place in range(len(rows.columns))]
@@ -64,7 +64,7 @@ def _shortened(value: Any, bits: int) -> Any:
 
 
 def _texts(times: Any) -> Any:
-    """A date or a duration of numpy's, or those in an array, as Python writes them."""
+    """Return a date or duration of numpy, or an array of them, in Python's notation."""
     if getattr(times, "ndim", 0):
         return [*map(_texts, times)]
     found = times.astype(f"{times.dtype.str[1:3]}[us]").item()
@@ -72,7 +72,7 @@ def _texts(times: Any) -> Any:
 
 
 def _number(value: Decimal) -> Any:
-    """The number, or its text where a float would be another one."""
+    """Return the number, or its text if a float would be another number."""
     if not value.is_finite():
         return str(value)
     if value == value.to_integral_value() and value.as_tuple().exponent == 0:

@@ -1,4 +1,4 @@
-"""Numbers of fewer bits than Python's, as the shortest decimal that is stored as the same number."""
+"""Short forms of floats with fewer bits than Python's: the shortest decimal that is stored as the same number."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import struct
 
 
 def shortest_float(value: float, bits: int) -> float:
-    """The number that a person wrote who stored it in so many bits: 0.1, and not 0.10000000149011612.
+    """Return the shortest decimal that is stored as this number with `bits` bits: 0.1, and not 0.10000000149011612.
 
-    Whole numbers below 1e16 stay as they are, such as counts. Python writes larger ones with an exponent: 3.4e38.
+    Whole numbers below 1e16, such as counts, do not change. Python writes larger ones with an exponent: 3.4e38.
 
     bits: 16, 32 or 64 (`value` itself).
     """
@@ -22,6 +22,6 @@ def shortest_float(value: float, bits: int) -> float:
         try:
             if struct.pack(form, short) == stored:
                 return short
-        except OverflowError:  # rounded up beyond the largest
+        except OverflowError:  # rounded up beyond the largest float
             continue
     return value

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first signal lets a run end well, the second ends it now, whatever hangs."""
+"""Ctrl-C and SIGTERM: the first signal ends a run cleanly, the second ends it immediately, even if something hangs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workbench.base.text import alert, visible
 PATIENCE = 10.0  # seconds for calls in flight, after the first signal
 GRACE = 5.0  # seconds for the run to end, after the second
 
-#: Code of C that does not return, such as a search of `re` in a metric, holds Python's lock: no handler and no thread
-#: runs any more. A process beside the run still hears of each signal, since the interpreter writes its number into a
-#: pipe in C. It ends with the pipe. `signal` is not imported: that takes a third of the time in which it starts.
+#: C code that does not return, such as a search of `re` in a metric, holds Python's lock, so no handler and no thread
+#: can run. A process next to the run still learns of each signal, since the interpreter writes its number into a pipe
+#: in C. It ends with the pipe. It does not import `signal`, which takes a third of its start time.
 _WATCHDOG = """
 import os, select, sys
 heard, grace, last = 0, float(sys.argv[1]), sys.argv[2]
@@ -40,9 +40,9 @@ os.kill(run, kill)
 def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str) -> Callable[[], None]:
     """Handle SIGINT and SIGTERM for a run, and return the function that restores the earlier handlers.
 
-    First signal: `stop()` sends nothing new; `course` is cancelled after PATIENCE seconds. Second signal: it is
-    cancelled now, and if the process still runs GRACE seconds later, because a tool or a metric does not return, the
-    process ends: by SIGKILL where it can do nothing itself. Nothing recorded is lost by that.
+    First signal: `stop()` stops new calls; `course` is cancelled after PATIENCE seconds. Second signal: it is cancelled
+    now. If the process still runs GRACE seconds later, because a tool or a metric does not return, it ends, by SIGKILL
+    if it cannot end itself. No recorded data is lost.
 
     stop: returns False if it was called before. hint: how to resume, printed if the process is ended.
     """
@@ -59,7 +59,7 @@ def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str
     def handle(number: int, frame: object) -> None:
         nonlocal received
         received += 1
-        if received > 1:  # not by the loop, which may be what does not return
+        if received > 1:  # not by the loop, which may be blocked
             watch = threading.Timer(GRACE, end_process, [hint])
             watch.daemon = True
             watch.start()
@@ -68,7 +68,7 @@ def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str
 
     earlier: dict[int, Any] = {}
     for name in ("SIGINT", "SIGTERM"):
-        with suppress(AttributeError, ValueError):  # not on this system; not in the main thread
+        with suppress(AttributeError, ValueError):  # not on this system, or not in the main thread
             number = getattr(signal, name)
             earlier[number] = signal.signal(number, handle)
     end_watchdog = _start_watchdog(hint) if earlier else lambda: None
@@ -84,15 +84,15 @@ def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str
 
 
 def _start_watchdog(hint: str) -> Callable[[], None]:
-    """Start the process that ends this one at the second signal, and return what ends it."""
+    """Start the process that ends this one at the second signal. Returns a function that ends it."""
     if sys.platform == "win32":  # has no SIGKILL
         return lambda: None
     inside, outside = os.pipe()
-    os.set_blocking(outside, False)  # which a handler of C asks for
+    os.set_blocking(outside, False)  # required by the C handler
     told = f"{visible(_last_words(hint))}\n"
     numbers = map(str, (os.getpid(), int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGKILL)))
     command = [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(GRACE + 1.0), told, *numbers]
-    # In a session of its own, where the terminal's Ctrl-C does not reach it.
+    # In a session of its own, out of reach of the terminal's Ctrl-C.
     process = subprocess.Popen(command, stdin=inside, start_new_session=True)
     os.close(inside)
     earlier = signal.set_wakeup_fd(outside, warn_on_full_buffer=False)
@@ -107,7 +107,7 @@ def _start_watchdog(hint: str) -> Callable[[], None]:
 
 @contextmanager
 def interrupted_by_sigterm() -> Generator[None]:
-    """SIGTERM is what Ctrl-C is, KeyboardInterrupt, until a run that has been stored catches signals itself."""
+    """Treat SIGTERM like Ctrl-C, as KeyboardInterrupt, until a stored run handles signals itself."""
 
     def handle(number: int, frame: object) -> None:
         raise KeyboardInterrupt

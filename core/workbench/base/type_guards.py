@@ -1,4 +1,4 @@
-"""Type guards for values read from YAML or JSON, a walk through them, and a change inside one."""
+"""Type guards for values read from YAML or JSON, and functions to walk, copy and change them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeGuard, cast
 
 
 def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
-    """Return True if a value is a mapping; YAML and JSON have only texts as keys."""
+    """Return True if a value is a mapping. YAML and JSON have only texts as keys."""
     return isinstance(value, dict)
 
 
@@ -17,12 +17,12 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def dicts_in(value: object) -> Iterator[dict[str, Any]]:
-    """The mappings among the values of a list; none of anything else."""
+    """Return the mappings among the values of a list; empty for anything else."""
     return filter(is_dict, value if is_list(value) else ())
 
 
 def walk(value: Any) -> Iterator[Any]:
-    """A value and each value inside it at any depth, in no order that means anything; keys are not among them."""
+    """Yield a value and each value inside it at any depth, without keys, in no particular order."""
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -34,7 +34,7 @@ def walk(value: Any) -> Iterator[Any]:
 
 
 def copied(value: Any) -> Any:
-    """A value whose lists and dicts, at any depth, are others than before: who is given it may change them."""
+    """Return a copy of a value with new lists and dicts at every depth, so that its receiver may change them."""
     kind = cast("Any", type(value))
     if kind is dict:
         return {name: copied(one) if type(one) in _HOLDERS else one for name, one in value.items()}
@@ -48,7 +48,7 @@ _HOLDERS = (dict, list, tuple)
 
 
 def change_at(value: Any, at: Sequence[str | int], change: Callable[[Any], Any]) -> Any:
-    """A copy of a value with what stands at a place changed; the value itself where nothing stands there."""
+    """Return a copy of a value with the part at a path changed; the value itself if there is no such part."""
     if not at:
         return change(value)
     key: Any = at[0]

@@ -22,7 +22,7 @@ __all__ = ["Styled", "ask", "ask_text", "choose", "cli", "echo_json", "fail", "m
 
 
 def _ask_plugins(tree: CommandTree) -> None:
-    """Let plugins add their commands, and name those that were set aside for it."""
+    """Let plugins add their commands, and report plugins that were set aside because of that."""
     from workbench.plugins import plugins
 
     found = plugins()
@@ -69,7 +69,7 @@ def _main(args: list[str]) -> NoReturn:
         say_usage_error(error)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt, Interrupted) as error:
-        during = str(error) or str(error.__cause__ or "")  # click makes an Abort of Ctrl-C
+        during = str(error) or str(error.__cause__ or "")  # click turns Ctrl-C into an Abort
         say(f"Interrupted{f': {during}' if during else ''}.", err=True)
         sys.exit(130)
     except (SpecError, PluginError, StoreError) as error:
@@ -82,12 +82,12 @@ def _main(args: list[str]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is not None and error.strerror:  # of the user's disk
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:  # an error of the user's disk
             _echo_error(args, error)
             fail(f"{error.filename}: {error.strerror}", 2)
         import traceback
 
-        say(traceback.format_exc(), err=True, nl=False)  # here, since Python would print it as it is
+        say(traceback.format_exc(), err=True, nl=False)  # here, since Python would print it unescaped
         sys.exit(1)
 
 
@@ -98,7 +98,7 @@ def _echo_error(args: list[str], error: Exception) -> None:
 
 
 def error_as_dict(error: Exception) -> dict[str, Any]:
-    """An error as a dict: file, line, column (from 1; None where unknown), message, hint."""
+    """Return an error as a dict: file, line, column (from 1; None if unknown), message, hint."""
     keys = ("file", "line", "column", "message", "hint")
     return {**dict.fromkeys(keys), "message": str(error), **{k: v for k, v in vars(error).items() if k in keys}}
 

@@ -143,7 +143,7 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
 
 
 def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside: list[str]) -> dict[str, Any]:
-    """The same of a file whose rows may not be looked at."""
+    """Summarize a file whose rows may not be read."""
     from workbench.inference import check_configurations, read_workflow
     from workbench.run import load_optimizers
     from workbench.spec import check_spec
@@ -181,7 +181,7 @@ def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]
 
 
 def _as_dict(defect: Defect, task: Task) -> dict[str, Any]:
-    """A defect with its place in the file."""
+    """Return a defect as a dict, with its location in the file."""
     from workbench.errors import SpecError
 
     error = task.source.locate(SpecError(defect.message, hint=defect.hint, path=defect.path))

@@ -122,7 +122,7 @@ def eval_command(
 
 
 def _report_of(evaluate: Callable[[], EvalReport]) -> EvalReport:
-    """The report of an evaluation, also of one whose server failed: its run is stored, and can be resumed."""
+    """Return the report of an evaluation, even if its server failed: its run is stored, and can be resumed."""
     from workbench.errors import LMError, ServerDead
 
     try:
@@ -147,12 +147,12 @@ def _read_bar(name: str, db: str) -> Side:
 
 
 def _name_of(bar: str | None, side: Side | None) -> str | None:
-    """The name of a bar that stays its own: `last` and tags move on."""
+    """Return a name of the bar that will not change its meaning, unlike `last` and tags."""
     return bar and side and side.run + bar.removeprefix(bar.partition("@")[0].partition(":")[0])
 
 
 def stored_gate(run: str, db: str) -> dict[str, Any]:
-    """The gate of a run: bounds for its result, as they were given when it started."""
+    """Return the limits for judging the result of a run, as given when it started."""
     from workbench.store import ReadOnlyStore, read_options
 
     with ReadOnlyStore(db) as store:
@@ -160,7 +160,7 @@ def stored_gate(run: str, db: str) -> dict[str, Any]:
 
 
 def print_judged(report: EvalReport, gate: Mapping[str, Any], db: str, as_json: bool) -> tuple[bool, Difference] | None:
-    """Print an evaluation, and return how it compares with the bar of its gate, if it has one and was finished."""
+    """Print an evaluation. Returns its comparison with the bar of its gate, if it has one and was finished."""
     from workbench.cli.progress import exit_code, print_evaluation
     from workbench.evaluation import not_worse, read_side
     from workbench.store import ReadOnlyStore
@@ -201,7 +201,7 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
 def exit_judged(
     reports: Sequence[EvalReport], gate: Mapping[str, Any], compared: tuple[bool, Difference] | None = None
 ) -> None:
-    """Exit with the code of an evaluation that was not finished, or that missed its gate."""
+    """Exit with the code of an evaluation that was not finished or that missed its gate."""
     from workbench.cli.progress import exit_code
 
     if code := max(map(exit_code, reports), default=0):

@@ -19,7 +19,7 @@ _NODE_KEYS: dict[str, Any] = {
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of workflow files (draft 2020-12), for editors and validators."""
+    """Return the JSON Schema of workflow files (draft 2020-12), for editors and validators."""
     schema = Spec.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions = schema["$defs"]
     kinds = []
@@ -61,7 +61,7 @@ def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_references(functions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a list of functions that also accepts references to other files (see `workbench.task`)."""
+    """Return the schema of a list of functions that also accepts references to other files (see `workbench.task`)."""
     text = {"type": "string", "description": "FILE#nodes.NAME: the functions of another workflow file"}
     items = {"anyOf": [text, functions["items"]]}
     return {

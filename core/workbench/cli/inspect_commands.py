@@ -164,7 +164,7 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
 
 
 def _drawing(run: str, db: str) -> str:
-    """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
+    """Return the flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
     from workbench.run import draw_winner
     from workbench.spec import check_nodes, load_yaml_file
     from workbench.task import load_workflow

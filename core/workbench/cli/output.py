@@ -1,5 +1,5 @@
-"""All output of the command line. What is shown passes `visible`, so that text of rows, models, servers and databases
-cannot control the terminal; colours are given beside the text, never in it."""
+"""All output of the command line. Text passes through `visible`, so that rows, models, servers and databases cannot
+control the terminal. Colors are passed separately, never in the text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Output:
     """The amount of progress output of a command.
 
-    quiet: nothing; verbose: also each call. log_file: gets every line with its time, and each call.
+    quiet: nothing. verbose: also each call. log_file: receives every line with its time, and each call.
     """
 
     quiet: bool = False
@@ -60,7 +60,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Styled:
-    """A part of a line with a colour of its own."""
+    """A part of a line with its own color."""
 
     text: str
     fg: str | None = None
@@ -75,15 +75,15 @@ def say(
     bold: bool = False,
     above: Console | None = None,
 ) -> None:
-    """Print text on stdout. Newlines and tabs are kept; pass what comes from outside through `one_line` where a newline
-    in it could forge a line.
+    """Print text on stdout. Newlines and tabs are kept. Pass external text through `one_line` if a newline in it could
+    forge a line.
 
     Args:
-        parts: the text, in one piece or in parts, which are put together without spaces.
+        parts: the text, in parts that are joined without spaces.
         err: print on stderr.
         nl: end with a newline.
-        fg, bold: colour and weight of parts that have none of their own; left out where the output is no terminal.
-        above: a rich console with a live line, above which the text is printed.
+        fg, bold: default color and weight of the parts; ignored if the output is not a terminal.
+        above: a rich console; the text is printed above its live line.
     """
     styled = [part if isinstance(part, Styled) else Styled(part, fg, bold) for part in parts or ("",)]
     if above is not None:
@@ -97,14 +97,14 @@ def say(
         else visible(part.text)
         for part in styled
     ]
-    with suppress(BrokenPipeError) if err else nullcontext():  # a closed pipe ends no run that is paid for
+    with suppress(BrokenPipeError) if err else nullcontext():  # a closed pipe must not end a run that is paid for
         file = sys.stderr if err else _own_stdout()
         click.echo("".join(shown), file=file, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def echo_json(value: Any, *, indent: int | None = None) -> None:
-    """Print a value as JSON on stdout, on one line unless indented. All but ASCII letters and signs is escaped; NaN and
-    the infinities, which JSON does not have, are null."""
+    """Print a value as JSON on stdout, on one line unless indented. Everything but ASCII letters and signs is escaped.
+    NaN and the infinities, which JSON does not have, become null."""
     try:
         text = json.dumps(value, default=str, indent=indent, allow_nan=False)
     except ValueError:
@@ -121,12 +121,12 @@ def _finite(value: Any) -> Any:
 
 
 def ask(question: str) -> bool:
-    """Ask for a yes or no at the terminal; an empty answer is a no."""
+    """Ask a yes-or-no question at the terminal. An empty answer means no."""
     return click.confirm(visible(question), err=True)
 
 
 def choose(question: str, answers: Sequence[str], default: str) -> str:
-    """Ask at the terminal for one of several answers, until it is one."""
+    """Ask for one of several answers at the terminal, until one is given."""
     return click.prompt(visible(question), type=click.Choice(answers), default=default, err=True)
 
 
@@ -142,16 +142,16 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def say_usage_error(error: click.ClickException) -> None:
-    """Print an error of click: the usage of the command, and what was wrong with its arguments."""
+    """Print an error of click: the usage of the command, and the error in its arguments."""
     text = io.StringIO()
-    text.isatty = lambda: True  # elsewhere click leaves out colours, and would leave out an escape that is in the error
+    text.isatty = lambda: True  # otherwise click drops colors, and also an escape sequence in the error
     error.show(text)
     say(text.getvalue(), err=True, nl=False)
 
 
 class _Escaping:
-    """A stream that makes visible what is written past `say`: by tools, hooks, warnings, logs and tracebacks. Colours,
-    and the carriage return of progress bars, are kept."""
+    """A stream that escapes text written without `say`: by tools, hooks, warnings, logs and tracebacks. Colors, and the
+    carriage return of progress bars, are kept."""
 
     def __init__(self, stream: Any):
         self.stream = stream
@@ -170,8 +170,8 @@ class _Escaping:
 
 
 class _UsersStdout:
-    """Stands for stdout while a command runs: what user code prints goes to stderr, and only what `say` and `echo_json`
-    write to stdout. Its `buffer` and its file are those of stdout, for protocols that are spoken there."""
+    """Replaces stdout while a command runs: output of user code goes to stderr, and only `say` and `echo_json` write to
+    stdout. Its `buffer` and file descriptor are those of stdout, for protocols that use them."""
 
     def __init__(self, own: Any):
         self.own = own
@@ -196,7 +196,7 @@ def _own_stdout() -> Any:
 
 @contextmanager
 def prints_on_stderr() -> Generator[None]:
-    """Inside, what user code prints goes to stderr, from every thread, so that stdout holds what was asked for."""
+    """Send output of user code in the block to stderr, from every thread, so that stdout has only ours."""
     before = sys.stdout
     sys.stdout = before if isinstance(before, _UsersStdout) else cast(TextIO, _UsersStdout(before))
     try:
@@ -210,7 +210,7 @@ _KEPT = re.compile("(\x1b\\[[0-9;]{0,20}m|\r)")
 
 @contextmanager
 def escaping() -> Generator[None]:
-    """Inside, all text that Python writes to stdout and stderr is made visible."""
+    """Escape all text that Python writes to stdout and stderr in the block."""
     before = sys.stdout, sys.stderr
     with _own_descriptor(sys.stdout) as stdout:
         sys.stdout, sys.stderr = (cast(TextIO, _Escaping(stream)) for stream in (stdout, before[1]))
@@ -222,11 +222,11 @@ def escaping() -> Generator[None]:
 
 @contextmanager
 def _own_descriptor(stdout: TextIO) -> Generator[TextIO]:
-    """Stdout at a descriptor that nobody else writes to: what libraries and child processes write to descriptor 1 goes
-    to stderr. The stream itself where it is not descriptor 1, as in tests."""
+    """Yield stdout at a descriptor that nobody else writes to: output of libraries and child processes to descriptor 1
+    goes to stderr. Yields the stream itself if it is not descriptor 1, as in tests."""
     try:
         moved = os.dup(1) if stdout.fileno() == 1 else -1
-    except (OSError, ValueError):  # closed, or no file
+    except (OSError, ValueError):  # closed, or not a file
         moved = -1
     if moved < 0:
         yield stdout
@@ -242,12 +242,12 @@ def _own_descriptor(stdout: TextIO) -> Generator[TextIO]:
             try:
                 own.flush()
                 os.dup2(own.fileno(), 1)
-            except BrokenPipeError:  # nobody reads on, so what is left goes nowhere
+            except BrokenPipeError:  # nobody reads any more, so drop the rest
                 os.dup2(os.open(os.devnull, os.O_WRONLY), own.fileno())
 
 
 def bare_stderr() -> TextIO:
-    """The stream under `escaping`, for a live line that moves the cursor."""
+    """Return the stream under `escaping`, for a live line that moves the cursor."""
     stream: Any = sys.stderr
     while isinstance(stream, _Escaping):
         stream = stream.stream

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from workbench.inference import Predicted
     from workbench.runtime import SandboxChoice
 
-#: Seconds between two lines of progress.
+#: Seconds between two progress lines.
 EVERY = 5.0
-#: Exit code where the output is complete, but some rows failed.
+#: Exit code if the output is complete, but some rows failed.
 SOME_FAILED = 101
 
 
@@ -114,7 +114,7 @@ def _say_found(found: Predicted, out: Path) -> None:
 
 
 class _Progress:
-    """A line on stderr every few seconds."""
+    """A progress line on stderr every few seconds."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.shown = quiet, time.monotonic()

@@ -1,4 +1,4 @@
-"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both read the same events."""
+"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both use the same events."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEFAULT = Output()
 Listen = Callable[[str, dict[str, Any]], None]
 
 
-#: Columns of the budget bar.
+#: Width of the budget bar, in characters.
 _BAR = 16
-#: Seconds between two lines on the rows of an evaluation, where there is no live line.
+#: Seconds between two progress lines on rows of an evaluation, without a live line.
 EVERY = 5.0
 
 
@@ -56,19 +56,19 @@ def _call_line(data: dict[str, Any]) -> str:
 
 
 def order_words(order: dict[str, Any]) -> list[str]:
-    """The data of an order, as it is given on the command line."""
+    """Return the data of an order, as on the command line."""
     named = ("candidate", "run")
     words = [str(order[key])[:8] for key in named if key in order]
     return [*words, *(f"{key}={value}" for key, value in order.items() if key not in named)]
 
 
 def _with_warnings(line: str, data: dict[str, Any]) -> str:
-    """A first line with the run's warnings: shown before anything is paid, and again in the report."""
+    """Return a first line with the run's warnings. They are shown before anything is paid, and again in the report."""
     return "\n".join([line, *(f"warning: {indented(w)}" for w in data["warnings"])])
 
 
 def worker_line(event: str, data: Mapping[str, Any]) -> str:
-    """The line for a worker that came or went."""
+    """Return the line for a worker that joined or left."""
     if event == "worker_started":
         return f"worker {data['workers']} runs on {one_line(data['worker'])}"
     lost = f"{data['rows']} rows run again" + (
@@ -78,7 +78,7 @@ def worker_line(event: str, data: Mapping[str, Any]) -> str:
 
 
 class _State:
-    """The progress so far, gathered from the events."""
+    """The progress so far, collected from the events."""
 
     def __init__(self) -> None:
         self.scored: list[tuple[float, str]] = []  # score on val, and its 95% interval
@@ -132,7 +132,7 @@ class _State:
 
     @property
     def best(self) -> tuple[float, str] | None:
-        """The score and the interval of the best so far: of the first that has it."""
+        """Return the score and the interval of the best so far, the first one in a tie."""
         return max(self.scored, key=lambda one: one[0], default=None)
 
     def _evaluated(self, evaluation: Any) -> str | None:
@@ -152,7 +152,7 @@ class _State:
 
 
 def _failed(evaluation: Any) -> str:
-    """The rows that failed, and those without a result, which are not in the mean."""
+    """Describe the rows that failed, and those without a result, which are not in the mean."""
     missing = sum(evaluation.missing.values())
     failed = sum(evaluation.failures.values()) - missing
     parts = [f"{failed} failed" if failed else "", f"{missing} without a result" if missing else ""]
@@ -160,7 +160,7 @@ def _failed(evaluation: Any) -> str:
 
 
 def _reason(evaluation: Any) -> str:
-    """Why the first row failed, if most did."""
+    """Return the reason for the failure of the first row, if most rows failed."""
     reasons = [r.message or r.failure for r in evaluation.results if getattr(r, "failure", None)]
     return f", e.g. {one_line(reasons[0])[:300]}" if 2 * len(reasons) > len(evaluation.results) else ""
 
@@ -173,7 +173,7 @@ def _interval(evaluation: Any) -> str:
 
 
 class _Plain:
-    """Prints one line per event on stderr, and some on the rows of an evaluation."""
+    """Prints one line per event on stderr, and some lines on the rows of an evaluation."""
 
     def __init__(self, verbose: bool = False) -> None:
         self.state, self.verbose, self._told = _State(), verbose, time.monotonic()
@@ -203,7 +203,7 @@ class _Log:
 
 
 def _make_progress(console: Console) -> Progress:
-    """The live line. Where the terminal is too narrow for it, what runs and the best so far stand above the bar."""
+    """Make the live line. On a narrow terminal, the current step and the best so far are above the bar."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
@@ -231,7 +231,7 @@ class _Live:
         self.state, self.console = _State(), Console(file=bare_stderr(), highlight=False)
         self.progress = _make_progress(self.console)
         self.progress.start()
-        self._escaping = escaping()  # once more: rich has put streams of its own in place
+        self._escaping = escaping()  # again, since rich has replaced the streams
         self._escaping.__enter__()
         self.task = self.progress.add_task("starting", total=None, spent="")
         self._shown = 0.0
@@ -277,7 +277,7 @@ def print_report(report: Report) -> None:
 
 
 def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Difference] | None = None) -> None:
-    """Print an evaluation on stdout, and how it compares with the run that it must not be worse than."""
+    """Print an evaluation on stdout, with its comparison to the run that it must not be worse than."""
     from workbench.evaluation import NO_EVIDENCE, describe_choice
 
     if as_json:
@@ -297,5 +297,5 @@ def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Di
 
 
 def exit_code(report: EvalReport) -> int:
-    """The exit code of an evaluation, before what was asked of its score: 1 also if rows have no result."""
+    """Return the exit code of an evaluation, before any limits on its score: 1 also if rows have no result."""
     return 130 if report.status == "interrupted" else 0 if report.complete and not report.missing else 1

@@ -1,4 +1,4 @@
-"""The commands under their headings, with those of plugins among them. Modules are imported on demand."""
+"""The commands under their headings, including those of plugins. Modules are imported on demand."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ HEADINGS: dict[str, dict[str, str]] = {
 }
 MODULES = {name: module for commands in HEADINGS.values() for name, module in commands.items()}
 GROUPS = ("data", "plugin", "agent", "runs")
-#: The heading of plugins that name none.
+#: The heading for commands of plugins that name none.
 OTHERS = "Plugins"
 
 
 class CommandGroup(click.Group):
-    """A group of commands, those of plugins behind its own. more: loads these, and returns them by name."""
+    """A group of commands, with those of plugins after its own. more: loads them, and returns them by name."""
 
     more: Callable[[], Mapping[str, click.Command]] = dict
 
@@ -49,7 +49,7 @@ class CommandGroup(click.Group):
         return [*self.commands, *self.more()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command. Plugins are loaded only for one that is not ours."""
+        """Return a command. Plugins are loaded only if the command is not ours."""
         return self.commands.get(cmd_name) or self.more().get(cmd_name)
 
     def resolve_command(
@@ -85,7 +85,7 @@ class CommandGroup(click.Group):
 
 
 def _printing_apart(command: click.Command) -> click.Command:
-    """The command, which runs with `prints_on_stderr`; its help is printed before it runs. A group is as it was."""
+    """Make the command run with `prints_on_stderr`. Its help is printed before that. A group is not changed."""
     if isinstance(command, click.Group) or "invoke" in vars(command):
         return command
     invoke = command.invoke
@@ -99,12 +99,12 @@ def _printing_apart(command: click.Command) -> click.Command:
 
 
 class CommandTree(CommandGroup):
-    """The group `workbench`. ask_plugins: calls their hook `register_commands` with this group."""
+    """The group `workbench`. ask_plugins: calls the plugins' hook `register_commands` with this group."""
 
     def __init__(self, *args: Any, ask_plugins: Callable[[CommandTree], None], **settings: Any):
         super().__init__(*args, **settings)
         self.ask_plugins = ask_plugins
-        #: Commands of plugins, by the heading or group that they are under; None before plugins were asked.
+        #: Commands of plugins, by their heading or group; None before plugins were asked.
         self.placed: dict[str, dict[str, click.Command]] | None = None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -130,7 +130,7 @@ class CommandTree(CommandGroup):
         return isinstance(group, click.Group) and bool(group.list_commands(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, its module imported."""
+        """Return a command, with its module imported."""
         if cmd_name not in MODULES:
             return next((c for h in (*HEADINGS, OTHERS) if (c := self._placed(h).get(cmd_name))), None)
         command = getattr(importlib.import_module(f"workbench.cli.{MODULES[cmd_name]}"), f"{cmd_name}_command")
@@ -159,9 +159,9 @@ class CommandTree(CommandGroup):
         self._placed(under)[name] = cmd
 
     def _placed(self, place: str) -> dict[str, click.Command]:
-        """The commands of plugins at a place. The first call asks the plugins."""
+        """Return the commands of plugins under a heading or group. The first call asks the plugins."""
         if self.placed is None:
             self.placed = {}
-            with prints_on_stderr():  # what they print when they are imported
+            with prints_on_stderr():  # for output during their import
                 self.ask_plugins(self)
         return self.placed.setdefault(place, {})

@@ -1,4 +1,4 @@
-"""The errors of workbench as a tree, the kinds of failures, and what lint finds."""
+"""The errors of workbench as a tree, the kinds of failures, and the defects that lint finds."""
 
 from workbench.errors.defects import PAPER_CODES as PAPER_CODES, Defect as Defect, DefectKind as DefectKind
 from workbench.errors.failures import (

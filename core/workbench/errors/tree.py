@@ -25,14 +25,14 @@ from typing import Any
 
 from workbench.errors.failures import FailureKind
 
-#: How many errors in one file are listed.
+#: The most errors to list for one file.
 MOST_LISTED = 20
 
 
 class WorkbenchError(Exception):
     """Base of all errors that workbench raises on purpose. They can be pickled, whatever their arguments.
 
-    report: of the evaluation that it ended, which is stored and can be resumed.
+    report: of the evaluation that ended with this error; it is stored and can be resumed.
     """
 
     report: Any = None
@@ -42,10 +42,10 @@ class WorkbenchError(Exception):
 
 
 class SpecError(WorkbenchError):
-    """Something that the user wrote cannot be used.
+    """Invalid input from the user.
 
-    Raise it with a message and, if a part of the workflow file is at fault, its path. The loader of the file adds the
-    file, line and column (`workbench.spec.Source.locate`).
+    Raise it with a message and, if a part of the workflow file is at fault, its path. The file's loader adds file, line
+    and column (`workbench.spec.Source.locate`).
 
     Args:
         message: what is wrong.
@@ -53,8 +53,8 @@ class SpecError(WorkbenchError):
         path: the keys and list indexes that lead to the fault, e.g. ("nodes", "answer", "instructions").
         file, line, column: where the fault is, if known; lines and columns count from 1.
 
-    `more` holds the other errors found in the same file, `omitted` how many further ones there may be: at most
-    MOST_LISTED are listed, so that a file with very many faults costs neither time nor memory.
+    `more` holds the other errors found in the same file, `omitted` the number of unlisted ones: at most MOST_LISTED are
+    listed, so that a file with very many errors costs neither time nor memory.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ def _revive(kind: type[WorkbenchError], args: tuple[Any, ...], values: dict[str,
 
 
 def merge_errors(errors: Iterable[SpecError]) -> SpecError:
-    """The first error, with the others as its `more`, up to MOST_LISTED. There must be at least one."""
+    """Return the first error, with the others as its `more`, up to MOST_LISTED. There must be at least one."""
     found = [one for error in errors for one in (error, *error.more)]
     omitted = sum(error.omitted for error in found) + max(0, len(found) - MOST_LISTED)
     for error in found:
@@ -100,8 +100,8 @@ def merge_errors(errors: Iterable[SpecError]) -> SpecError:
 
 
 def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
-    """The results of all jobs. Raises their SpecErrors as one: the first does not hide the rest. After MOST_LISTED of
-    them the other jobs are not done."""
+    """Return the results of all jobs. Raises their SpecErrors as one, so that the first does not hide the rest. After
+    MOST_LISTED errors the other jobs are skipped."""
     made: list[Any] = []
     wrong: list[SpecError] = []
     left = iter(jobs)
@@ -121,7 +121,7 @@ def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
 
 @contextmanager
 def errors_at(*path: str | int) -> Generator[None]:
-    """Prepend a path to that of every SpecError raised inside, unless the error already names a file."""
+    """Prepend a path to that of every SpecError raised in the block, unless the error already names a file."""
     try:
         yield
     except SpecError as error:
@@ -144,8 +144,8 @@ class BudgetSpent(WorkbenchError):
 
     Args:
         what: calls, tokens, usd or minutes.
-        ceiling: of the budget.
-        needed: what the call could bring the total to.
+        ceiling: the budget's ceiling.
+        needed: the total after the call at worst.
         held: the part of the ceiling that is reserved for the proof.
     """
 
@@ -158,7 +158,7 @@ class BudgetSpent(WorkbenchError):
 
 
 class ShareSpent(BudgetSpent):
-    """An inner optimizer's share of the budget is used up; the run itself may go on."""
+    """An inner optimizer's share of the budget is used up. The run itself may continue."""
 
     def __init__(self, what: str, left: float, needed: float):
         WorkbenchError.__init__(self, f"the share of the budget is used up: {left:g} {what} left, {needed:g} needed")
@@ -166,14 +166,14 @@ class ShareSpent(BudgetSpent):
 
 
 class SearchStopped(BudgetSpent):
-    """The user ended the search: the best so far is tested, as at the budget's ceiling."""
+    """The user ended the search. The best so far is tested, as at the budget's ceiling."""
 
     def __init__(self) -> None:
         WorkbenchError.__init__(self, "the search was stopped by its user")
         self.what, self.ceiling, self.needed, self.held = "calls", 0.0, 0.0, 0.0
 
 
-#: What a server answered that broke the connection at once.
+#: The answer of a server that closed the connection immediately.
 NOTHING: tuple[int, dict[str, str], bytes] = (0, {}, b"")
 _HUNG_UP = (FailureKind.CONNECTION, FailureKind.BROKEN, FailureKind.TIMEOUT)
 
@@ -183,12 +183,12 @@ class LMError(WorkbenchError):
 
     Args:
         kind: how it failed; this also decides whether another attempt may help.
-        retry_after: the seconds that the server asks to wait.
+        retry_after: seconds that the server asks to wait.
         status: of the HTTP response.
-        passed: (status, headers, body) of the server's answer, or of its beginning, for a client that asked in the
-            words of its API; or NOTHING. Such a failure is the client's to retry, and no journal answers it again.
+        passed: (status, headers, body) of the server's answer, or of its beginning, for a client that used the server's
+            API; or NOTHING. Such a failure is the client's to retry, and the journal does not replay it.
 
-    `key` is that under which the journal has the call, if it failed for good.
+    `key` is the journal's key of the call, if it failed for good.
     """
 
     def __init__(
@@ -211,17 +211,17 @@ class LMError(WorkbenchError):
 
     @property
     def hung_up(self) -> bool:
-        """Return True if no answer came, or not all of it, and no server said why."""
+        """Return True if no complete answer came and no server gave a reason."""
         return self.status is None and self.kind in _HUNG_UP
 
 
 class ServerDead(WorkbenchError):
-    """The language model's server no longer answers; the run can be resumed once it does."""
+    """The language model's server no longer answers. The run can be resumed once it does."""
 
 
 class NodeError(WorkbenchError):
-    """A node gave no outputs for one example. kind: how it failed; this is stored with the result. field: with `data`,
-    the input that is missing or wrong, if one is known."""
+    """A node gave no outputs for one example. kind: the kind of failure, stored with the result. field: with `data`,
+    the input that is missing or wrong, if known."""
 
     def __init__(self, kind: FailureKind | str, message: str, *, node: str | None = None, field: str = ""):
         self.kind, self.node, self.field = FailureKind(kind), node, field
@@ -233,7 +233,7 @@ class StoreError(WorkbenchError):
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown word: the most similar known one, or else all of them; of very many, the first."""
+    """Return a hint for an unknown word: the most similar known one, else all known ones; of very many, the first."""
     known = sorted(known)
     close = difflib.get_close_matches(word[:200], known[:1000], n=1, cutoff=0.6)
     if close:

@@ -1,6 +1,6 @@
-"""Evaluation as a run: rows kept, resumed, compared, and one of them seen.
+"""Evaluation as a run: rows are stored, resumed and compared, and single rows shown.
 
-A workflow is scored as it is; nothing here changes one.
+A workflow is scored as it is. Nothing here changes one.
 """
 
 from workbench.evaluation.compare import (

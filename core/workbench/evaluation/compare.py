@@ -1,7 +1,7 @@
-"""Compares any two evaluations, runs or candidates, row by row, by the paired test of the proof.
+"""Comparisons of any two evaluations, runs or candidates, row by row, with the paired test of the proof.
 
-Rows by whose scores a side was chosen say nothing of it: they are left out, or the comparison is no evidence.
-One file: sides of all three kinds are read, paired and tested by the same rules.
+Rows whose scores led to the choice of a side are no evidence for it. They are left out; if no others are left, the
+comparison is no evidence. One file: sides of all three kinds are read, paired and tested by the same rules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workbench.task import match_rows
 class ScoredRow:
     """A row of a side: its mean score over the repeats, None if no repeat has a result.
 
-    key, texts: by which it is known in other data (`workbench.task.match_rows`). label: a hash of its label, or empty.
+    key, texts: identify the row in other data (`workbench.task.match_rows`). label: a hash of its label, or empty.
     """
 
     example: str
@@ -38,8 +38,8 @@ class ScoredRow:
 class Side:
     """A side of a comparison: the rows of an evaluation, or of a candidate in a run, by id.
 
-    cost: means per row of tokens, calls, usd, seconds, where they are stored and known. chosen: of rows that took part
-    in choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
+    cost: means per row of tokens, calls, usd, seconds, if stored and known. chosen: by row id, the name of the run of
+    `optimize` that proposed the workflow and had the row in val or train.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Side:
 
     @property
     def score(self) -> float:
-        """The mean over the rows that have a result."""
+        """Return the mean over the rows with a result."""
         return math.fsum(self.scores) / max(1, len(self.scores))
 
 
@@ -70,9 +70,10 @@ class Difference:
         proof: the paired test by itself.
         p: adjusted for the number of comparisons (Holm).
         better, worse: ids of rows that score higher, and lower, on the second side.
-        only: rows that only one side has.
-        chosen, chosen_in: rows by whose scores a side was chosen, and the run that did so. They are left out.
-        evidence: whether other rows are left. If not, the proof is of these, and shows nothing.
+        only: the number of rows that only one side has.
+        chosen, chosen_in: the number of rows whose scores led to the choice of a side, and the run that made it. They
+            are left out.
+        evidence: True if other rows are left. If not, the proof covers the chosen rows and shows nothing.
     """
 
     first: str
@@ -88,7 +89,7 @@ class Difference:
 
     @property
     def shown(self) -> str:
-        """`gain`, `loss`, or nothing where no difference is shown."""
+        """Return `gain` or `loss`, or an empty text if no difference is shown."""
         if not self.evidence:
             return ""
         if self.proof.shown and self.p < LEVEL:
@@ -118,10 +119,10 @@ class Difference:
 
 
 def read_side(store: Store, name: str) -> Side:
-    """A side by name: RUN, RUN:CANDIDATE (a hash or its beginning, `baseline` or `winner`), each with @SPLIT.
+    """Read a side by name: RUN or RUN:CANDIDATE (a hash or its prefix, `baseline` or `winner`), optionally with @SPLIT.
 
-    Without a split: that of the evaluation; of a run of `optimize` test if it has been tested, else val. RUN may be a
-    name, its beginning, a tag, or `last`.
+    Default split: that of the evaluation; for a run of `optimize`, test if it was tested, else val. RUN may be a name,
+    its prefix, a tag, or `last`.
 
     Raises:
         StoreError: there is no such run, or it has no rows.
@@ -146,13 +147,13 @@ def read_side(store: Store, name: str) -> Side:
     label = report["label"] if report and report.get("kind") == "eval" else ""
     scored, means = _score_rows(store, rows), _mean_costs(rows)
     if report and report.get("unpriced"):
-        means.pop("usd", None)  # 0 would pass for free
+        means.pop("usd", None)  # 0 would make an unpriced model look free
     chosen = _find_chosen(store, str(hash_), row["data_hash"], scored)
     return Side(name, row["run"], split, str(hash_), row["data_hash"], scored, means, label, chosen)
 
 
 def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mapping[str, ScoredRow]) -> dict[str, str]:
-    """The rows that took part in choosing a workflow, with the run that did so."""
+    """Return the rows that took part in choosing a workflow, each with the run that chose it."""
     by_id, by_key = find_choices(store, workflow, data_hash)
     made = {name: run for name, row in rows.items() if (run := by_id.get(row.example) or by_key.get(row.key))}
     others = [(name, row.texts) for name, row in rows.items() if name not in made and row.texts is not None]
@@ -161,7 +162,7 @@ def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mappi
 
 
 def _score_rows(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
-    """The rows by id, repeats together."""
+    """Return the rows by id, with their repeats merged."""
     repeats: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         repeats[row["example"]].append(row)
@@ -177,14 +178,14 @@ def _score_rows(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, Sc
 
 
 def _mean_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Means over the rows with a result, as in the report of an eval; over all, if none has one."""
+    """Return means over the rows with a result, as in the report of an eval; over all rows if there are none."""
     scored = [row for row in rows if row["score"] is not None] or rows
     costs = [row["cost"] for row in scored if row["cost"]]
     return {n: math.fsum(float(c.get(n, 0)) for c in costs) / len(costs) for n in COSTS} if costs else {}
 
 
 def compare_sides(sides: Sequence[Side]) -> list[Difference]:
-    """Each side but the first against the first. With several, p is adjusted by Holm's method: S. Holm, A simple
+    """Compare each other side with the first. For several, p is adjusted by Holm's method: S. Holm, A simple
     sequentially rejective multiple test procedure, 1979.
 
     Raises:
@@ -216,7 +217,7 @@ def compare_sides(sides: Sequence[Side]) -> list[Difference]:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The rows of two sides that are compared. only: how many one side alone has. choice: fields of a Difference."""
+    """The rows of two sides to compare. only: the number of rows on one side alone. choice: fields of a Difference."""
 
     rows: list[tuple[ScoredRow, ScoredRow]]
     only: int
@@ -224,8 +225,8 @@ class _Pair:
 
 
 def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
-    """The rows that both sides have, without those by which a side was chosen, if any are left. lacking: with those
-    that the second side lacks."""
+    """Return the rows that both sides have, without those that led to the choice of a side if any others are left.
+    lacking: include rows that are missing on the second side."""
     same = _match(first, other)
     if not same:
         why = (
@@ -247,8 +248,8 @@ def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
 
 
 def _match(first: Side, other: Side) -> dict[str, str]:
-    """For the rows of one side, the same rows of the other, each once. In one data set these are known by their ids;
-    else by the rule of the splits: equal rows first, then near copies. Rows with different labels are not the same."""
+    """Match the rows of one side to the same rows of the other, each once. In one data set rows match by id. Otherwise
+    the rule of the splits applies: equal rows first, then near copies. Rows with different labels never match."""
     if first.data_hash is not None and first.data_hash == other.data_hash:
         return {name: name for name in first.rows if name in other.rows}
     labelled = all(any(row.label for row in side.rows.values()) for side in (first, other))
@@ -282,9 +283,9 @@ def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Claim:
 
 
 def not_worse(first: Side, second: Side, margin: float = MARGIN) -> tuple[bool, Difference]:
-    """Non-inferiority: whether the second side rules out a loss of `margin` or more against the first, at the 2.5%
-    level, on all rows of the first. Rows that the second lacks count as in the proof: by the worst case. Not where all
-    rows took part in choosing a side."""
+    """Test for non-inferiority: return True if the second side rules out a loss of `margin` or more against the first,
+    at the 2.5% level, on all rows of the first; and the difference. Rows that are missing on the second side count as
+    in the proof, by the worst case. False if all rows took part in choosing a side."""
     pair = _pair(first, second, lacking=True)
     found = Difference(first.name, second.name, proof := _test(pair.rows), proof.p, **pair.choice)
     return found.evidence and proof.lowest > -margin, found

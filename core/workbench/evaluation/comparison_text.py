@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from workbench.evaluation.compare import Difference, Side
 
-#: Rows that changed sides are listed up to this many.
+#: The most rows to list that differ between the sides.
 LISTED_ROWS = 20
-#: The verdict where all rows took part in choosing a side.
+#: The verdict if all rows took part in choosing a side.
 NO_EVIDENCE = "chosen on these rows: no evidence"
 
 
 def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], rows: bool = False) -> list[str]:
-    """The comparison as plain text: a numbered table of the sides, then what differs. rows: with the ids of rows that
-    changed sides."""
+    """Return the comparison as plain text: a numbered table of the sides, then the differences. rows: with the ids of
+    rows whose scores differ."""
     names = [side.label or side.name for side in sides]
     lines = ["    run       split  rows  score     tokens  usd/row"]
     for number, (side, name) in enumerate(zip(sides, names, strict=True), start=1):
@@ -32,7 +32,7 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
 
 
 def describe_choice(found: Difference) -> str:
-    """Name the rows that took part in choosing a side, as a sentence without its full stop."""
+    """Name the rows that took part in choosing a side, as a sentence without its period."""
     rows = f"{found.chosen} rows were val or train of run {found.chosen_in}, which chose one of the sides by them"
     return f"{rows}; they are left out" if found.evidence else f"all {rows}. Compare on rows that no run chose by: test"
 

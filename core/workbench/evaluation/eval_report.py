@@ -17,7 +17,7 @@ from workbench.proof import interval
 from workbench.store import ReadOnlyStore, read_report
 from workbench.study import Evaluation, Result, mean_score
 
-#: How an evaluation ended, in words.
+#: Descriptions of how an evaluation ended.
 _STATUS = {
     "finished": "finished",
     "budget": "ended at the budget's ceiling",
@@ -26,27 +26,26 @@ _STATUS = {
 }
 
 
-#: Columns of a table of rows besides their fields and what was predicted.
+#: Columns of a table of rows in addition to their fields and predictions.
 _FOUND = ("id", "split", "repeat", "score", "failure", "message", "feedback")
 
 
 @dataclass
 class EvalReport:
-    """The result of `workbench eval`, as it is printed, stored and returned.
+    """The result of `workbench eval`, as printed, stored and returned.
 
     Attributes:
-        n, of: rows that have a score, and that were asked for, each `repeats` times.
-        missing: the number of results that rows lack, by the kind of failure (`FailureKind.no_result`): of each repeat.
-        score, ci95: mean over the rows that have a score, and its 95% interval, in which rows of a cluster count once.
-            A row on which the workflow failed counts as 0.
-        scores: means by further metrics, each over the rows that it could score. unscored: how many results it could
-            not, where there are any.
+        n, of: the number of rows with a score, and of requested rows, each `repeats` times.
+        missing: the number of missing results, counting each repeat, by kind of failure (`FailureKind.no_result`).
+        score, ci95: mean over the rows with a score, and its 95% interval, in which a cluster of rows counts once. A
+            row on which the workflow failed counts as 0.
+        scores: means by further metrics, each over the rows that it could score. unscored: the number of results that
+            it could not score, if any.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
-        unpriced: models whose dollars are not in the costs, since their price is not known.
-        grouped: the number of clusters, and the mean over them, of which `ci95` is the interval; None where that mean
-            is `score`.
-        ceiling: what of the budget ended it: calls, tokens, usd or minutes; empty where nothing did.
-        variance: with repeats, of the score within a row and between rows; None otherwise.
+        unpriced: models whose dollars are missing in the costs because their price is unknown.
+        grouped: the number of clusters and the mean over them, to which `ci95` belongs; None if that mean is `score`.
+        ceiling: the part of the budget that ended it: calls, tokens, usd or minutes; empty if none did.
+        variance: of the score, within a row and between rows; None without repeats.
     """
 
     run: str
@@ -83,7 +82,7 @@ class EvalReport:
         return {"kind": "eval", **vars(self), "ci95": list(self.ci95)}
 
     def headline(self) -> str:
-        """The score in one line."""
+        """Return the score in one line."""
         if not self.n:
             return f"{self.split}: no score; {describe_missing(self.missing)}"
         low, high = self.ci95
@@ -97,7 +96,7 @@ class EvalReport:
         return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
 
     def lines(self) -> list[str]:
-        """The whole report as plain text."""
+        """Return the whole report as lines of plain text."""
         out = [f"workbench run {self.run}: eval {_STATUS[self.status]}"]
         if self.n or self.missing:
             out.append(self.headline())
@@ -135,11 +134,11 @@ class EvalReport:
         return ("-" if mean is None else f"{mean:.3f}") + (f" ({unscored} not scored)" if unscored else "")
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, with a column for each field of the rows.
+        """Return the rows as a pandas DataFrame, with a column for each field of the rows.
 
-        What was found is beside them: id, split, repeat, score, failure, message, feedback, the scores of further
-        metrics, and what was predicted under `prediction.FIELD`. A field of the rows with one of these names is
-        `row.FIELD`. Raises ImportError without pandas.
+        More columns: id, split, repeat, score, failure, message, feedback, the scores of further metrics, and
+        predictions as `prediction.FIELD`. A field of the rows with one of these names becomes `row.FIELD`. Raises
+        ImportError without pandas.
         """
         import pandas
 
@@ -161,7 +160,7 @@ class EvalReport:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return the report as HTML for notebooks."""
         rows = {
             "score": f"{self.score:.3f} [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]",
             **{name: self.describe_further(name) for name in self.scores},
@@ -177,11 +176,11 @@ class EvalReport:
 def summarise(
     results: Sequence[Sequence[Result | None]], evaluation: Evaluation, clusters: Sequence[str]
 ) -> dict[str, Any]:
-    """The figures of an EvalReport.
+    """Compute the figures of an EvalReport.
 
     Args:
-        results: by repeat, a result for each row, or None where there is none yet.
-        evaluation: of all results that there are, whatever their repeat.
+        results: by repeat, a result for each row, or None if there is none yet.
+        evaluation: all results of all repeats.
         clusters: a key for each row. Rows with equal keys are one unit of the interval, as in the proof.
     """
     by_row = [[r for r in row if r is not None] for row in zip(*results, strict=True)]
@@ -213,8 +212,8 @@ def summarise(
 
 
 def _variance(by_row: Sequence[Sequence[Result]]) -> dict[str, float] | None:
-    """The variance of the score within rows and between rows, by the analysis of variance with random effects. Rows
-    with fewer scores than the others, in an evaluation that was cut short, are left out."""
+    """Return the variance of the score within rows and between rows, by the analysis of variance with random effects.
+    In an evaluation that was cut short, rows with fewer scores than the others are left out."""
     scored = [[r.score for r in row if r.score is not None] for row in by_row]
     whole = max(map(len, scored), default=0)
     rows = [row for row in scored if len(row) == whole]
@@ -230,13 +229,13 @@ def _variance(by_row: Sequence[Sequence[Result]]) -> dict[str, float] | None:
 
 
 def stored_report(report: Mapping[str, Any]) -> EvalReport:
-    """The report of a stored evaluation."""
+    """Return the report of a stored evaluation."""
     known = {name: report[name] for name in EvalReport.__dataclass_fields__ if name in report}
     return EvalReport(**{**known, "ci95": tuple(report["ci95"])})
 
 
 def _apart(name: str, taken: Collection[str], prefix: str, others: Collection[str] = ()) -> str:
-    """The name, or, if it is taken, one with the prefix that is none of the others either."""
+    """Return the name; if it is taken, add the prefix until it is not in `others` either."""
     if name not in taken:
         return name
     return next(found for n in itertools.count(1) if (found := prefix * n + name) not in {*taken, *others})

@@ -1,4 +1,4 @@
-"""The run of an evaluation: a workflow, unchanged, on the rows of a split. Every row is stored as it is scored."""
+"""The run of an evaluation: an unchanged workflow on the rows of a split. Rows are stored once scored."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from workbench.task import Task, describe_rows
 
 @dataclass
 class EvalOptions:
-    """Options of the command line besides the workflow file.
+    """Options of the command line in addition to the workflow file.
 
-    split: train, val, test or all; None: val, or what there is. repeats: how often each row is run. gate: what the
-    command line judges the score by, kept for a resumed run.
+    split: train, val, test or all; None: val, or whatever exists. repeats: runs per row. gate: the limits by which the
+    command line judges the score, stored for a resumed run.
     """
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
@@ -67,7 +67,8 @@ class EvalOptions:
     gate: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def as_dict(self) -> dict[str, Any]:
-        """The stored options. Permission to run code without a boundary is not stored: each process needs its own."""
+        """Return the options to store, without permission to run code without a boundary: each process needs its
+        own."""
         return {
             "sets": [list(s) for s in self.sets],
             "split": self.split,
@@ -90,12 +91,12 @@ def evaluate(
     """Score a workflow file on the rows of a split. Rows, predictions, scores, feedback and prompts are stored.
 
     Args:
-        path: the workflow file, or one that was read or made before.
-        options: what the command line adds to it.
+        path: the workflow file, or one already read or made.
+        options: additions from the command line.
         database: path of the run database.
         listener: called as listener(event, data) with every event.
-        pool: language models in place of those of the plugins, for tests and notebooks.
-        spent: given where earlier evaluations used up the budget: nothing is sent.
+        pool: replaces the plugins' language models in tests and notebooks.
+        spent: given if earlier evaluations used up the budget; nothing is sent.
 
     Raises:
         SpecError: the file or the options are wrong, the split is empty, or the metric fails on each of the first rows.
@@ -114,7 +115,7 @@ def evaluate(
         raise merge_errors([source.locate(error) for error in wrong])
     with Store(database) as store:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
-        stored["inputs"] = [*task.inputs]  # which of a row's fields the workflow reads, for whoever looks at it later
+        stored["inputs"] = [*task.inputs]  # the fields of a row that the workflow reads, for later queries
         with started_run(store, "eval", place_of(path), task, stored) as (run, run_id):
             course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
             course.ledger.stopping = spent
@@ -130,12 +131,12 @@ def resume_evaluation(
     listener: Listener | None = None,
     pool: LMPool | None = None,
 ) -> EvalReport:
-    """Go on with an evaluation that was killed, interrupted or failed, that its budget ended, or that got no answer for
-    some rows: these are asked again. Answers are not paid again; the metric scores all rows anew, so it may have been
-    corrected.
+    """Resume an evaluation that was killed, interrupted or failed, whose budget ended, or that got no answer for some
+    rows. Rows without an answer are asked again; answers are not paid again. The metric scores all rows again, so it
+    may have been corrected.
 
-    options: only `sets` and `sandbox` count; the sets are added to those of the start. Takes the other arguments of
-    `evaluate`, and raises what it raises.
+    options: only `sets` and `sandbox` count; the sets are added to those of the start. Other arguments and errors: as
+    for `evaluate`.
     """
     options = options or EvalOptions()
     with Store(database, create=False) as store:
@@ -170,7 +171,7 @@ def resume_run(
     database: str | Path = "workbench.db",
     listener: Listener | None = None,
 ) -> Report | EvalReport:
-    """Resume a run of `optimize` or of `eval`, whichever it is. Raises what these raise."""
+    """Resume a run of `optimize` or of `eval`. Raises the errors of these."""
     with Store(database, create=False) as store:
         kind = kind_of(store.find_run(run))
     if kind != "eval":
@@ -181,7 +182,7 @@ def resume_run(
 
 
 class EvalRun:
-    """The course of one evaluation. A resumed one repeats it from the start; the journal answers the paid calls."""
+    """The lifecycle of one evaluation. A resumed one repeats it from the start; the journal answers the paid calls."""
 
     def __init__(
         self,
@@ -208,7 +209,7 @@ class EvalRun:
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
         )
         self.rows = split_rows(task, str(options.split))
-        # Rows of val may be sealed rows of a later run.
+        # Rows of val may become sealed rows of a later run.
         described = describe_rows(self.rows, task.inputs, task.rule)
         self.seen = dict(zip((row.id for row in self.rows), described, strict=True))
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
@@ -217,7 +218,7 @@ class EvalRun:
         self._sum, self._scored, self._done = 0.0, 0, 0
 
     async def go(self) -> EvalReport:
-        """Run to the end and return the report. What the metric or the server did wrong is raised after it is saved."""
+        """Run to the end and return the report. Errors of the metric or the server are raised after it is saved."""
         async with self.opened:
             warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
             if resumed := self.ledger.resumed:
@@ -255,7 +256,7 @@ class EvalRun:
         async def job(number: int) -> None:
             replica, index = divmod(number, n)
             result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), True, split)
-            if result.score is not None:  # with the row: a kill hides no look
+            if result.score is not None:  # in the same commit as the row, so that a kill hides no test of it
                 key, texts = self.seen[self.rows[index].id]
                 SeenRows(self.store).add([(key, texts)])
                 self.sealed_tests.add_row(self.run_id, self.name, key)
@@ -280,14 +281,14 @@ class EvalRun:
             raise error
 
     def _evaluation(self, replica: int | None = None) -> Evaluation:
-        """All results, or those of one repeat."""
+        """Return all results, or those of one repeat."""
         asked = self.results if replica is None else [self.results[replica]]
         found = tuple(r for part in asked for r in part if r is not None)
         complete = len(found) == len(asked) * len(self.rows)
         return Evaluation(self.task.workflow, str(self.options.split), found, complete, replica or 0)
 
     def _finish(self, status: str, error: BaseException | None) -> EvalReport:
-        """Store the sums and the report."""
+        """Store the totals and the report."""
         workflow, split = self.task.workflow, str(self.options.split)
         for replica in range(self.options.repeats):
             end_evaluation(self.evaluations, self._evaluation(replica))
@@ -323,7 +324,7 @@ class EvalRun:
         return report
 
     def _idle_repeats(self) -> list[str]:
-        """A warning where the repeats drew nothing anew."""
+        """Warn if the repeats drew no new answers."""
         spent, times = self.ledger.spent, self.options.repeats
         if times == 1 or not spent.calls or spent.cached < spent.calls * (times - 1):
             return []
@@ -333,7 +334,7 @@ class EvalRun:
         ]
 
     def _unpriced(self) -> list[str]:
-        """The models whose dollars are not in the costs: 0 would pass for free."""
+        """List the models whose dollars are missing in the costs: 0 would make them look free."""
         self.store.flush()
         models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
         prices, paid = self.ledger.prices, self.ledger.journal.sum_usd

@@ -1,4 +1,4 @@
-"""An evaluation for continuous integration: JUnit XML and a table in Markdown."""
+"""Exports of an evaluation for continuous integration: JUnit XML and a table in Markdown."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from workbench.evaluation.compare import Difference, Side
 from workbench.evaluation.comparison_text import NO_EVIDENCE, describe_choice
 from workbench.evaluation.eval_report import EvalReport
 
-#: How our files begin, which may be replaced by newer ones.
+#: Patterns for the start of our own files, which may be replaced by newer ones.
 JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows \| score \|"
-#: What XML 1.0 cannot hold.
+#: Characters that XML 1.0 does not allow.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below 1,
-    and is an error if it has no result. A run that did not come to its end is one more error. Raises StoreError."""
+    """Write an evaluation as JUnit XML: a test case for each row and repeat. A case fails if its score is below 1, and
+    is an error if it has no result. An unfinished run is one more error. Raises StoreError."""
     name, cases = _text(f"{report.name}.{report.split}"), len(rows) + (not report.complete)
     suite = ElementTree.Element("testsuite", name=name, tests=str(cases))
     properties = ElementTree.SubElement(suite, "properties")
@@ -67,7 +67,7 @@ def write_markdown(
 ) -> None:
     """Write evaluations as a table in Markdown, as for the comment of a pull request. Raises StoreError.
 
-    differences: comparisons that are shown below it, each with its first side.
+    differences: comparisons to show below the table, each with its first side.
     """
     names = list(dict.fromkeys(name for report in reports for name in report.scores))
     head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "usd/row", "failed", "no result"]
@@ -101,12 +101,12 @@ def write_markdown(
 
 
 def _why(report: EvalReport) -> str:
-    """Why a run did not come to its end."""
+    """Return the reason why a run is unfinished."""
     return report.error or f"{report.status}: {report.n} of {report.of} rows have a score"
 
 
 def _cell(text: str) -> str:
-    """A text that ends no cell and is no markup."""
+    """Escape a text so that it neither ends its cell nor acts as markup."""
     return re.sub(r"([\\`*_{}\[\]<>|#!])", r"\\\1", " ".join(visible(text).split()))
 
 

@@ -1,4 +1,4 @@
-"""Evaluations of one file with several settings: a cell for each combination of them."""
+"""Evaluations of one file with several settings: a cell for each combination of values."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from workbench.lm import LMPool
 from workbench.run import Listener, evaluated_lms, lms_not_ready, prepare, wrong_in_file
 from workbench.spec import Source, apply_overrides, parse_value, read_source
 
-#: A matrix with more cells than this is taken for a slip.
+#: A matrix with more cells than this is taken for a mistake.
 MOST_CELLS = 200
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An address and the values that it takes, each with the text by which it is shown."""
+    """An address and its values, each with the text that represents it."""
 
     address: str
     values: Sequence[tuple[str, Any]]
 
 
 def parse_axis(text: str) -> Axis:
-    """`lm=openai/a,openai/b` or `nodes.answer.instructions=@short.txt,@long.txt`: values with commas between them, by
-    the rules of YAML; `@FILE` is the text of a file.
+    """Parse `lm=openai/a,openai/b` or `nodes.answer.instructions=@short.txt,@long.txt`: YAML values separated by
+    commas; `@FILE` is the text of a file.
 
     Raises:
-        SpecError: it has another form, a value twice, or there is no such file.
+        SpecError: the text has another form, repeats a value, or names a missing file.
     """
     address, equals, rest = text.partition("=")
     if not equals or not address.strip() or not rest.strip():
@@ -46,7 +46,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def _split(text: str) -> list[str]:
-    """A text split at the commas that stand in no quotes and no brackets."""
+    """Split a text at its commas, except those inside quotes or brackets."""
     parts, depth, quote = [""], 0, ""
     for sign in text:
         if sign == "," and not depth and not quote:
@@ -83,10 +83,9 @@ def evaluate_matrix(
     listener: Listener | None = None,
     pool: LMPool | None = None,
 ) -> list[EvalReport]:
-    """Evaluate a file once for each combination of the axes' values, under one budget: a cell gets what those before it
-    left. Stops at a cell that was not finished. Takes the other arguments of `evaluate`, and raises what it raises:
-    what is wrong with the settings or models of any cell, before the first one begins.
-    """
+    """Evaluate a file once for each combination of the axes' values, under one budget: a cell gets what earlier cells
+    left. Stops at the first unfinished cell. Other arguments and errors are those of `evaluate`. Errors in the settings
+    or models of any cell are raised before the first one begins."""
     cells = list(itertools.product(*(axis.values for axis in axes)))
     if len(cells) > MOST_CELLS:
         raise SpecError(f"a matrix of {len(cells)} cells", hint=f"Ask for at most {MOST_CELLS}.")
@@ -107,8 +106,8 @@ def evaluate_matrix(
 
 
 def _settings(address: str, value: Any, source: Source) -> list[tuple[str, Any]]:
-    """The settings of one value. `lm` alone changes what it names, be it the model or `{model: ..., price: ...}`, and
-    keeps the server and the other settings that the file gives its model."""
+    """Return the settings for one value. `lm` alone changes only what it names, either the model or `{model: ...,
+    price: ...}`, and keeps the server and other settings of the file's model."""
     place = source.value.get("lm") if is_dict(source.value) else None
     if address != "lm" or not is_dict(place):
         return [(address, value)]
@@ -116,7 +115,7 @@ def _settings(address: str, value: Any, source: Source) -> list[tuple[str, Any]]
 
 
 def _check_cells(file: Source, cells: Sequence[EvalOptions], pool: LMPool) -> None:
-    """Raise, before anything is paid, what is wrong in a cell or what a model of it lacks: a key, or a price."""
+    """Raise, before anything is paid, the errors of any cell, including a missing key or price of its models."""
     found = list[WorkbenchError]()
     for cell in cells:
         _, source, task, _ = prepare(file, cell.sets)
@@ -129,10 +128,8 @@ def _check_cells(file: Source, cells: Sequence[EvalOptions], pool: LMPool) -> No
 
 
 def _left(file: Any, reports: Sequence[EvalReport]) -> tuple[list[tuple[str, Any]], BudgetSpent | None]:
-    """The ceilings for the next cell, and the error of one that earlier cells have reached.
-
-    file: with all settings from outside.
-    """
+    """Return the ceilings for the next cell, and the error of a ceiling that earlier cells have reached. file: with all
+    settings from outside."""
     given = file.get("budget") if is_dict(file) else None
     budget = given if is_dict(given) else {}
     used = {

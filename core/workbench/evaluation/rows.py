@@ -1,4 +1,4 @@
-"""The stored rows of a run: which failed, and all that is known of one of them."""
+"""The stored rows of a run: failed rows, and all details of a row."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, li
 
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The rows of a run that score below 1, worst first, with their inputs where these are known: of an evaluation,
-    those that it scored; of `optimize`, the test rows of its winner, or those of val where none was tested."""
+    """List the rows of a run that score below 1, worst first, with their inputs if known: for an evaluation, all scored
+    rows; for `optimize`, the test rows of its winner, or its val rows if none was tested."""
     found = read_rows(store, row, report)
     if kind_of(row) != "eval":
         found = [r for r in found if r["split"] == "test"] or [r for r in found if r["split"] == "val"]
@@ -32,10 +32,10 @@ def read_rows(
     examples: Collection[str] | None = None,
     parsed: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The stored results of a candidate (default: the winner, or the workflow that was evaluated), with what is JSON
-    read. Raises StoreError for what is damaged.
+    """Read the stored results of a candidate (default: the winner, or the evaluated workflow), with JSON columns
+    parsed. Raises StoreError for damaged rows.
 
-    split, examples: only of these. parsed: the parts that are read as JSON, `cost` among them; the others stay text.
+    split, examples: read only these. parsed: the columns to parse as JSON, `cost` among them; others stay text.
     """
     if candidate is None:
         candidate = winner_of(report)
@@ -52,11 +52,11 @@ def read_rows(
 
 
 def find_candidate(store: Store, row: Any, report: Mapping[str, Any] | None, asked: str) -> str | None:
-    """The hash of a candidate by its hash or the beginning of it, `baseline` or `winner` (also ""): of an evaluation
-    the workflow that was evaluated. None if there is none yet. Raises StoreError for one that is not there."""
+    """Return the hash of a candidate by its hash or a prefix, `baseline` or `winner` (also ""); for an evaluation, the
+    evaluated workflow. None if there is none yet. Raises StoreError for an unknown candidate."""
     known = [c["hash"] for c in candidates(store, row["id"])]
     if asked in ("", "winner"):
-        killed = report is None and kind_of(row) == "eval"  # its workflow is the candidate that was added last
+        killed = report is None and kind_of(row) == "eval"  # then its workflow is the candidate that was added last
         return known[-1] if killed and known else winner_of(report)
     if asked == "baseline":
         return Candidates(store, row["id"]).find_baseline()
@@ -87,11 +87,11 @@ def _parsed(text: str | None, form: type, place: str) -> Any:
 def row_details(
     store: Store, row: Any, report: Mapping[str, Any] | None, example: str, candidate: str | None = None
 ) -> list[dict[str, Any]]:
-    """All that is stored of one row: each time that it was scored, with the prompts as they were sent, and under
-    `diagnoses` what runs of `workbench agent attribute` found of it.
+    """Return everything stored for one row: each scored result, with the prompts as sent, and under `diagnoses` the
+    findings of `workbench agent attribute`.
 
-    example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
-    several rows begin with it.
+    example: the id of the row, its prefix, or its end, as in `test:17`. Raises StoreError if no row, or several rows,
+    match.
     """
     found = read_rows(store, row, report, candidate)
     chosen = [r for r in found if r["example"] == example] or [
@@ -114,7 +114,7 @@ def row_details(
 def add_details(
     store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Results of `read_rows` with what else is known of them: that of `add_texts`, and `diagnoses`."""
+    """Return results of `read_rows` with the additions of `add_texts`, and `diagnoses`."""
     for one in add_texts(store, row, results, inputs):
         one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
     return [*results]
@@ -123,10 +123,10 @@ def add_details(
 def add_texts(
     store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
 ) -> Sequence[dict[str, Any]]:
-    """Results of `read_rows` with `inputs`, which the workflow reads; `further`, the other fields of a row of an
-    evaluation, the label among them; and the prompts in their spans.
+    """Return results of `read_rows` with `inputs`, the fields that the workflow reads; `further`, the other fields of
+    an evaluation's row, including the label; and the prompts in their spans.
 
-    inputs: those of the run's rows by id, if they have been read before.
+    inputs: the inputs of the run's rows by id, if already read.
     """
     _add_inputs(store, row, results, inputs)
     journal = Journal(store, row["id"])
@@ -149,8 +149,8 @@ def _add_inputs(
 
 
 def find_diagnoses(store: Store, run: str, example: str, candidate: str, replica: int) -> list[dict[str, Any]]:
-    """The diagnoses of one result of a run, the oldest first: each a RowFinding as a dict, with `run` and `method` of
-    the attribution that made it. Raises StoreError for a report that is damaged."""
+    """Return the diagnoses of one result, the oldest first: each a RowFinding as a dict, with `run` and `method` of the
+    attribution that made it. Raises StoreError for a damaged report."""
     found: list[dict[str, Any]] = []
     for row in list_attributions(store):
         report: Mapping[str, Any] = read_report(row) or {}
@@ -170,7 +170,7 @@ def _add_prompts(spans: Sequence[Mapping[str, Any]], journal: Journal) -> None:
 
 
 def read_calls(store: Store, run_id: int, n: int, roles: Collection[str] = ()) -> list[dict[str, Any]]:
-    """n calls of a run with their texts, in no particular order; roles: only of these."""
+    """Read n calls of a run with their texts, in no particular order. roles: read only these."""
     return [
         {
             "key": call["key"],
@@ -184,7 +184,7 @@ def read_calls(store: Store, run_id: int, n: int, roles: Collection[str] = ()) -
 
 
 def describe_diagnosis(found: Mapping[str, Any]) -> str:
-    """Describe one of `diagnoses` in a line: the step of a row that `workbench agent attribute` found, and how."""
+    """Describe a diagnosis in one line: the step that `workbench agent attribute` found, and its method."""
     by = f"diagnosed by run {found['run']} ({found['method']})"
     if found["failure"]:
         return f"{by}: nothing, {found['failure']}"

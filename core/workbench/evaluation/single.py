@@ -31,14 +31,14 @@ def run_single(
     """Run a workflow on one example.
 
     Args:
-        path: the workflow file, or one that was read before.
+        path: the workflow file, or one already read.
         inputs: values by field; None takes a row of val, and scores it.
         index: number of that row, from 0; None: the first.
         sets: changed settings of the file, as (address, value).
         database: path of the run database.
-        consent: asks the user to allow a tool call, where the policy says `ask`.
-        sandbox: default: the one that the environment names.
-        pool: language models in place of those of the plugins, for tests.
+        consent: asks the user to allow a tool call if the policy says `ask`.
+        sandbox: default: the one named in the environment.
+        pool: replaces the plugins' language models in tests.
 
     Returns:
         A dict of row, prediction, failure, message, score and feedback (None without a row), scores by further
@@ -112,11 +112,11 @@ def _task_of_row(path: Path | Source, index: int, sets: Sequence[tuple[str, Any]
 def _task_of_inputs(
     path: Path | Source, inputs: Mapping[str, str], sets: Sequence[tuple[str, Any]]
 ) -> tuple[Task, Example]:
-    """The task of a file that is run on given inputs: it needs no data and no metric."""
+    """Make the task of a file to run on given inputs, which needs no data and no metric."""
     spec, source, workflow = read_workflow(path, sets)
 
     def unused(example: Any, prediction: Any, trace: Any = None) -> Score:
-        return Score(0.0)  # shown to nobody
+        return Score(0.0)  # never shown
 
     dataset = Dataset((), (), SealedRows(()))
     task = Task(spec, source, workflow, dataset, unused, tuple(workflow.input_fields))

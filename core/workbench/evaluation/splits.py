@@ -1,4 +1,4 @@
-"""The rows that an evaluation scores."""
+"""Selection of the rows that an evaluation scores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ SPLITS = ("train", "val", "test")
 
 
 def default_split(task: Task) -> str:
-    """val, or what there is."""
+    """Return val, or the split that exists."""
     there = [name for name in ("val", "test", "train") if _count(task, name)]
     return there[0] if there else "val"
 
 
 def describe_rest(task: Task) -> list[str]:
-    """A warning that most rows are not scored, where the file names one file and nobody asked for a split of it."""
+    """Warn that most rows are not scored, if the file names one data file and the user chose no split."""
     data, split = task.spec.data, default_split(task)
     scored, rows = _count(task, split), sum(_count(task, name) for name in SPLITS)
     if data.split is not None or data.file is None or scored == rows:
@@ -28,7 +28,7 @@ def _count(task: Task, split: str) -> int:
 
 
 def check_rows(task: Task, split: str | None, repeats: int) -> None:
-    """Raise SpecError for a split that there is not, an empty one, and a number of repeats below 1."""
+    """Raise SpecError for a missing or empty split, and for a number of repeats below 1."""
     if split not in (*SPLITS, "all"):
         raise SpecError(f"there is no split '{split}'", hint=f"Name one of {', '.join(SPLITS)}, all.")
     if repeats < 1:
@@ -42,7 +42,7 @@ def check_rows(task: Task, split: str | None, repeats: int) -> None:
 
 
 def split_rows(task: Task, split: str) -> tuple[Example, ...]:
-    """The rows of train, val, test or all."""
+    """Return the rows of train, val, test or all."""
     if split == "all":
         return tuple(row for name in SPLITS for row in split_rows(task, name))
     return task.dataset.test.open() if split == "test" else getattr(task.dataset, split)

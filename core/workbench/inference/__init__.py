@@ -1,6 +1,7 @@
-"""A finished workflow, called: on one input, on many rows, from any thread or event loop. Or bundled, to run elsewhere.
+"""A finished workflow that is called: on one input, on many rows, from any thread or event loop. Or bundled for another
+machine.
 
-Nothing is journalled, except by `predict_file`: each call is sent, and forgotten once it is answered.
+Only `predict_file` journals calls. Otherwise each call is sent, and forgotten once it is answered.
 """
 
 from workbench.inference.bundle import LOCK as LOCK, bundle_file as bundle_file, write_bundle as write_bundle

@@ -1,4 +1,4 @@
-"""A finished workflow as a folder that runs on another machine: `workbench export --format bundle`."""
+"""Bundles of a finished workflow that run on another machine: `workbench export --format bundle`."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from workbench.store import is_run_database
 from workbench.task import called_tree, dump_yaml, find_powers
 from workbench.workflow import Workflow
 
-#: The packages that are installed here, as `pip install -r` reads them.
+#: The packages installed here, in the format of `pip install -r`.
 LOCK = "requirements.lock"
 
 
 def bundle_file(path: Path | Source, out: Path) -> Path:
-    """Bundle a workflow file, or one that was read before (`write_bundle`)."""
+    """Bundle a workflow file, or one already read (`write_bundle`)."""
     spec, source, workflow = read_workflow(path, (), "outlined")
     return write_bundle(spec, source, workflow, out)
 
 
 def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> Path:
-    """Write a folder that runs elsewhere.
+    """Write a folder that runs on other machines.
 
-    It holds what git tracks, or else the folder of the workflow file; the files that the workflow names; and the lock
-    of the installed packages. The workflow file is written without data, metric and budget.
+    It contains the files that git tracks, or else the folder of the workflow file; the files that the workflow names;
+    and the lock of the installed packages. The workflow file is written without data, metric and budget.
 
     Args:
-        spec: the file that the workflow comes from, and `source`, as written.
-        workflow: what is written; its base is the folder of the file.
-        out: the folder to make. It must not exist, or be empty.
+        spec, source: the file that the workflow comes from, as typed values and as written.
+        workflow: the workflow to write; its base is the folder of the file.
+        out: the folder to create. It must be missing or empty.
 
     Returns the workflow file in the folder.
 
     Raises:
-        SpecError: the workflow names something that cannot be copied, as an absolute path elsewhere.
+        SpecError: the workflow names something that cannot be copied, such as an absolute path elsewhere.
         WorkbenchError: the folder cannot be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -83,7 +83,7 @@ def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> P
 
 
 def _named(tree: Any, base: Path, top: Path) -> Iterator[Path]:
-    """The files and folders that a workflow names. Raises SpecError for one that does not lie in `top`."""
+    """Yield the files and folders that a workflow names. Raises SpecError for one outside of `top`."""
     found = find_powers(tree, base, called=True)
     paths = {path.resolve(): power.kind for power in found.powers for path in power.files}
     paths |= dict.fromkeys((path.resolve() for path in found.texts), "reads a path")
@@ -105,7 +105,7 @@ def _named(tree: Any, base: Path, top: Path) -> Iterator[Path]:
 
 
 def _inside(path: Path) -> Iterator[Path]:
-    """The file, or those of a folder, without what is hidden, installed, made by Python, or written by runs."""
+    """Yield the file, or those of a folder, without hidden, installed, compiled and run-generated files."""
     if path.is_file():
         yield path
     names = sorted(path.iterdir()) if path.is_dir() else []
@@ -117,7 +117,7 @@ def _inside(path: Path) -> Iterator[Path]:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """Output of a git command in a folder; empty outside a repository, or where there is no git."""
+    """Return the output of a git command in a folder; empty outside a repository, or without git."""
     try:
         command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]  # a monitor is a program
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The configurations of a workflow file, loaded to be called: the file's own, and faster ones for times of load."""
+"""The configurations of a workflow file, loaded to be called: the file's own, and faster ones for high load."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def load_configurations(
     sandbox: str | None = None,
     pool: LMPool | None = None,
 ) -> list[LoadedWorkflow]:
-    """The workflow that was loaded from a file, and the others under `configurations:` in it. Arguments as of `load`.
+    """Return the workflow loaded from a file, and the others under `configurations:` in it. Arguments as in `load`.
 
     Raises:
-        SpecError: a configuration cannot be used, or takes or gives other fields than the file's own.
+        SpecError: a configuration cannot be used, or has other inputs or outputs than the file's own.
         LMError: the key of a model is missing.
     """
     found = [wf]
@@ -51,7 +51,7 @@ def check_configurations(
 
 
 def _others(spec: Spec) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The place and the own sections of each configuration but the first, which is the file's."""
+    """Yield position and own sections of each configuration except the first, which is the file's."""
     for place, one in enumerate(spec.configurations[1:], start=1):
         lm = None if one.lm is None else one.lm.model_dump(mode="json", exclude_unset=True)
         yield place, {key: value for key, value in (("lm", lm), ("nodes", one.nodes)) if value is not None}

@@ -1,7 +1,7 @@
-"""A workflow on each row of a file: `workbench predict`. A killed job continues where it was.
+"""A workflow on each row of a file: `workbench predict`. A killed job continues where it stopped.
 
-It is a run of the run database: the same command finds it while some rows are without an answer, its journal answers
-what was paid for, and the output is written whole.
+It is a run of the run database: the same command finds it while some rows have no answer, its journal answers calls
+already paid for, and the output is written whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from workbench.task import data_folder, data_path, file_readers, resolve_row
 from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
-#: Statuses of a run: while rows are without an answer; and once all have one, or a failure that no other try mends.
+#: Statuses of a run: some rows have no answer yet; all rows have an answer, or a failure that no retry would change.
 WORKING, DONE = "predicting", "predicted"
 
 
@@ -40,10 +40,10 @@ WORKING, DONE = "predicting", "predicted"
 class Predicted:
     """The result of `predict_file`.
 
-    rows: in all. earlier: those that earlier processes answered. unanswered: those that failed for want of a server,
-    which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
-    tokens, usd: of answers that this process paid for. reused, reused_usd: calls that earlier runs had paid for, and
-    what they had cost. unpriced: answers without a known price, by model. warnings: on the server's answers.
+    rows: all rows. earlier: rows that earlier processes answered. unanswered: rows that failed because of a server; the
+    same command asks them again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
+    tokens, usd: of answers that this process paid for. reused, reused_usd: calls paid for by earlier runs, and their
+    original cost. unpriced: answers without a known price, by model. warnings: about the server's answers.
     """
 
     rows: int
@@ -60,7 +60,7 @@ class Predicted:
 
     @property
     def missing(self) -> dict[str, int]:
-        """The number of rows without a result, by the kind of failure."""
+        """Return the number of rows without a result, by kind of failure."""
         return count_missing(self.failures)
 
 
@@ -77,25 +77,25 @@ def predict_file(
     progress: Callable[[int, int], None] | None = None,
     database: str | Path = "workbench.db",
 ) -> Predicted:
-    """Run a workflow on each row of a file, and write the rows with the fields that it wrote.
+    """Run a workflow on each row of a file, and write the rows with the workflow's outputs.
 
     Args:
-        path: the workflow file, or one read before.
-        rows_file: .csv, .jsonl, .xlsx, ..., or READER:PLACE, read as `read_rows_file` says.
-        out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
-            field of a row with the name of an output is kept as `row_NAME`.
-        changes: settings of the workflow file, by address.
+        path: the workflow file, or one already read.
+        rows_file: .csv, .jsonl, .xlsx, ..., or READER:PLACE (see `read_rows_file`).
+        out: .jsonl or .csv: the row's fields, the outputs, and `failure`; missing values are null, in CSV empty. A
+            field of a row with the name of an output becomes `row_NAME`.
+        changes: changed settings of the workflow file, as (address, value).
         concurrency: rows at once; default: that of the workflow file.
-        overwrite: whether `out` may be replaced.
+        overwrite: replace an existing `out`.
         sandbox, pool: as for `load`.
-        progress: called with the number of rows that are done, and that of all.
+        progress: called with the number of finished rows and of all rows.
         database: path of the run database.
 
     Raises:
         SpecError: a file cannot be used, no row has an input, or `out` exists.
         LMError: the key of a model is missing, or no model answers.
         StoreError: another process does the same job.
-        WorkbenchError: the disk is full or fails. What was answered is kept.
+        WorkbenchError: the disk is full or fails. Answers are kept.
     """
     _check_out(out, ((path := read_source(path)).file, data_path(rows_file, Path.cwd())))
     spec, source, workflow = read_workflow(path, changes)
@@ -129,8 +129,8 @@ def predict_file(
 
 @contextmanager
 def _open_output(out: Path) -> Generator[TextIO]:
-    """Open a file that is written whole or not at all. Raises SpecError where none can be, as in /proc, and
-    WorkbenchError where the disk is full."""
+    """Open a file that is written whole or not at all. Raises SpecError if that is impossible, as in /proc, and
+    WorkbenchError if the disk is full."""
     begun = False
     try:
         with open_whole(out, errors="backslashreplace", newline="") as file:
@@ -145,7 +145,7 @@ def _open_output(out: Path) -> Generator[TextIO]:
 
 
 class _Job:
-    """The rows of a job, several at once, written in their order."""
+    """The rows of a job, several at once, written in order."""
 
     def __init__(
         self,
@@ -170,7 +170,8 @@ class _Job:
             _ = self.progress and self.progress(number + 1, len(self.rows))
 
     async def _predictions(self, limit: int) -> AsyncIterator[tuple[int, Prediction]]:
-        """Each row's number and prediction, in order; at most AHEAD times `limit` rows are begun and not written."""
+        """Yield each row's number and prediction, in order. At most AHEAD times `limit` rows are begun but
+        unwritten."""
         slots, waiting = asyncio.Semaphore(limit), deque[asyncio.Task[Prediction]]()
 
         async def one(number: int) -> Prediction:
@@ -202,28 +203,28 @@ class _Job:
 
 
 def _writer(file: TextIO, suffix: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
-    """The function that writes a row in the format of a suffix."""
+    """Return a function that writes a row in the format of a suffix."""
     if suffix != ".csv":
         return lambda row: file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-    # Quotes around each text: some spreadsheets begin cells at semicolons, too.
+    # Quote each text: some spreadsheets split cells at semicolons, too.
     writer = csv.DictWriter(file, columns, restval="", quoting=csv.QUOTE_NONNUMERIC)
     writer.writeheader()
     return lambda row: writer.writerow({name: _cell(value) for name, value in row.items()})
 
 
 def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tuple[str, ...]:
-    """The fields of the rows that have the name of an output."""
+    """Return the fields of the rows that have the name of an output."""
     return tuple(name for name in _names(rows) if name in outputs)
 
 
 def _check_out(out: Path, inputs: Sequence[str | Path]) -> None:
     if out.suffix.lower() not in FORMATS:
         raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_output(out, inputs=inputs, overwrite=True)  # a job that goes on replaces its output
+    check_output(out, inputs=inputs, overwrite=True)  # a resumed job replaces its output
 
 
 def _add_bill(found: Predicted, run: Run, before: tuple[int, int, int, float]) -> None:
-    """Add what this process paid for. before: the sums of the journal when it began."""
+    """Add the spending of this process. before: the journal's totals when it began."""
     _, prompt, completion, usd = (now - then for now, then in zip(run.ledger.journal.sum_calls(), before, strict=True))
     found.tokens, found.usd = int(prompt + completion), usd
     found.reused, found.reused_usd = run.ledger.reused.calls, run.ledger.reused.usd
@@ -235,14 +236,14 @@ def _settings(spec: Spec) -> list[Any]:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The fields of all rows, in the order in which they are first met."""
+    """Return the fields of all rows, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _read(
     rows_file: str, source: Source, workflow: Workflow
 ) -> tuple[Sequence[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """The rows as they are, and as the workflow is called with them. Raises SpecError if none has one of its inputs."""
+    """Return the rows as they are, and as inputs of the workflow. Raises SpecError if none has one of its inputs."""
     rows, asked = read_rows_file(rows_file, source.value.get("data"), workflow.input_fields)
     names = _names(asked)
     if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
@@ -253,19 +254,20 @@ def _read(
 
 
 def _kept(name: str, outputs: Sequence[str]) -> str:
-    """The name of a field of the rows in the output."""
+    """Return the name of a row's field in the output."""
     return f"row_{name}" if name in outputs else name
 
 
 def _cells(row: Mapping[str, Any], prediction: Prediction, outputs: Sequence[str]) -> dict[str, Any]:
-    """A row of the output. What the workflow did not write is null, also where the row has a field of that name."""
+    """Return a row of the output. Outputs that the workflow did not write are null, even if the row has the field."""
     failure = f"{prediction.failure}: {prediction.message}" if prediction.failure else None
     kept = {_kept(name, outputs): value for name, value in row.items()}
     return {**kept, **dict.fromkeys(outputs), **prediction.outputs, "failure": failure}
 
 
 def _cell(value: Any) -> Any:
-    """A value in CSV: what is no text or number is JSON. A text that a spreadsheet would run as a formula is quoted."""
+    """Format a value for CSV: values other than texts and numbers as JSON. A text that a spreadsheet would run as a
+    formula is quoted."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -27,8 +27,8 @@ from workbench.spec import Code, Inherited, Source, Spec, apply_overrides, check
 from workbench.task import Example, section_loaders
 from workbench.workflow import Workflow, called_lms
 
-#: Rows of a batch that are begun or wait to be handed out, for each that may run at once: a slow row holds up the
-#: results behind it, but not their work.
+#: Rows of a batch that are begun or wait to be returned, per row that may run at once: a slow row delays the results
+#: behind it, but not their work.
 AHEAD = 4
 
 T = TypeVar("T")
@@ -44,16 +44,16 @@ def load(
     consent: Consent | None = None,
     pool: LMPool | None = None,
 ) -> LoadedWorkflow:
-    """Load a workflow file to call it. It needs no data, metric or budget, and what it has of these is not read.
+    """Load a workflow file to call it. It needs no data, metric or budget; these sections are not read if present.
 
     Like an import, this runs the Python that the file names.
 
     Args:
-        path: the workflow file, e.g. the result of `optimize`, or one that was read before.
+        path: the workflow file, e.g. the result of `optimize`, or one already read.
         changes: other settings by address, e.g. {"lm.api_base": "http://127.0.0.1:8000/v1"}.
         sandbox: name of the sandbox for code of models; default: the strongest that works.
-        consent: asks somebody to allow a tool call where the policy says `ask`; without it such calls are refused.
-        pool: language models in place of those of the plugins, for tests.
+        consent: asks somebody to allow a tool call if the policy says `ask`; without it such calls are refused.
+        pool: replaces the plugins' language models in tests.
 
     Raises:
         SpecError: the file cannot be used.
@@ -69,10 +69,8 @@ def load(
 def read_workflow(
     path: str | Path | Source, changes: Sequence[tuple[str, Any]], code: Code = "loaded"
 ) -> tuple[Spec, Source, Workflow]:
-    """Read what calling a file needs: neither data nor metric.
-
-    changes: settings by address. code: the state of the user code that it is made with. Raises SpecError.
-    """
+    """Read the parts of a file that a call needs: neither data nor metric. changes: settings by address. code: the
+    state of its user code. Raises SpecError."""
     source = apply_overrides(read := read_source(path), changes)
     base = Path(read.file).resolve().parent
     spec, inherited = locate_lms(check_nodes(source), base), list[Inherited]()
@@ -84,7 +82,7 @@ def read_workflow(
 
 
 def check_ready(spec: Spec, workflow: Workflow, pool: LMPool) -> None:
-    """Raise LMError for a model that cannot be called from here, for want of a key."""
+    """Raise LMError for a model that cannot be called from here, e.g. because a key is missing."""
     asked = {role for node in workflow.walk() for role in node.roles}
     roles = (lm for role, lm in spec.roles.items() if role in asked)
     for lm in {lm.model_dump_json(): lm for lm in (*called_lms(workflow, spec.lm), *roles)}.values():
@@ -96,8 +94,8 @@ class LoadedWorkflow:
     """A workflow that can be called: `wf(...)`, `await wf.acall(...)`, `wf.batch(rows)`, `wf.abatch(rows)`.
 
     Its calls run in an event loop of its own, in a thread, so it works in notebooks, in web servers and in plain
-    programs, and all callers share its connections and limits. Close it, or use it with `with`, to end that thread and
-    the sandbox at once; else they end with the last reference to it, or with the process.
+    programs, and all callers share its connections and limits. Close it, or use it in a `with` block, to end that
+    thread and the sandbox immediately. Otherwise they end with the last reference to it, or with the process.
     """
 
     def __init__(
@@ -121,20 +119,20 @@ class LoadedWorkflow:
         return f"<workflow {self.spec.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
 
     def __call__(self, **inputs: Any) -> Prediction:
-        """Run the workflow on one input, and wait for it. Raises PredictionError if it fails, and SpecError for inputs
-        that it does not have."""
+        """Run the workflow on one input and wait for the result. Raises PredictionError if it fails, and SpecError for
+        unknown inputs."""
         self._check(inputs)
         return _or_raise(_wait(self._submit(self._run(inputs, next(self._numbers)))))
 
     async def acall(self, **inputs: Any) -> Prediction:
-        """The same in any event loop."""
+        """Run the workflow on one input, in any event loop. Raises the errors of `__call__`."""
         self._check(inputs)
         run = self._run(inputs, next(self._numbers))
         return _or_raise(await (run if self._open.loop.is_running_here else _wait_in_loop(self._submit(run))))
 
     def run_in_loop(self, job: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread. What waits
-        without `await`, as `wf(...)` and `batch`, would wait for ever in it."""
+        """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread. Inside it,
+        calls that block without `await`, such as `wf(...)` and `batch`, would wait forever."""
         return self._submit(job).result()
 
     def batch(
@@ -145,16 +143,16 @@ class LoadedWorkflow:
         progress: Callable[[int], None] | None = None,
         trace: bool = False,
     ) -> Iterator[Prediction]:
-        """Run the workflow on many rows. Rows are read as they are needed, and results come in their order.
+        """Run the workflow on many rows. Rows are read as needed, and results are returned in their order.
 
         Args:
             rows: mappings, or a DataFrame. Fields that the workflow does not read are ignored.
-            concurrency: rows at once; default: that of the file.
-            progress: called with the number of results handed out so far.
-            trace: whether results keep their traces.
+            concurrency: rows at once; default: the file's.
+            progress: called with the number of results returned so far.
+            trace: keep the traces of results.
 
-        A row that fails, or lacks an input, is a result with `failure`. Raises errors that concern all rows, e.g. a
-        rejected key.
+        A row that fails, or has no value for an input, gives a result with `failure`. Raises errors that concern all
+        rows, e.g. a rejected key.
         """
         window = _Window(check_limit(self.spec, concurrency), progress)
         try:
@@ -175,7 +173,7 @@ class LoadedWorkflow:
         progress: Callable[[int], None] | None = None,
         trace: bool = False,
     ) -> AsyncIterator[Prediction]:
-        """`batch` in any event loop. rows may be an asynchronous iterator."""
+        """Run `batch` in any event loop. rows may be an asynchronous iterator."""
         window = _Window(check_limit(self.spec, concurrency), progress)
         try:
             async for row in _arecords(rows):
@@ -192,24 +190,24 @@ class LoadedWorkflow:
         self._open.close()
 
     async def aclose(self) -> None:
-        """The same in any event loop."""
+        """Run `close` in any event loop."""
         await asyncio.to_thread(self.close)
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of what servers did with the prompts."""
+        """Return warnings about prompts that servers cut."""
         run = self._open.run
         return run.ledger.warnings() if run is not None else []
 
     @property
     def unpriced(self) -> dict[str, int]:
-        """The numbers of answers without a known price, by model."""
+        """Return the number of answers without a known price, by model."""
         run = self._open.run
         return dict(run.ledger.prices.unpriced) if run is not None else {}
 
     @property
     def reused(self) -> Spend:
-        """Sum the original cost of the calls that earlier runs of the database had paid for."""
+        """Return the original cost of the calls that earlier runs of the database had paid for."""
         run = self._open.run
         return run.ledger.reused if run is not None else Spend()
 
@@ -226,12 +224,12 @@ class LoadedWorkflow:
         await self.aclose()
 
     def _submit(self, job: Coroutine[Any, Any, T]) -> Future[T]:
-        if self._open.loop.process != os.getpid():  # a fork: the thread and its connections are the other process's
+        if self._open.loop.process != os.getpid():  # after a fork the thread is the other process's
             self._open, self.pool = self._opened(), self._given or LMPool()
         return self._open.loop.submit(job)
 
     def _opened(self) -> _Open:
-        """The place of what calls open. Who forgets to close it need not run out of threads."""
+        """Return the resources that calls open. Forgetting to close them does not exhaust the threads."""
         weakref.finalize(self, (opened := _Open()).collect).atexit = False
         return opened
 
@@ -254,13 +252,13 @@ class LoadedWorkflow:
             self._open.program = Program(self.workflow, run.runtime)
         try:
             return await predict_row(self._open.program, self.inputs, inputs, number, trace)
-        except (ServerDead, LMError):  # a rejected key is the latter
+        except (ServerDead, LMError):  # a rejected key is an LMError
             run.ledger.revive()  # the next call tries again
             raise
 
 
 async def predict_row(program: Program, inputs: Sequence[str], row: Row, number: int, trace: bool = True) -> Prediction:
-    """Run a workflow on one row. What is no row, or lacks one of the inputs, is a failure of the data."""
+    """Run a workflow on one row. A value that is not a row, or a missing input, is a failure of the data."""
     if not isinstance(row, Mapping):
         return Prediction({}, "data", f"a row is a mapping of fields, not {type(row).__name__}")
     if lacking := [name for name in inputs if _is_missing(row.get(name))]:
@@ -269,7 +267,7 @@ async def predict_row(program: Program, inputs: Sequence[str], row: Row, number:
 
 
 def check_limit(spec: Spec, concurrency: int | None) -> int:
-    """The number of rows at once; None: that of the workflow file. Raises SpecError."""
+    """Return the number of rows at once; None: the workflow file's. Raises SpecError."""
     limit = spec.concurrency if concurrency is None else concurrency
     if limit < 1:
         raise SpecError(f"concurrency must be at least 1, not {limit}")
@@ -277,8 +275,7 @@ def check_limit(spec: Spec, concurrency: int | None) -> int:
 
 
 class _Open:
-    """Resources that the calls of a workflow keep open: the thread of their event loop, and the run and its
-    program in it."""
+    """Resources that a workflow's calls keep open: the thread of their event loop, and the run with its program."""
 
     def __init__(self) -> None:
         self.loop = BackgroundLoop("workbench-calls")
@@ -287,17 +284,17 @@ class _Open:
 
     def close(self) -> None:
         if self.loop.process != os.getpid():
-            return  # a fork: they are those of the other process
+            return  # after a fork they belong to the other process
         self.loop.close(self._end)
 
     async def _end(self) -> None:
-        """Once nothing runs: a call that goes on would open a program anew."""
+        """Close the run once nothing is running: a call that continues would open a program again."""
         run, self.run = self.run, None
         if run is not None:
             await run.aclose()
 
     def collect(self) -> None:
-        """`close`, by the garbage collector, which may pass in the very loop that is to end."""
+        """Close when garbage-collected, which may happen in the loop that is to end."""
         if self.loop.is_running_here:
             threading.Thread(target=self.close, name="workbench-close", daemon=True).start()
         else:
@@ -305,7 +302,7 @@ class _Open:
 
 
 class _Window:
-    """The rows of a batch that are begun and not yet handed out, in their order."""
+    """The rows of a batch that are begun and not yet returned, in order."""
 
     def __init__(self, limit: int, progress: Callable[[int], None] | None):
         self.slots = asyncio.Semaphore(limit)
@@ -316,7 +313,7 @@ class _Window:
         self._waiting.append(future)
 
     def due(self, *, rest: bool = False) -> Iterator[Future[Prediction]]:
-        """The rows to be handed out now: those that are done, and as many as there are too many. rest: all."""
+        """Yield the rows to return now: finished ones, and those in excess of the limit. rest: all."""
         while self._waiting and (rest or len(self._waiting) >= self._most or self._waiting[0].done()):
             yield self._waiting.popleft()
             self._done += 1
@@ -329,7 +326,7 @@ class _Window:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return True if a row has no value here: None, or the NaN that a DataFrame has in its place."""
+    """Return True if a row has no value here: None, or NaN in a DataFrame."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -346,11 +343,11 @@ async def _wait_in_loop(future: Future[Prediction]) -> Prediction:
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise  # it is the caller who is cancelled
+            raise  # the caller itself is cancelled
         raise WorkbenchError(_CLOSED) from None
 
 
-#: Those that are in use: what one forgets to close is closed before the interpreter ends.
+#: Open workflows. Those that nobody closed are closed before the interpreter ends.
 _LOADED = weakref.WeakSet[LoadedWorkflow]()
 
 
@@ -367,7 +364,7 @@ def _or_raise(prediction: Prediction) -> Prediction:
 
 
 def _records(rows: Any) -> Iterator[Row]:
-    """Rows one by one, those of a DataFrame too."""
+    """Yield rows one by one, also those of a DataFrame."""
     if isinstance(rows, str | bytes | Mapping):
         raise SpecError(f"rows are mappings, one after the other, not one {type(rows).__name__}")
     return iter(records_of(rows))

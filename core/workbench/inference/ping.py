@@ -1,4 +1,4 @@
-"""A call of each language model that a workflow file names, to see that they answer: `workbench doctor --ping`."""
+"""A test call of each language model that a workflow file names: `workbench doctor --ping`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from workbench.spec import LMSpec, Source, Spec, lm_spec
 from workbench.workflow import Workflow
 
 PROMPT = "Reply with one word: ready."
-#: Tokens of an answer at most; enough for the thoughts of a small reasoning model.
+#: Most tokens of an answer; enough for the thoughts of a small reasoning model.
 _ANSWER = 256
-#: Seconds besides the model's own timeout, for a server that asks to wait.
+#: Seconds in addition to the model's own timeout, for a server that asks to wait.
 _GRACE = 5.0
 
 
@@ -27,14 +27,14 @@ class Ping:
     """The outcome of a call.
 
     Args:
-        uses: where the file names the model: "lm", "roles.judge", "nodes.sort.lm".
+        uses: addresses that name the model: "lm", "roles.judge", "nodes.sort.lm".
         model: its name.
-        prompt: what was sent.
-        answer: the text; of an embedder, the length of its vectors.
+        prompt: the text sent.
+        answer: the text; for an embedder, the length of its vectors.
         seconds: until the answer.
         prompt_tokens, completion_tokens: as the server counts them.
-        usd: None where the price is unknown.
-        failure, message: how the call failed, and in which words; None if it did not.
+        usd: None if the price is unknown.
+        failure, message: kind and message of the failure; None if there was none.
     """
 
     uses: tuple[str, ...]
@@ -50,11 +50,11 @@ class Ping:
 
 
 def ping_models(path: Path | Source) -> list[Ping]:
-    """Call every model of a workflow file once: its task, its roles, and those of its nodes.
+    """Call every model of a workflow file once: for the task, its roles, and its nodes.
 
     The calls are neither recorded nor repeated, and count in no run's budget. Data and metric are not read.
 
-    path: the workflow file, or one that was read before. Raises SpecError if it cannot be used.
+    path: the workflow file, or one already read. Raises SpecError if it cannot be used.
     """
     spec, _, workflow = read_workflow(path, ())
 
@@ -66,7 +66,7 @@ def ping_models(path: Path | Source) -> list[Ping]:
 
 
 def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str]]]:
-    """Each model, whether it is asked for vectors, and the places of the file that name it."""
+    """Return each model, whether it is asked for vectors, and the addresses that name it."""
     found: dict[str, tuple[LMSpec, bool, list[str]]] = {}
 
     def add(place: str, lm: LMSpec, embeds: bool = False) -> None:
@@ -85,7 +85,7 @@ def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str
 
 
 async def _ping(runtime: Runtime, lm: LMSpec, embeds: bool, uses: Sequence[str]) -> Ping:
-    """A call, by the ledger as in a run, but with one attempt."""
+    """Make one call through the ledger, as in a run, but with one attempt."""
     once = lm.model_copy(update={"attempts": 1})
     about = {"uses": tuple(uses), "model": lm.model}
     try:

@@ -15,9 +15,9 @@ from workbench.workflow import ExampleRun, Trace
 class Prediction(Mapping[str, Any]):
     """The fields that the workflow wrote for one row, as a mapping and as attributes: `p["label"]`, `p.label`.
 
-    A row that failed has `failure`, its kind (`unparsed`, `refusal`, `tool`, ...), `message`, and the fields that were
-    written before it failed. `cost` is what the row took: calls, tokens, dollars as far as prices are known, and the
-    seconds from its start to its end.
+    A failed row has `failure`, its kind (`unparsed`, `refusal`, `tool`, ...), `message`, and the fields that were
+    written before it failed. `cost` has the row's calls, tokens, dollars as far as prices are known, and seconds from
+    start to end.
     """
 
     outputs: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Prediction(Mapping[str, Any]):
         return f"Prediction({fields})" if self.ok else f"Prediction({fields}; failed: {self.failure}: {self.message})"
 
     def __getattr__(self, name: str) -> Any:
-        outputs: Mapping[str, Any] = self.__dict__.get("outputs", {})  # empty while it is unpickled
+        outputs: Mapping[str, Any] = self.__dict__.get("outputs", {})  # empty during unpickling
         if name in outputs:
             return outputs[name]
         known = ", ".join(outputs) or "none"
@@ -53,7 +53,7 @@ class Prediction(Mapping[str, Any]):
 
 
 class PredictionError(WorkbenchError):
-    """A called workflow failed on its input. `prediction` holds what there is of its result."""
+    """A called workflow failed on its input. `prediction` holds the partial result."""
 
     def __init__(self, prediction: Prediction):
         super().__init__(f"{prediction.failure}: {prediction.message}")
@@ -61,7 +61,7 @@ class PredictionError(WorkbenchError):
 
 
 def prediction_of(run: ExampleRun, trace: bool) -> Prediction:
-    """The result of a row. trace: whether to keep its spans."""
+    """Return the result of a row. trace: keep its spans."""
     calls = run.trace.calls
     cost = Spend(
         len(calls),

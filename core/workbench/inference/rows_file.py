@@ -1,4 +1,4 @@
-"""The rows of a file that a workflow is called with: read as the workflow file says of its data."""
+"""The rows of a file as inputs of a workflow, read with the options of the workflow file's data."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _WHOLE = RowDraw(hint="Split the file into several, and predict one after the ot
 
 
 def read_rows_file(place: str, data: Any, inputs: Collection[str]) -> tuple[Sequence[Row], list[Row]]:
-    """The rows of a file as they are, and with the names that the workflow reads. Raises SpecError.
+    """Return the rows of a file as they are, and with the names that the workflow reads. Raises SpecError.
 
     Args:
-        data: the section of the workflow file, unchecked: its `options` hold for a file of the same kind, its `fields`
-            for every file. What they say of columns that are not read, such as the label's, does not count.
-        inputs: what the workflow reads.
+        data: the section of the workflow file, unchecked: its `options` apply to a file of the same kind, its `fields`
+            to every file. Entries for columns that are not read, such as the label's, are ignored.
+        inputs: the fields that the workflow reads.
     """
     data = data if is_dict(data) else {}
     rows = read_rows(place, Path.cwd(), _options(place, data, inputs), _WHOLE)
@@ -43,13 +43,13 @@ def _options(place: str, data: Mapping[str, Any], inputs: Collection[str]) -> di
 
 
 def _columns(data: Mapping[str, Any], inputs: Collection[str]) -> set[str]:
-    """The columns that the inputs are taken from."""
+    """Return the columns that hold the inputs."""
     fields = data.get("fields")
     return {str(fields.get(name, name)) if is_dict(fields) else name for name in inputs}
 
 
 def _reader(place: str) -> Any:
-    """Find the reader of a file; None for READER:PLACE, which has its options in the place."""
+    """Return the reader of a file; None for READER:PLACE, which has its options in the place."""
     name = reader_of(place)
     prefixed = place.startswith(f"{name}:")
     return plugins().get("readers", name) if name in plugins().names("readers") and not prefixed else None

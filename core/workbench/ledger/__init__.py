@@ -1,6 +1,6 @@
-"""The ledger: every paid call is reserved, logged, sent and settled here.
+"""The ledger reserves, logs, sends and settles every paid call.
 
-The only room that calls a language model.
+No other room calls a language model.
 """
 
 from workbench.ledger.ledger import Ledger as Ledger

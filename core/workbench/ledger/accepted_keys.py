@@ -1,4 +1,4 @@
-"""Which models accepted their key, so that one that refuses a request later does not refuse the key."""
+"""Models whose key was accepted: if one refuses a request later, its key is not at fault."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from workbench.store import Journal
 
 
 class AcceptedKeys:
-    """The models that answered, and those of whose requests no outcome is known yet. Models go by their identity."""
+    """The models that answered, and requests of models with no outcome yet. Models are named by identity."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal, self._answered = journal, set[str]()
         self._in_flight = defaultdict[str, set[asyncio.Future[None]]](set)
 
     def send(self, lm: str) -> asyncio.Future[None]:
-        """Note a request. Give what is returned to `end`."""
+        """Record a request. Pass the returned future to `end`."""
         self._in_flight[lm].add(done := asyncio.get_running_loop().create_future())
         return done
 
@@ -25,12 +25,12 @@ class AcceptedKeys:
         done.set_result(None)
 
     def accept(self, lm: str) -> None:
-        """Note an answer."""
+        """Record an answer."""
         self._answered.add(lm)
 
     async def is_accepted(self, lm: str, done: asyncio.Future[None]) -> bool:
-        """Return True if the model ever answered, or answers a request that was in flight with this one, `done`. Which
-        of them comes back first says nothing of the key."""
+        """Return True if the model ever answered, or answers a request in flight together with this one, `done`. The
+        order in which they return is no evidence about the key."""
         sent = self._in_flight[lm]
         sent.discard(done)
         while lm not in self._answered and sent:

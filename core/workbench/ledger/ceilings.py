@@ -1,4 +1,4 @@
-"""The ceilings of a run: what is left below them, and the calls that wait for room."""
+"""The ceilings of a run: the remaining budget, and calls that wait for room in it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 
 class Ceilings:
-    """Reserves the worst case of each call before it is sent, so that no interleaving passes a ceiling.
+    """Reserves the worst case of each call before it is sent, so that no order of events passes a ceiling.
 
-    A reservation is not spent: calls rarely take their worst case. So a call that fits beside what is spent, but not
-    beside the calls in flight, waits until enough of these are settled. Who came first is served first, so cheap calls
-    do not starve an expensive one. Only a call that does not fit beside what is spent is refused.
+    A reservation is not spent, since calls rarely take their worst case. So a call that fits the rest of the budget,
+    but not together with the calls in flight, waits until enough of these are settled. Calls are served in order of
+    arrival, so cheap calls do not starve an expensive one. Only a call that does not fit the rest of the budget is
+    refused.
 
-    Nobody waits for ever: who waits does so for calls in flight, which hold slots of their own and need nothing of
-    others, and each of them ends with `give_back`, answered, failed, timed out or cancelled.
+    No call waits forever: it waits for calls in flight, which have slots of their own and depend on no other call, and
+    each of them ends with `give_back`, whether answered, failed, timed out or cancelled.
     """
 
     def __init__(self, ledger: Ledger):
         self._ledger = ledger
         self._held_for_proof = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self.reserved, self.in_flight = Spend(), 0
-        # Commands run several loops on one ledger, so nothing of asyncio that stays with its first loop.
+        # Commands run several loops on one ledger, so use nothing of asyncio that binds to its first loop.
         self._turn = AdaptiveLimiter(1)
         self._freed: asyncio.Future[None] | None = None
 
@@ -37,19 +38,19 @@ class Ceilings:
         self._held_for_proof = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
 
     def remaining(self, what: str) -> float:
-        """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
-        do not count, so that a replay, which has none, gets the same figure."""
+        """Return what search may still spend; infinite without a ceiling. Calls in flight do not count, so that a
+        replay, which has none, gets the same figure."""
         if (ceiling := getattr(self._ledger.budget, what)) is None:
             return float("inf")
         used = self._ledger.seconds / 60 if what == "minutes" else getattr(self._ledger.spent, what)
         return max(0.0, ceiling - used - self._held_for_proof[what])
 
     async def reserve(self, worst: Callable[[], Spend]) -> Spend:
-        """Reserve the worst case of a call, for which calls in flight may have to be waited for.
+        """Reserve the worst case of a call. May wait for calls in flight.
 
-        worst: asked again after each wait, since answers may show that prompts are longer than estimated.
+        worst: called again after each wait, since answers may show that prompts are longer than estimated.
 
-        Returns what `give_back` takes. Raises BudgetSpent, or what stops the run.
+        Returns the argument of `give_back`. Raises BudgetSpent, or the error that stops the run.
         """
         async with self._turn:
             while self._refusal(most := worst(), beside=self.reserved) is not None:
@@ -61,25 +62,25 @@ class Ceilings:
         return most
 
     def count_as_sent(self, held: Spend) -> None:
-        """From here on a reserved call counts among those sent, answered or not."""
+        """Count a reserved call as sent from here on, answered or not."""
         self._ledger.sent.calls += held.calls
         self.reserved.calls -= held.calls
         held.calls = 0
 
     def give_back(self, held: Spend) -> None:
-        """End a reservation. What the call really took is to be added to `sent` before anything else is awaited."""
+        """End a reservation. The caller must add the actual cost to `sent` before it awaits anything else."""
         self.in_flight -= 1
         self.reserved.calls -= held.calls
         self.reserved.prompt_tokens -= held.prompt_tokens
         self.reserved.completion_tokens -= held.completion_tokens
         self.reserved.usd -= held.usd
         if not self.in_flight:
-            self.reserved = Spend()  # no rest of rounding, for which a call would wait without end
+            self.reserved = Spend()  # no rounding error left, for which a call would wait forever
         if self._freed is not None and not self._freed.done():
             self._freed.set_result(None)
 
     def check(self, more: Spend) -> None:
-        """Raise BudgetSpent if so much more does not fit beside what is spent; or what stops the run."""
+        """Raise BudgetSpent if this much more does not fit the rest of the budget; or the error that stops the run."""
         if (refusal := self._refusal(more)) is not None:
             raise refusal
 
@@ -98,7 +99,7 @@ class Ceilings:
         return None
 
     def _needed(self, more: Spend, beside: Spend | None = None) -> dict[str, float]:
-        """Total what this run comes to with so much more, by what has a ceiling."""
+        """Return the totals of this run plus `more`, for each resource with a ceiling."""
         account = self._ledger
         found: dict[str, float] = {}
         for what in ("calls", "tokens", "usd"):

@@ -1,6 +1,6 @@
-"""Prompts that a server cut without a word: its count of tokens does not fit what was sent.
+"""Detection of prompts that a server cut silently: its token count does not fit the prompt.
 
-Ollama keeps what fits into its context, 2,048 tokens by default, and answers with status 200.
+Ollama keeps what fits its context, 2,048 tokens by default, and answers with status 200.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ from dataclasses import dataclass, field
 from workbench.errors import LMError
 from workbench.lm import Request, Response, estimate_tokens, prompt_text
 
-#: Hardly any tokenizer makes one token of more than two words, or of more than four letters of a script without blanks.
+#: Least tokens per word, and per letter of a script without spaces: hardly any tokenizer merges more than two words or
+#: four letters.
 _WORDS, _LETTERS = 0.5, 0.25
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
-#: Fewer tokens than these say nothing: a prompt that is so short is not cut, and a count that is so low is no context.
+#: Below these token counts no check is made: so short a prompt is not cut, and so low a count is no context size.
 _LEAST_PROMPT, _LEAST_COUNT = 600, 256
-#: Earlier prompts that are compared, since some servers count no tokens that they have in a cache.
+#: Number of earlier prompts to compare, since some servers do not count tokens in their cache.
 _EARLIER = 8
-#: Shares within which counts are the same, and lengths of prompts are.
+#: Relative differences within which counts, and prompt lengths, are the same.
 _SAME_COUNT, _SAME_LENGTH = 0.01, 0.03
 
 
 @dataclass
 class _OfModel:
     requests: list[Request] = field(default_factory=list[Request])  # the latest ones
-    cut: dict[int, int] = field(default_factory=dict[int, int])  # by a count that fits no prompt: the length of one
-    told: tuple[int, int] | None = None  # the first such count, and the tokens of its prompt, about
+    cut: dict[int, int] = field(default_factory=dict[int, int])  # by a count that is too low: its prompt's length
+    told: tuple[int, int] | None = None  # the first such count, and its prompt's approximate tokens
 
 
 class CutPrompts:
-    """The counts of a run's models."""
+    """The token counts of a run's models."""
 
     def __init__(self) -> None:
         self._models: dict[str, _OfModel] = {}
 
     def check(self, lm: str, request: Request, response: Response) -> LMError | None:
-        """The error where a server gave one count for prompts of different length that it cannot have read whole."""
+        """Return an error if a server gave one count for prompts of different lengths, too low for them."""
         count, about = response.prompt_tokens, estimate_tokens(request.messages)
         if about < _LEAST_PROMPT:
             return None
@@ -60,7 +61,7 @@ class CutPrompts:
         return None
 
     def lines(self) -> list[str]:
-        """A warning for each model that may have cut prompts."""
+        """Return a warning for each model that may have cut prompts."""
         return [
             f"{lm}: the server counted {found.told[0]:,} tokens of a prompt of some {found.told[1]:,}: it may have cut "
             "it. Give the model a larger context (with Ollama, num_ctx), or shorten the rows."

@@ -1,17 +1,17 @@
-"""Notices a server that is gone: many calls in a row that failed for good, retries included."""
+"""Detection of a dead server: many calls in a row that failed for good, retries included."""
 
 from __future__ import annotations
 
 from workbench.errors import LMError, ServerDead
 from workbench.store import Journal
 
-#: So many failures of one model in a row, as those of a dead server, stop the run.
+#: Failures in a row of one model, of kinds typical for a dead server, that stop the run.
 DEAD_AFTER = 20
 
 
 class FailureStreak:
-    """The calls of each model that failed in a row as those to a dead server do. An answer of the same model in between
-    ends its streak; answers of others do not, since a dead judge stands beside a task's model that lives."""
+    """The latest calls of each model that failed in a row as with a dead server. An answer of the same model ends its
+    streak. Answers of other models do not, since the judge's server may be dead while the task's works."""
 
     def __init__(self, journal: Journal):
         self._journal = journal
@@ -21,8 +21,8 @@ class FailureStreak:
         self._keys.clear()
 
     def add(self, lm: str, key: str, error: LMError | None, stopping: BaseException | None) -> ServerDead | None:
-        """Count the outcome of a call. Returns the error to stop with if the server is dead, which it also is
-        where the run is `stopping` for that. Its failures are then deleted, so that a resumed run asks again."""
+        """Count the outcome of a call. Returns the error to stop with if the server is dead, or if the run is already
+        `stopping` because of it. The failures are then deleted, so that a resumed run asks again."""
         keys = self._keys.setdefault(lm, [])
         if error is None or not error.kind.dead_server:
             keys.clear()

@@ -1,4 +1,4 @@
-"""The ledger: every paid call is reserved, recorded and settled here, and nowhere else.
+"""The ledger, the only place where paid calls are reserved, recorded and settled.
 
 A call is answered from the journal if its content key is there. Otherwise its worst case is reserved against the
 budget, the request is logged and sent, and the answer is committed before any caller sees it. So a run that is replayed
@@ -10,8 +10,8 @@ Two counts are kept. `spent` is what the run has used up to this point, replayed
 this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of
 earlier processes and those with unknown outcome. It guards the ceiling.
 
-With `reuse`, answers of earlier runs are taken over. They are in `reused`, not in `paid`; in a search they count in
-`spent`, as in the run that paid for them, so that the same run again ends the same and pays nothing.
+With `reuse`, answers of earlier runs are reused. They count in `reused`, not in `paid`. In a search they also count in
+`spent`, as in the run that paid for them, so that a repeated run ends the same and pays nothing.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
 class Ledger:
     """Budget and journal of one run.
 
-    on_call is called with every settled call, on_slowed with a model's identity and its requests at once before and
+    on_call is called with every settled call, on_slowed with a model's identity and its concurrent requests before and
     after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, and memory does not
-    grow with their number. reuse: take answers of earlier runs; searching: and count them in `spent`. source: the run
-    that is repeated: its answers and effects alone.
+    grow with their number. reuse: take answers of earlier runs. searching: also count them in `spent`. source: the run
+    to repeat; only its answers and effects are reused.
     """
 
     store: Store
     run_id: int
     budget: BudgetSpec
     on_call: Callable[[CallInfo], None] | None = None
-    earlier_seconds: float = 0.0  # what earlier processes of this run used
+    earlier_seconds: float = 0.0  # used by earlier processes of this run
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
     largest_prompt: dict[str, int] = field(default_factory=dict[str, int])  # in tokens, by role
     retries: int = 0
-    stopping: BaseException | None = None  # raised instead of sending anything more
+    stopping: BaseException | None = None  # raised instead of sending anything else
     recorded: bool = True
     reuse: bool = False
     searching: bool = False
@@ -72,30 +72,30 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.started, self.prices, self.cut_prompts = time.monotonic(), PriceCheck(), CutPrompts()
-        # By this run in all its processes, by earlier runs, and all that was ever sent.
+        # Paid by this run in all its processes, reused from earlier runs, and everything ever sent.
         self.paid, self.reused, self.sent = Spend(), Spend(), Spend()
         self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
         self._recalled = RecalledCalls(self, self.journal, self._earlier)
         self._flying: dict[str, asyncio.Future[Settled]] = {}
-        self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
-        self._limiters: dict[tuple[str, str], AdaptiveLimiter] = {}  # by model, and where it is sent from
+        self.touched: set[bytes] = set()  # half of the key of each call counted in `spent`
+        self._limiters: dict[tuple[str, str], AdaptiveLimiter] = {}  # by model, and by the place that sends
         self._pauses: dict[str, Pause] = defaultdict(Pause)  # by model
         self.ceilings = Ceilings(self)
-        self._open = self._resumed = False  # resumed: earlier processes sent something; if not, lookups can be skipped
+        self._open = self._resumed = False  # resumed: earlier processes sent something; else lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
-        self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys that nobody asks for
+        self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys never looked up
         self._failures = FailureStreak(self.journal)
-        self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
+        self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so send nothing more to it
         self._keys = AcceptedKeys(self.journal)
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        kept = self.recorded and str(self.store.path) != IN_MEMORY  # of which a kill leaves nothing
+        kept = self.recorded and str(self.store.path) != IN_MEMORY  # a kill leaves nothing of a database in memory
         self._intents = (RequestLog if kept else NoLog)(log, self._process)
 
     def open(self) -> None:
-        """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""
+        """Count the requests of earlier processes of this run. Called by the first call, under the run's lock."""
         if not self._open:
             self._open = True
             record_lost_requests(self._intents, self.journal)
@@ -109,7 +109,7 @@ class Ledger:
         return self._resumed
 
     def close(self) -> None:
-        """Record requests that were sent and never answered, and delete the request log."""
+        """Record requests that were never answered, and delete the request log."""
         if self._open:
             record_lost_requests(self._intents, self.journal)
 
@@ -120,7 +120,7 @@ class Ledger:
         return self.earlier_seconds + time.monotonic() - self.started
 
     def reserve_for_proof(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
-        """Reserve for the sealed test what search may not use. A later call replaces the earlier one."""
+        """Reserve for the sealed test what search may not use. A later call replaces the earlier reserve."""
         self.ceilings.reserve_for_proof(calls=calls, tokens=tokens, usd=usd, minutes=minutes)
 
     def remaining(self, what: str = "calls") -> float:
@@ -132,12 +132,12 @@ class Ledger:
     async def call(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
         """Answer a request from the journal or the model.
 
-        A call that fails for good is settled with its error, which is journalled too. One that could pass a ceiling
+        A call that fails for good is settled with its error, which is journalled, too. A call that could pass a ceiling
         only together with calls in flight waits for them. Raises BudgetSpent, and sends nothing, if it could pass one
-        without them.
+        by itself.
         """
         self.open()
-        if not self.recorded:  # nobody else waits for this call, nor comes back to it
+        if not self.recorded:  # no other call waits for this one or repeats it
             key = f"{self._jitter.getrandbits(128):032x}"
             try:
                 return await self._pay(lm, request, role, spec, key)
@@ -150,7 +150,7 @@ class Ledger:
             flying = self._flying.get(key)
             if flying is None:
                 return await self._first(key, lm, request, role, spec)
-            # The same request is in flight: wait for it, and if it was cancelled, start over.
+            # The same request is in flight: wait for it, and start over if it was cancelled.
             await asyncio.wait([flying])
             if not flying.cancelled() and (error := flying.exception()) is not None:
                 raise error
@@ -163,7 +163,7 @@ class Ledger:
             del self._flying[key]
 
     async def recall(self, key: str, role: str) -> Recalled:
-        """A call of this run or of the `source`, counted as if asked again, and what was asked; or None."""
+        """Return a call of this run or of the `source`, counted as if asked again, with its request; or None."""
         self.open()
         return Recalled(await self._recalled.find(key, role), self.journal.read_call(key))
 
@@ -176,7 +176,7 @@ class Ledger:
                 spec.concurrency or lm.concurrency, self._pauses[lm.identity]
             )
         if (ready := getattr(lm, "ready", None)) is not None:
-            ready()  # before anything is reserved: what cannot be sent does not count
+            ready()  # before anything is reserved: a call that cannot be sent does not count
         if key not in self._failed:
             self._failed[key] = self._recalled.count_failed_attempts(key, role)
         begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec, request.pieces)
@@ -186,17 +186,17 @@ class Ledger:
                 held = await self._reserve(lm, request, estimate, limiter)
                 sent = time.monotonic()
                 response, error = await self._attempt(lm, request, role, spec, key, held)
-                if error is None or error.kind != "rate_limit":  # a refusal says nothing about the call
+                if error is None or error.kind != "rate_limit":  # a rate limit is no evidence about the call
                     requested += getattr(lm, "seconds", None) or time.monotonic() - sent
                 again, pause = error is not None and attempts.again(error), 0.0
                 if error is not None:
                     failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
                     pause = pause_before(failed, error.retry_after, self._jitter)
-                told = error is not None and error.passed is not None and not again  # the client asks again
+                told = error is not None and error.passed is not None and not again  # the client retries by itself
                 if (holds := self.recorded or not told) and (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or told or error.kind == "auth"):
-                    # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
+                    # Hold the slot until the outcome is committed, so that a kill loses at most one answer per slot.
                     if response is not None and error is None:
                         error = self.cut_prompts.check(lm.identity, request, response)
                     queued = max(0.0, time.monotonic() - begun - requested)
@@ -205,7 +205,7 @@ class Ledger:
             self.count(role, Spend(1))
             if error.kind == "auth" and holds:
                 self._refused[lm.identity] = error
-            if not again:  # not journalled: the key can be corrected
+            if not again:  # not journalled: the user can correct the key
                 self._check_alive(lm, key, error if holds else None)
                 raise error
             self.retries += 1
@@ -214,11 +214,11 @@ class Ledger:
             await asyncio.sleep(0 if self.stopping else pause)
 
     def _prompt_tokens(self, lm: LM, estimate: int) -> int:
-        """An estimate, scaled up if such were too low for earlier prompts of this model."""
+        """Return an estimate, scaled up if estimates were too low for earlier prompts of this model."""
         return max(1, math.ceil(estimate * self.longer_prompts.get(lm.identity, 1.0)))
 
     async def _reserve(self, lm: LM, request: Request, estimate: int, limiter: AdaptiveLimiter) -> Spend:
-        """Reserve the worst case of one attempt, for which calls in flight may have to be waited for."""
+        """Reserve the worst case of one attempt. May wait for calls in flight."""
 
         def worst() -> Spend:
             prompt, most = self._prompt_tokens(lm, estimate), request.max_tokens
@@ -227,7 +227,7 @@ class Ledger:
         self._check_accepted(lm.identity)
         held = await self.ceilings.reserve(worst)
         try:
-            # While it waited the server may have asked for a pause, or rejected the key; in the pause the run may end.
+            # Meanwhile the server may have asked for a pause or rejected the key, and the run may end during the pause.
             if await limiter.outlast_pause():
                 self.ceilings.check(Spend())
             self._check_accepted(lm.identity)
@@ -243,7 +243,7 @@ class Ledger:
     async def _attempt(
         self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, held: Spend
     ) -> tuple[Response | None, LMError | None]:
-        """Log, send once. The reservation ends with the attempt's outcome."""
+        """Log and send once. The reservation ends with the attempt's outcome."""
         done = self._keys.send(lm.identity)
         try:
             self.ceilings.count_as_sent(held)
@@ -265,7 +265,7 @@ class Ledger:
                 raise
             try:
                 if error.kind == "auth" and (error.status == 403 or split_page(str(error))[1]):
-                    # A key that was accepted is right, so something on the way refused this request.
+                    # The key was accepted before, so something in between refused this request.
                     error.kind = FailureKind.BLOCKED if await self._keys.is_accepted(lm.identity, done) else error.kind
             finally:
                 self._record_attempt(key, role, error, held if error.kind.maybe_billed else Spend())
@@ -322,7 +322,7 @@ class Ledger:
         self._recalled.touch(key)
         self.count(role, Spend(1, 0, prompt, completion, usd, seconds))
         if done.done():
-            done.result()  # raises what the store raised
+            done.result()  # raises the store's error
         else:
             await asyncio.shield(done)
         self._check_alive(lm, key, error)
@@ -333,18 +333,18 @@ class Ledger:
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
     def _check_alive(self, lm: LM, key: str, error: LMError | None) -> None:
-        """Raise ServerDead after the outcome of a call that ends the run: too many like it came in a row."""
+        """Raise ServerDead if this call's outcome completes a streak that ends the run."""
         if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
             raise dead
 
     def _price(self, lm: LM, response: Response | None, prompt: int, completion: int) -> float | None:
-        """US dollars of a settled call: by its provider, else by the tokens; None where that is unknown. Then a ceiling
-        on dollars cannot be kept, and nothing more is sent."""
+        """Return the US dollars of a settled call: from its provider, else from its tokens; None if unknown. In that
+        case a ceiling on dollars cannot be kept, and nothing more is sent."""
         if response is None:
             return 0.0
         usd = response.usd
-        if usd is None or not 0 <= usd < math.inf:  # a provider may tell anything
+        if usd is None or not 0 <= usd < math.inf:  # a provider may return any value
             usd = None if hasattr(lm, "most_usd") else lm.price(prompt, completion)
         self.prices.add(lm.identity, usd, response)
         if usd is None and self.budget.usd is not None and self.stopping is None:
@@ -352,13 +352,13 @@ class Ledger:
         return usd
 
     def count(self, role: str, part: Spend) -> None:
-        """Add to what this run has used and paid for."""
+        """Add to the resources that this run has used and paid for."""
         for spend in (self.spent, self.paid, self.by_role[role]):
             spend.add(part)
         self.largest_prompt[role] = max(part.prompt_tokens, self.largest_prompt.get(role, 0))
 
     def revive(self) -> None:
-        """Send again after the server seemed dead or a key was rejected: for who calls on, and not for a run."""
+        """Resume sending after `ServerDead` or a rejected key. For long-lived callers; runs never use it."""
         self.stopping = None
         self._failures.clear()
         self._refused.clear()
@@ -376,14 +376,14 @@ class Ledger:
         begun = time.monotonic()
         text = dumps(await run())
         await self.journal.add_effect(key, kind, dumps(content), text, time.monotonic() - begun)
-        return json.loads(text)  # what a replay would give, byte for byte
+        return json.loads(text)  # what a replay would return, byte for byte
 
     def warnings(self) -> list[str]:
-        """Warnings of what servers did with the prompts, and of prices."""
+        """Return warnings about cut prompts and about prices."""
         return [*self.cut_prompts.lines(), *self.prices.lines()]
 
     def summary(self) -> dict[str, Any]:
-        """The `spent` of the report and of `--json`."""
+        """Return the `spent` of the report and of `--json`."""
         return {
             **self.paid.as_dict(),
             "cached": self.spent.cached,

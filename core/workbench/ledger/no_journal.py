@@ -1,4 +1,4 @@
-"""The journal of calls that no run replays."""
+"""A journal for calls that no run replays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.store import Journal
 
 
 class NoJournal(Journal):
-    """Keeps nothing: for calls that no run replays."""
+    """A journal that stores nothing, for calls that no run replays."""
 
     def find_call(self, key: str) -> sqlite3.Row | None:
         return None

@@ -1,4 +1,4 @@
-"""The number of concurrent requests to a language model: fewer after a rate limit, slowly more after success."""
+"""The number of concurrent requests to a language model: reduced after a rate limit, slowly raised after success."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from workbench.errors import LMError
 
 
 class Pause:
-    """The time until which nothing is sent to a language model, from wherever. until: by the loop's clock; 0 before the
-    first pause."""
+    """The pause of a language model. until: earliest time, by the loop's clock, at which any caller may send to it
+    again; 0 before the first pause."""
 
     until = 0.0
 
@@ -19,7 +19,7 @@ class AdaptiveLimiter:
     """A semaphore whose size follows the server: halved on a rate limit, grown by one for each full round.
 
     All waiters share one pause: a Retry-After stops all requests, not only the one that got it. pause: shared with
-    limiters of the same model in other places, whose requests have the same key.
+    limiters of the same model in other places, whose requests use the same key.
     """
 
     def __init__(self, size: int, pause: Pause | None = None):
@@ -40,7 +40,7 @@ class AdaptiveLimiter:
             raise
 
     async def outlast_pause(self) -> bool:
-        """Wait until the pause is over, which others may prolong meanwhile. Returns whether there was one."""
+        """Wait until the pause is over, even if it is extended meanwhile. Returns True if there was one."""
         waited = False
         while self._pause.until and (wait := self._pause.until - asyncio.get_running_loop().time()) > 0:
             waited = True
@@ -57,7 +57,7 @@ class AdaptiveLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # the slot was handed over at the moment of the cancellation
+                self._release()  # the slot was handed over in the moment of cancellation
             elif turn in self._waiting:
                 self._waiting.remove(turn)
             raise
@@ -75,8 +75,8 @@ class AdaptiveLimiter:
 
     def learn(self, error: LMError | None, pause: float) -> int | None:
         """Adapt to the outcome of a request. After an answer the size may grow. After a rate limit all requests wait
-        `pause` seconds, the size is halved and the pause counted, at most once a second: one burst brings many.
-        Returns the size before, if it was halved."""
+        `pause` seconds, the size is halved and the pause counted, at most once a second, since one burst brings many.
+        Returns the size before it was halved, else None."""
         before = self.size
         if error is None:
             self.pauses = 0

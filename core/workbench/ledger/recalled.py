@@ -1,4 +1,4 @@
-"""Calls that are counted and not sent: this run's own, from its journal, and those of earlier runs."""
+"""Calls that are counted but not sent: this run's own, from its journal, and those of earlier runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANSWERED = ("ok", "stop", "length", "refusal", "empty", "tool_calls")
 
 
 class Recalled(NamedTuple):
-    """A call that is counted again: how it was settled, and what was asked, as the journal has it."""
+    """A call that is counted again: its outcome, and its request as journalled."""
 
     settled: Settled | None
     asked: dict[str, Any] | None
@@ -32,7 +32,7 @@ class RecalledCalls:
         self._ledger, self._journal, self._earlier = ledger, journal, earlier
 
     def replay(self, key: str, role: str) -> Settled | None:
-        """The outcome in this run's journal; None if there is none."""
+        """Return the outcome in this run's journal; None if there is none."""
         ledger = self._ledger
         if not ledger.resumed and _short(key) not in ledger.touched:
             return None
@@ -48,26 +48,26 @@ class RecalledCalls:
         return found if first else replace(found, cached=True)
 
     async def take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
-        """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
+        """Return the answer of an earlier run and record it in this one; None if there is none to reuse."""
         may = (self._ledger.reuse or self._ledger.source) and getattr(lm, "reusable", True)
         row = self._earlier.find(key, tokens=request.logprobs) if may else None
         return None if row is None else await self._adopt(row, key, role)
 
     async def find(self, key: str, role: str) -> Settled | None:
-        """The outcome in this run's journal or in that of its `source`; None if there is none."""
+        """Return the outcome in the journal of this run or of its `source`; None if there is none."""
         settled = self.replay(key, role)
         row = self._earlier.find(key) if settled is None and self._ledger.source else None
         return settled if row is None else await self._adopt(row, key, role)
 
     def count_failed_attempts(self, key: str, role: str) -> int:
-        """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
+        """Count the failed attempts of earlier processes at a call that they did not settle. Returns their number."""
         if failed := self._journal.count_failed_attempts(key) if self._ledger.resumed else 0:
             self._ledger.retries += failed
             self._ledger.count(role, Spend(failed))
         return failed
 
     def touch(self, key: str) -> bool:
-        """True the first time this process sees a key. Half of each key is stored, to save memory."""
+        """Return True the first time this process sees a key. Half of each key is stored, to save memory."""
         first = (short := _short(key)) not in self._ledger.touched
         if self._ledger.recorded:
             self._ledger.touched.add(short)
@@ -97,7 +97,7 @@ class RecalledCalls:
 
 
 def tell_recalled(lm: LM, request: Request, settled: Settled) -> Settled:
-    """Tell a model that remembers its answers of one that it was not asked for."""
+    """Pass a recalled answer to a model that remembers its answers, because it was not asked."""
     if settled.response is not None and (recall := getattr(lm, "recall", None)) is not None:
         recall(request, settled.response)
     return settled
@@ -108,7 +108,7 @@ def _short(key: str) -> bytes:
 
 
 def _stored_outcome(row: Any) -> Settled:
-    """The outcome in a row of `calls`, at what it cost when it was paid."""
+    """Return the outcome in a row of `calls`, at the cost when it was paid."""
     failed = row["outcome"] not in _ANSWERED
     return Settled(
         None if row["response"] is None else _stored_response(row),
@@ -127,7 +127,7 @@ def _stored_spend(row: Any) -> Spend:
 
 
 def _stored_response(row: Any) -> Response:
-    """The answer of a row of `calls` that has one."""
+    """Return the answer of an answered row of `calls`."""
     body = json.loads(row["response"])
     for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
         if name in body:

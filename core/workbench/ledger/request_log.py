@@ -1,7 +1,7 @@
-"""A write-ahead log of requests: one line for each request about to be sent, in a file beside the database.
+"""A write-ahead log of requests: one line for each request about to be sent, in a file next to the database.
 
 A line in a file survives the death of the process and costs a few microseconds, less than a commit. After a kill, the
-lines without a recorded outcome are the requests whose outcome is unknown. A power loss may lose the last lines; such
+lines without a recorded outcome are the requests with an unknown outcome. A power loss may lose the last lines; such
 requests go unnoticed.
 """
 
@@ -28,7 +28,7 @@ class RequestLog:
         self._file: int | None = None
 
     def add(self, key: str, role: str, prompt_tokens: int, usd: float) -> None:
-        """Append one line in one write, so that it is there whole or not at all. Raises StoreError."""
+        """Append one line in one write, so that it is either complete or missing. Raises StoreError."""
         try:
             if self._file is None:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -39,10 +39,10 @@ class RequestLog:
             raise StoreError(f"cannot write {self.path}: {error}; what was recorded before is safe") from error
 
     def read(self) -> Iterator[tuple[int, str, str, int, float]]:
-        """(process, key, role, prompt tokens, dollars) of every whole line; nothing if there is no file.
+        """Yield (process, key, role, prompt tokens, dollars) of every complete line; nothing if there is no file.
 
-        A truncated line (the disk was full) belongs to a request that was not sent. What we would not write is passed
-        over.
+        A truncated line (the disk was full) belongs to a request that was not sent. Lines that we would not write are
+        skipped.
         """
         if not self.path.exists():
             return
@@ -53,7 +53,7 @@ class RequestLog:
                     yield found[0], found[1], found[2], found[3], found[4]
 
     def remove(self) -> None:
-        """Close and delete the file: everything in it is in the database now."""
+        """Close and delete the file. All of it is in the database now."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -62,7 +62,7 @@ class RequestLog:
 
 def record_lost_requests(log: RequestLog, journal: Journal) -> None:
     """Record logged requests without an outcome as attempts with unknown outcome, and delete the log."""
-    journal.store.flush()  # outcomes that are queued count as known
+    journal.store.flush()  # queued outcomes count as known
     left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
     for process, key, role, tokens, usd in log.read():
         left[process, key].append((role, tokens, usd))
@@ -75,7 +75,7 @@ def record_lost_requests(log: RequestLog, journal: Journal) -> None:
 
 
 class NoLog(RequestLog):
-    """Keeps nothing: for calls that no run replays."""
+    """A log that stores nothing, for calls that no run replays."""
 
     def add(self, key: str, role: str, prompt_tokens: int, usd: float) -> None: ...
 

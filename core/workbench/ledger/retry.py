@@ -1,7 +1,7 @@
 """The decision to retry a failed attempt, and the pause before it.
 
-A rate limit says nothing about the call, so it uses up none of its attempts. All calls to a model wait it out together
-(`AdaptiveLimiter`). A call gives up only if it alone is refused again and again while others are answered.
+A rate limit is no evidence about the call, so it uses up none of its attempts. All calls to a model wait for its end
+together (`AdaptiveLimiter`). A call gives up only if it alone is refused repeatedly while others are answered.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from workbench.errors import FailureKind, LMError
 from workbench.lm import Pieces
 from workbench.spec import LMSpec
 
-#: The longest pause in seconds, whatever the server asks for.
+#: The longest pause in seconds, even if the server asks for more.
 LONGEST_PAUSE = 120.0
 
-#: So many rate limits of one call, while others are answered, end it.
+#: The number of rate limits that ends a call while others are answered.
 MOST_RATE_LIMITS = 20
 
-#: So many pauses in a row without an answer of the model in between stop the run. Doubled from half a second up to
-#: LONGEST_PAUSE, they take about ten minutes.
+#: The number of pauses in a row, without an answer of the model in between, that stops the run. Doubled from half a
+#: second up to LONGEST_PAUSE, they take about ten minutes.
 MOST_PAUSES = 12
 
 
 class Attempts:
-    """The failed attempts of one call: with `attempts: 1` nothing is tried again.
+    """The failed attempts of one call. With `attempts: 1` nothing is retried.
 
-    pieces: on the way to a client that waits. Nothing is tried again once it has a part of the answer, or when its own
-    deadline must have passed: it asks again if it wants to. A failure that passes to a client as it came is its own to
-    retry, as it would be without us, unless the settings name `attempts`; but for a rate limit, which our calls at once
-    bring about.
+    pieces: the answer's parts on their way to a waiting client. Nothing is retried once the client has a part, or after
+    a timeout, when its own deadline must have passed: it can ask again. A failure that is passed on unchanged is the
+    client's to retry, as it would be without us, unless the settings name `attempts`. Rate limits are an exception,
+    because our concurrent calls cause them.
     """
 
     def __init__(self, spec: LMSpec, pieces: Pieces | None = None):
@@ -37,7 +37,7 @@ class Attempts:
         self._pieces, self._tells = pieces, "attempts" not in spec.model_fields_set
 
     def again(self, error: LMError) -> bool:
-        """Count a failure. True if the call is to be tried again."""
+        """Count a failure. Return True if the call should be retried."""
         if self._pieces is not None and (self._pieces.source.begun or error.kind == FailureKind.TIMEOUT):
             self.failed += 1
             return False
@@ -51,7 +51,7 @@ class Attempts:
 
 
 def pause_before(attempt: int, asked: float | None, jitter: random.Random) -> float:
-    """Seconds before an attempt, with jitter: they double, are at least what the server asks for, and have a bound.
+    """Return the seconds before an attempt: doubled each time, at least what the server asks for, bounded, with jitter.
 
     attempt: failures so far, of the call or, after a rate limit, of the model, from 1. asked: Retry-After in seconds.
     """

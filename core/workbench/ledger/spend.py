@@ -28,7 +28,7 @@ class Spend:
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, part: Spend) -> None:
-        """Add another one, except for its cached calls."""
+        """Add another Spend, except for its cached calls."""
         self.calls += part.calls
         self.prompt_tokens += part.prompt_tokens
         self.completion_tokens += part.completion_tokens
@@ -40,7 +40,7 @@ class Spend:
 
 
 def no_price_line(models: Iterable[str]) -> str:
-    """That dollars are not known, for want of the prices of these models."""
+    """Return a line that dollars are unknown because the prices of these models are missing."""
     return (
         f"Dollars unknown: there is no price for {', '.join(sorted({*models}))}; write price: "
         "{input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside its name, with the tiers and "
@@ -48,16 +48,14 @@ def no_price_line(models: Iterable[str]) -> str:
     )
 
 
-#: A share of the larger amount: a gap above it is reported.
+#: Relative gap (to the larger amount) above which it is reported.
 _GAP = 0.05
 
 
 @dataclass
 class PriceCheck:
-    """Sums of what billers stated and of our prices for the same calls, and counts of answers without a known price.
-
-    free: models of which answers cost nothing, and nobody said so.
-    """
+    """Totals stated by billers and by our prices for the same calls, and the number of answers without a known price.
+    free: models whose answers cost nothing although nobody stated so."""
 
     stated_usd: float = 0.0
     computed_usd: float = 0.0
@@ -75,7 +73,7 @@ class PriceCheck:
             self.computed_usd += response.computed_usd
 
     def lines(self) -> list[str]:
-        """The lines on answers without a known price, and on a gap between what the biller stated and our prices."""
+        """Return lines on answers without a known price, and on a gap between the biller's total and our prices."""
         out, stated, computed = list[str](), self.stated_usd, self.computed_usd
         if self.unpriced:
             out.append(no_price_line(f"{model} ({n} answers)" for model, n in self.unpriced.items()))
@@ -88,7 +86,7 @@ class PriceCheck:
         return out
 
     def as_dict(self) -> dict[str, Any]:
-        """Empty where there is nothing to say."""
+        """Return the figures; empty if there is nothing to report."""
         stated = {"stated_usd": round(self.stated_usd, 8), "computed_usd": round(self.computed_usd, 8)}
         found: dict[str, Any] = stated if any(stated.values()) else {}
         return {**found, **({"unpriced": dict(sorted(self.unpriced.items()))} if self.unpriced else {})}
@@ -96,11 +94,8 @@ class PriceCheck:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The outcome of a call: a response, or the error that its last attempt ended with.
-
-    seconds: of its requests. queued: those that it waited here: for a slot, in the pauses of a rate limit, and between
-    two attempts.
-    """
+    """The outcome of a call: a response, or the error of its last attempt. seconds: in its requests. queued: seconds of
+    waiting in workbench: for a slot, in the pauses of a rate limit, and between attempts."""
 
     response: Response | None
     error: LMError | None
@@ -109,8 +104,8 @@ class Settled:
     usd: float
     seconds: float
     queued: float = 0.0
-    key: str = ""  # under which it is journalled
-    most_usd: float | None = None  # what an answer of all its tokens would have cost; None if that is not known
+    key: str = ""  # in the journal
+    most_usd: float | None = None  # the cost of an answer with all its tokens; None if unknown
 
 
 #: The number of the row that is run or scored here (`workbench.study.RowRun`); 0 outside of rows.
@@ -119,9 +114,9 @@ current_row: ContextVar[int] = ContextVar("row", default=0)
 
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """The data of the event `call_settled`. cached: it came from the journal. reused: an earlier run paid for it.
+    """The data of the event `call_settled`. cached: from the journal. reused: an earlier run paid for it.
 
-    at: when it was settled, in seconds since 1970. in_flight: requests under way when it was answered, itself included;
+    at: time of settlement, in seconds since 1970. in_flight: concurrent requests when it was answered, itself included;
     0 for an answer from the journal.
     """
 
@@ -143,7 +138,7 @@ class CallInfo:
 
     @classmethod
     def of(cls, row: Any, role: str, *, reused: bool) -> CallInfo:
-        """That of a row of `calls`, at what it cost when it was paid."""
+        """Return the data of a row of `calls`, at the cost when it was paid."""
         cost = (row["attempts"], row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
         return cls(row["key"], role, row["lm"], row["outcome"], True, *cost, row["queued"] or 0.0, reused)
 
@@ -157,7 +152,7 @@ def describe_reused(summary: Mapping[str, Any]) -> str:
 
 
 def describe_lost(summary: Mapping[str, Any]) -> str:
-    """Describe the requests in a bill (`Ledger.summary`) that failed or have no known outcome; empty if there are
+    """Describe the requests in a bill (`Ledger.summary`) that failed or have an unknown outcome; empty if there are
     none."""
     text = f"; {n} more were in flight at a kill, outcome unknown" if (n := summary["unknown"]) else ""
     if summary["maybe_tokens"]:
@@ -171,7 +166,7 @@ def describe_lost(summary: Mapping[str, Any]) -> str:
 
 
 def describe_usd(summary: Mapping[str, Any], digits: int = 4) -> str:
-    """Describe the dollars of a bill (`Ledger.summary`). Those of answers without a known price are not in them."""
+    """Describe the dollars of a bill (`Ledger.summary`), without answers of unknown price."""
     by_model: Mapping[str, int] = summary.get("unpriced") or {}
     unpriced = sum(by_model.values())
     usd = f"${summary['usd']:.{digits}f}"
@@ -188,9 +183,9 @@ def price_of(
     setting: str = "budget.usd",
     request: Request | None = None,
 ) -> float:
-    """US dollars for a number of tokens, or of a request at worst; 0 if the price is unknown. Raises SpecError if it
-    is, or is 0 for no better reason than that the server is on this machine, and there is a ceiling on dollars, which
-    is the setting."""
+    """Return the US dollars for a number of tokens, or for a request at worst; 0 if the price is unknown. With a
+    ceiling on dollars (`setting`), raises SpecError if the price is unknown, or assumed to be 0 because the server is
+    on this machine."""
     most = getattr(lm, "most_usd", None)
     price = lm.price(prompt, completion) if most is None or request is None else most(request, prompt)
     if (price is None or getattr(lm, "assumed_free", False)) and ceiling is not None:
@@ -199,7 +194,7 @@ def price_of(
 
 
 def unknown_price(lm: LM, setting: str) -> SpecError:
-    """The error where a ceiling on dollars, which is the setting, cannot be kept."""
+    """Return the error for a ceiling on dollars (`setting`) that cannot be kept."""
     assumed = bool(getattr(lm, "assumed_free", False))
     where = ": its server is on this machine, and may forward calls to a paid service" if assumed else ""
     return SpecError(

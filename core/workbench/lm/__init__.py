@@ -1,6 +1,6 @@
 """Language models: the contract of one attempt, and the models of a run.
 
-One attempt a call: nothing here retries, counts or stores.
+Each call is one attempt. Nothing here retries, counts or stores.
 """
 
 from workbench.lm.native import (

@@ -1,4 +1,4 @@
-"""A request in the words of the API that its client speaks, and its answer as it came: both pass as they are."""
+"""A request in the form of its client's API, and its unchanged answer: both pass through as they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
 
-#: The APIs, and the path of each behind the base URL of a server; Gemini's goes on with `/NAME:METHOD`.
+#: The path of each API behind the base URL of a server. Gemini's continues with `/NAME:METHOD`.
 API_PATHS: Mapping[str, str] = {
     "chat": "chat/completions",
     "responses": "responses",
@@ -18,7 +18,7 @@ API_PATHS: Mapping[str, str] = {
     "gemini": "models",
 }
 
-#: The field with the most tokens of an answer, by API: the first that is there, else the last.
+#: The field that limits an answer's tokens, by API: the first that is present, else the last.
 _LIMITS = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens",),
@@ -27,19 +27,19 @@ _LIMITS = {
     "gemini": ("max_output_tokens", "maxOutputTokens"),
 }
 _SAMPLES = {"gemini": ("candidate_count", "candidateCount")}
-#: The field of a body in which its settings stand, where that is not the body itself. Google's servers take each name
-#: in both spellings (protobuf.dev/programming-guides/json).
+#: The field of a body with its settings, if that is not the body itself. Google's servers accept both spellings of each
+#: name (protobuf.dev/programming-guides/json).
 _SETTINGS = {"gemini": ("generation_config", "generationConfig")}
-#: Fields of a body with servers that the provider is to reach, and those of such a server in which keys stand
+#: Fields of a body that list servers for the provider to contact, and fields of such a server that hold keys
 #: (platform.openai.com/docs/api-reference/responses, tools; docs.claude.com/en/docs/agents-and-tools/mcp-connector).
 _WITH_KEYS = ("tools", "mcp_servers")
 _KEYS = ("authorization", "authorization_token", "headers", "domain_secrets")
-#: In a tool, what describes its parameters: names there are the tool's own.
+#: Fields of a tool that describe its parameters. Names inside are the tool's own.
 _SCHEMAS = ("parameters", "input_schema", "function", "custom", "parametersJsonSchema", "parameters_json_schema")
 
 
 class NotCarried(LMError):
-    """A request of one API has what the model's own API cannot express. field: its place in the request."""
+    """A request has a part that the model's own API cannot express. field: its path in the request."""
 
     def __init__(self, message: str, field: str | None, status: int = 400):
         self.field = field
@@ -48,15 +48,14 @@ class NotCarried(LMError):
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A request as its client wrote it: a model whose server speaks this API is sent it as it is.
+    """A request as its client wrote it. A model whose server speaks this API receives it unchanged.
 
-    api: of `API_PATHS`. body: with the client's name of the model, which the server is not told. headers: of the
-    client, those that change an answer; sent: the others. inert: fields that change none, so that they are no part of
-    the key. ours: fields whose value is not the client's. method: of an API whose path names the model, what follows
-    that name.
-    convert: makes of a body the same request in the form of chat completions, and raises NotCarried where something
-    of it would be lost. restored: gives fields of a body with what a provider added to earlier turns put back, where
-    the client dropped it; None if there is nothing. Both are given the body as it is now: its texts may be replaced.
+    api: one of `API_PATHS`. body: with the client's name of the model, which is not sent. headers: the client's headers
+    that change an answer; sent: the others. inert: fields that change no answer, so they are not part of the key. ours:
+    fields whose value is not the client's. method: for an API whose path names the model, the part after that name.
+    convert: converts a body to the form of chat completions, and raises NotCarried if that would lose something.
+    restored: returns the fields of a body with a provider's additions to earlier turns, where the client dropped them;
+    None if there are none. Both get the current body, whose texts may have been replaced.
     """
 
     api: str
@@ -75,12 +74,12 @@ class Native:
 
     @property
     def most_tokens(self) -> int | None:
-        """The most tokens of all answers that it asks for; None if it names no number."""
+        """Return the most tokens of all requested answers together; None if the request names no number."""
         return most_tokens(self.api, self.body)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what an answer depends on, for the key's hash and the store. API keys are left out: they do not change
-        answers."""
+        """Return the parts that an answer depends on, for the key's hash and the store. API keys are left out: they do
+        not change answers."""
         body = {
             name: _without_keys(value) if name in _WITH_KEYS else value
             for name, value in self.body.items()
@@ -90,7 +89,8 @@ class Native:
         return {"api": self.api, "body": body, **{name: value for name, value in more.items() if value}}
 
     def with_setting(self, name: str, value: Any) -> Native:
-        """The same request with another `temperature`, `max_tokens` or `n`, in the words of its API; None: without."""
+        """Return the request with another `temperature`, `max_tokens` or `n`, in the form of its API; None removes
+        it."""
         holder = _name_in(_SETTINGS[self.api], self.body) if self.api in _SETTINGS else None
         inside = dict(_settings(self.api, self.body))
         names = {"max_tokens": _LIMITS[self.api], "n": _SAMPLES.get(self.api, ("n",))}.get(name, (name,))
@@ -103,14 +103,14 @@ class Native:
         return replace(self, body=inside if holder is None else {**self.body, holder: inside})
 
     def converted(self) -> Any:
-        """The `Request` in the form of chat completions. Raises NotCarried."""
+        """Return the `Request` in the form of chat completions. Raises NotCarried."""
         if self.convert is None:
             raise NotCarried(f"The model's server does not speak the API of this request ({self.api}).", None)
         return self.convert(self.body)
 
 
 def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
-    """The most tokens of all answers that a body asks for; None if it names no number."""
+    """Return the most tokens of all answers that a body requests together; None if it names no number."""
     settings = _settings(api, body)
     limits = [settings[name] for name in _LIMITS[api] if type(settings.get(name)) is int]
     number = settings.get(_name_in(_SAMPLES.get(api, ("n",)), settings))
@@ -118,7 +118,7 @@ def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
 
 
 def _settings(api: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a body in which its settings stand."""
+    """Return the part of a body that holds its settings."""
     if api not in _SETTINGS:
         return body
     found = body.get(_name_in(_SETTINGS[api], body))
@@ -126,7 +126,7 @@ def _settings(api: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _name_in(names: Sequence[str], body: Mapping[str, Any]) -> str:
-    """The first name that a body has, else the last."""
+    """Return the first name that a body has, else the last."""
     return next((name for name in names if name in body), names[-1])
 
 

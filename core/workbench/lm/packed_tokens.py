@@ -1,9 +1,9 @@
-"""Token ids and log-probabilities of an answer as bytes: some 3 to 6 a token in the journal, where JSON takes 15 to 33.
-A streamed answer as it came is packed, too: it says some 300 bytes for each token, nearly the same ones.
+"""Token ids and log-probabilities of an answer as bytes: some 3 to 6 per token in the journal, compared with 15 to 33
+as JSON. An unchanged streamed answer is packed, too: it has some 300 bytes per token, most of them repeated.
 
-A header (`_HEADER`), then zlib: the ids as 32-bit integers and the log-probabilities as floats, little-endian, with the
-bytes of equal weight side by side, which compresses better. Log-probabilities that are 32-bit floats are stored as
-such, others as 64-bit floats, so that what is read is what was written, to the bit.
+The form is a header (`_HEADER`), then zlib: the ids as 32-bit integers and the log-probabilities as floats,
+little-endian, with bytes of equal weight next to each other, which compresses better. Log-probabilities that are 32-bit
+floats are stored as such, others as 64-bit floats, so that every bit is preserved.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.lm.protocol import Response
 
-#: Form, bytes of a log-probability, and the counts of prompt ids, ids and log-probabilities.
+#: Form, bytes per log-probability, and the counts of prompt ids, ids and log-probabilities.
 _HEADER = struct.Struct("<BBIII")
 _FORM = 1
 _NAMES = ("prompt_ids", "token_ids", "logprobs")
-#: Characters of an answer as it came that are kept as they are.
+#: An unchanged answer up to this many characters is stored unpacked.
 _WORTH_PACKING = 4096
-#: More cannot be one answer.
+#: No answer is larger.
 _MOST_BYTES = 1 << 30
 
 
 def pack_native(native: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer as it came (`Response.native`) as the journal keeps it."""
+    """Convert an unchanged answer (`Response.native`) to its form in the journal."""
     raw = native["raw"]
     if len(raw) < _WORTH_PACKING:
         return dict(native)
@@ -39,7 +39,7 @@ def pack_native(native: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpack_native(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The opposite of `pack_native`. Raises StoreError for what that did not write."""
+    """Reverse `pack_native`. Raises StoreError for data that it did not write."""
     if "packed" not in stored:
         return dict(stored)
     try:
@@ -54,7 +54,7 @@ def unpack_native(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split_tokens(response: Response) -> tuple[dict[str, Any], bytes | None]:
-    """(an answer as JSON values, its tokens as bytes). Tokens that cannot be packed stay among the values."""
+    """Return (an answer as JSON values, its tokens as bytes). Tokens that cannot be packed stay among the values."""
     values, packed = response.as_dict(), _pack(response)
     if response.native is not None:
         values["native"] = pack_native(response.native)
@@ -62,7 +62,7 @@ def split_tokens(response: Response) -> tuple[dict[str, Any], bytes | None]:
 
 
 def _pack(response: Response) -> bytes | None:
-    """None if there are no tokens, or others than 32-bit ids and floats."""
+    """Pack the tokens; None if there are none, or others than 32-bit ids and floats."""
     ids = (response.prompt_ids or (), response.token_ids or ())
     logprobs = response.logprobs or ()
     if not any((*ids, logprobs)):
@@ -79,10 +79,10 @@ def _pack(response: Response) -> bytes | None:
 
 
 def unpack_tokens(packed: bytes) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
-    """The fields of a `Response` that `split_tokens` packed; fields without values are left out.
+    """Return the fields of a `Response` that `split_tokens` packed. Fields without values are left out.
 
     Raises:
-        StoreError: for bytes that it did not write.
+        StoreError: `split_tokens` did not write these bytes.
     """
     try:
         form, width, *counts = _HEADER.unpack_from(packed)
@@ -104,7 +104,7 @@ def unpack_tokens(packed: bytes) -> dict[str, tuple[int, ...] | tuple[float, ...
 
 
 def _interleave(values: array[int] | array[float]) -> bytes:
-    """All lowest bytes, then all next ones, and so on."""
+    """Return all lowest bytes, then all next ones, and so on."""
     if sys.byteorder == "big":
         values = values[:]
         values.byteswap()

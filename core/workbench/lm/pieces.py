@@ -1,4 +1,4 @@
-"""An answer on its way to a client: as the server's bytes, where both speak one API, else piece by piece."""
+"""An answer on its way to a client: the server's bytes if both speak one API, otherwise piece by piece."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an answer in no API's words.
+    """A part of an answer, independent of any API.
 
-    kind: `thoughts`, `text`, `refusal`, or `call`, whose text is a part of the arguments. A call begins with a piece
-    that has its name and id; place: its number among the calls, which come one after the other.
+    kind: `thoughts`, `text`, `refusal`, or `call`, whose text is a part of the arguments. The first piece of a call has
+    its name and id. place: the number of the call; calls follow one another.
     """
 
     kind: str
@@ -23,10 +23,10 @@ class Piece:
 
 
 class Pieces:
-    """The pieces of an answer on their way to a client: the call that asks for it adds, the client's connection reads.
+    """The pieces of an answer on their way to a client: the call adds them, the client's connection reads them.
 
-    wanted: the client reads a stream. begun: the server has begun to answer, so that the request cannot be sent again.
-    whole: the server's own stream was passed to its end.
+    wanted: the client reads a stream. begun: the server has begun to answer, so the request cannot be sent again.
+    whole: the server's own stream was passed on completely.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Pieces:
         self._waiting: asyncio.Future[None] | None = None
 
     def begin(self, headers: Mapping[str, str]) -> None:
-        """Tell the headers of the answer, before its first piece."""
+        """Set the headers of the answer, before its first piece."""
         self.headers, self.begun = headers, True
         self.wake()
 
@@ -51,23 +51,23 @@ class Pieces:
         self.whole = True
 
     def follow(self, other: Pieces) -> None:
-        """Read what another one gets: a client that hung up has sent the same request again."""
+        """Read the pieces of another request: a client that hung up has sent the same request again."""
         self._source = other._source
         self._source._followers.append(self)
         self.wake()
 
     @property
     def source(self) -> Pieces:
-        """The one that the call adds to."""
+        """Return the object that the call adds to."""
         return self._source
 
     def after(self, place: int) -> tuple[list[bytes | Piece], int]:
-        """(what came after the first `place` pieces, how many there are now)."""
+        """Return (the parts after the first `place`, the number of parts so far)."""
         parts = self._source._parts
         return parts[place:], len(parts)
 
     async def wait(self) -> None:
-        """Wait until something has changed, or somebody calls `wake`. For one reader."""
+        """Wait until something has changed, or `wake` is called. For one reader."""
         if not self._news:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting

@@ -1,4 +1,4 @@
-"""The language models of a run: made by providers (plugins) from settings, one object for each distinct setting."""
+"""The language models of a run, made by providers (plugins) from settings, one object for each distinct setting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LMPool:
     def get(self, spec: LMSpec) -> LM:
         known = self._by_object.get(id(spec))
         if known is not None and known[0] is spec:
-            return known[1]  # the usual case, without writing the settings out
+            return known[1]  # the usual case, without serializing the settings
         key = self.key(spec)
         if key not in self._made:
             self._made[key] = make_lm(spec)
@@ -31,15 +31,15 @@ class LMPool:
         return self._made[key]
 
     async def release(self, spec: LMSpec) -> None:
-        """Close a model that is not needed for now; `get` makes it again."""
+        """Close a model that is not needed for now. `get` makes it again."""
         lm = self._made.pop(self.key(spec), None)
         if lm is not None:
             self._by_object = {at: known for at, known in self._by_object.items() if known[1] is not lm}
             await lm.aclose()
 
     def key(self, spec: LMSpec) -> str:
-        """A text that is equal for settings that make one model."""
-        # Settings of a request do not make another model: equal weights are loaded once, and calls batched together.
+        """Return a text that is equal for settings of the same model."""
+        # Settings of a request make no other model: equal weights are loaded once, and calls batched together.
         return spec.model_dump_json(exclude={"temperature", "max_tokens", "thinks", "timeout", "attempts"})
 
     async def aclose(self) -> None:
@@ -50,7 +50,7 @@ class LMPool:
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """(prefix of a provider, rest) of `prefix/rest` or `prefix:rest`; ("*", model) if no provider has the prefix."""
+    """Return (provider prefix, rest) of `prefix/rest` or `prefix:rest`; ("*", model) if no provider has the prefix."""
     known = plugins().names("lms")
     for mark in ("/", ":"):
         prefix, found, rest = model.partition(mark)
@@ -65,11 +65,11 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 def lm_prefixes() -> list[str]:
-    """The prefixes of providers that users write, without the catch-all `*` and `policy`, which training sets."""
+    """List the provider prefixes for users, without the catch-all `*` and `policy`, which training sets."""
     return [name for name in plugins().names("lms") if name not in ("*", "policy")]
 
 
 def make_lm(spec: LMSpec) -> LM:
-    """The language model for these settings. Raises PluginError, or SpecError for settings it does not take."""
+    """Make the language model for these settings. Raises PluginError, or SpecError for unsupported settings."""
     prefix, rest = split_model(spec.model)
     return plugins().get("lms", prefix)(rest, spec)

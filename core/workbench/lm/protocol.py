@@ -1,4 +1,4 @@
-"""Language models as the core sees them: one Request in, one Response out, one attempt a call.
+"""Language models as core uses them: one Request in, one Response out, one attempt per call.
 
 Providers (plugins) implement `LM`. They never retry, cache or count: the ledger does that for all of them.
 """
@@ -19,14 +19,14 @@ from workbench.lm.native import Native
 from workbench.lm.pieces import Pieces
 from workbench.lm.thoughts import split_thoughts
 
-#: Characters of an answer: so many for each token that was asked for, and some more. What is longer floods the journal.
+#: Most characters of an answer, per allowed token and in addition. A longer answer would flood the journal.
 TOKEN_CHARACTERS, SPARE_CHARACTERS = 16, 1 << 16
-#: Larger token counts of a server are errors, and could exceed SQLite's integers.
+#: Larger token counts from a server are errors, and could exceed SQLite's integers.
 MOST_TOKENS = 2**40
-#: What an image costs at most with the usual hosted models, in tokens; the server says what it cost.
+#: Highest usual cost of an image with hosted models, in tokens, for reservations. The server reports the actual cost.
 IMAGE_TOKENS = 1500
 _PAGE = re.compile(r"<(?:!doctype html|html|head|body|title)\b", re.IGNORECASE)
-#: content: a text, or for images a list of parts as in the chat-completions format.
+#: content: a text, or, with images, a list of parts in the chat-completions format.
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
 
 
@@ -34,10 +34,10 @@ Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool"
 class Request:
     """A chat completion.
 
-    replica: index of a fresh sample. Requests that differ only in it are different draws, and each is
-    journalled on its own; it is never sent to the model, but providers that take a seed derive theirs from it.
-    native: the same as its client wrote it, for a server of the same API (`LM.apis`); then the other fields are for the
-    trace, and for reservations. pieces: takes a streamed answer as it comes; no part of what is asked.
+    replica: index of a fresh sample. Requests that differ only in it are different draws, and each is journalled
+    separately. It is never sent to the model, but providers with a seed derive theirs from it.
+    native: the same request as its client wrote it, for a server of the same API (`LM.apis`). The other fields are then
+    for the trace and for reservations. pieces: receives a streamed answer; not part of the request.
     """
 
     messages: tuple[Message, ...]
@@ -54,7 +54,7 @@ class Request:
     pieces: Pieces | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields that differ from their defaults, in a fixed order; what `key` hashes and the store keeps."""
+        """Return all fields that differ from their defaults, in a fixed order, for `key` and the store."""
         out: dict[str, Any] = {"messages": [dict(m) for m in self.messages], "max_tokens": self.max_tokens}
         if self.temperature:
             out["temperature"] = self.temperature
@@ -77,14 +77,14 @@ class Request:
         return out
 
     def key(self, identity: str) -> str:
-        """The content key under which the answer is journalled; identity: the model and where it is served."""
+        """Return the content key under which the answer is journalled. identity: the model and where it is served."""
         asked = self.as_dict() if self.native is None else [self.native.as_dict(), self.replica]
         body = _encode([identity, asked])
-        # A lone surrogate in the data must not stop the run, so it is escaped rather than refused.
+        # Escape a lone surrogate in the data rather than refuse it: it must not stop the run.
         return hashlib.sha256(body.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
     def converted(self) -> Request:
-        """The same for a model whose server does not speak the API of `native`. Raises NotCarried."""
+        """Return the same request for a model whose server does not speak the API of `native`. Raises NotCarried."""
         if self.native is None:
             return self
         return replace(self.native.converted(), replica=self.replica, pieces=self.pieces)
@@ -98,16 +98,16 @@ class Response:
     """An answer.
 
     finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
-    thoughts: what the model thought before it said `text`, where the provider tells.
+    thoughts: the model's thinking before `text`, if the provider returns it.
     cached, cache_write: of the prompt tokens, those read from the provider's cache and those written to it.
-    native: the answer to a request with `native` as it came: `raw`, its text, and `headers`.
+    native: the unchanged answer to a request with `native`: `raw`, its text, and `headers`.
     message: the message as the provider sent it, if it holds more than text and calls. Some providers refuse the next
-    request of a conversation without what they added, e.g. a signature.
-    usd: None where the price is unknown. stated: it is what the biller states, and computed_usd what our prices give.
-    token_ids, logprobs: one a completion token, where the provider
-    gives them; prompt_ids likewise. They make a trace into a rollout that training can use: token_ids include the
-    end token and tokens of a stop string that `text` leaves out, and logprobs are the model's own, before
-    temperature and top_p.
+    request of a conversation without their additions, e.g. a signature.
+    usd: None if the price is unknown. stated: True if the biller states usd; computed_usd is then the cost by our
+    prices.
+    token_ids, logprobs: one per completion token, if the provider returns them; prompt_ids likewise. They turn a trace
+    into a rollout for training: token_ids include the end token and tokens of a stop string that `text` leaves out, and
+    logprobs are the model's own, before temperature and top_p.
     """
 
     text: str
@@ -129,7 +129,8 @@ class Response:
     computed_usd: float | None = None
 
     def without_thoughts(self) -> Response:
-        """The same answer with the thoughts in its text apart. If nothing is left and it was not cut, it is empty."""
+        """Return the answer with the thoughts in its text separated. If no text is left and it was not cut, it is
+        empty."""
         thoughts, said = split_thoughts(self.text)
         if said == self.text:
             return self
@@ -154,22 +155,26 @@ class Response:
 
 @runtime_checkable
 class LM(Protocol):
-    """A language model that plugins provide.
+    """A language model, provided by a plugin.
 
-    identity: what the answer depends on besides the request: model, address, revision. No secrets: it is stored.
-    concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
-    One that takes images has `reads_images = True`; to others none is sent.
-    An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is
-    asked before a run pays for anything, and before each call, which then does not count. It may also have
-    `key_variable`, the name of the environment variable with the key that it needs, or None. An LM may also have
-    `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine: where there
-    is a ceiling in dollars, the user is told that it does not hold such calls. An LM that remembers its answers may
-    also have `recall(request, response)`: it is told of those that came from the journal, so that a resumed run goes on
-    as the first one did. An LM may also have `reusable`, False where `identity` does not say which weights answer, as
-    of a policy that is being trained: other runs then take over none of its answers. An LM may also have `bound`, True
-    where no other process can make the same model of its settings: workers of an executor have it called by their
-    driver. An LM may also have `most_usd(request, prompt_tokens)`: US dollars of a request at worst, None if unknown.
-    One that has it knows the price of each answer, so that an answer without `usd` has no known price.
+    identity: what the answer depends on besides the request: model, address, revision. No secrets, because it is
+    stored.
+    concurrency: the most requests in flight at first. The ledger lowers it on 429.
+
+    Optional attributes and methods:
+    - `reads_images`: True if it takes images. Without it no image is sent.
+    - `ready()`: raises LMError if nothing can be sent from here, e.g. because a key is missing. Called before a run
+      pays for anything, and before each call, which then does not count.
+    - `key_variable`: the environment variable with the key that it needs, or None.
+    - `assumed_free`: True if its price is assumed to be 0 only because its server is on this machine. With a ceiling on
+      dollars, the user is warned that it does not hold such calls.
+    - `recall(request, response)`: for an LM that remembers its answers. Called with answers from the journal, so that a
+      resumed run continues as the first one did.
+    - `reusable`: False if `identity` does not determine the weights, as for a policy in training. Other runs then reuse
+      none of its answers.
+    - `bound`: True if no other process can make the same model from its settings. Workers call it through their driver.
+    - `most_usd(request, prompt_tokens)`: worst-case US dollars of a request, None if unknown. An LM with it knows the
+      price of each answer, so an answer without `usd` has an unknown price.
     """
 
     identity: str
@@ -180,7 +185,7 @@ class LM(Protocol):
         ...
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """US dollars for a number of tokens of a usual call; 0.0 for a local model; None if unknown."""
+        """Return the US dollars for a number of tokens of a usual call; 0.0 for a local model; None if unknown."""
         ...
 
     async def aclose(self) -> None: ...
@@ -188,9 +193,9 @@ class LM(Protocol):
 
 @runtime_checkable
 class HasWeights(Protocol):
-    """An LM whose weights this machine can read, in the Hugging Face format: optimizers may train them.
+    """An LM whose weights this machine can read, in the Hugging Face format, so that optimizers may train them.
 
-    weights: the folder, or a hub id. with_weights(folder): what of its `LMSpec` to change, so that it runs others.
+    weights: the folder, or a hub id. with_weights(folder): the changes to its `LMSpec` that make it run other weights.
     """
 
     weights: str
@@ -200,18 +205,15 @@ class HasWeights(Protocol):
 
 @runtime_checkable
 class CanEmbed(Protocol):
-    """An LM that can also turn texts into vectors.
-
-    embed: one vector a text, all of one length, and the number of tokens that were read. Raises LMError as `complete`
-    does.
-    """
+    """An LM that can also embed texts. embed: returns one vector per text, all of one length, and the number of tokens
+    read. Raises LMError like `complete`."""
 
     async def embed(self, texts: Sequence[str]) -> tuple[Sequence[Sequence[float]], int]: ...
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
-    """A high estimate for reservations: a token for each three bytes (a Chinese character), four per message, and
-    IMAGE_TOKENS per image."""
+    """Return a high estimate for reservations: a token for each three bytes (a Chinese character), four per message,
+    and IMAGE_TOKENS per image."""
     return sum(
         len(f"{_texts(m)}{m.get('tool_calls') or ''}".encode("utf-8", "surrogatepass")) // 3
         + 4
@@ -226,10 +228,9 @@ def _texts(message: Message) -> str:
 
 
 def call_id(turn: int, place: int) -> str:
-    """An id for a call that has none: nine letters and digits, since some servers take no other.
-
-    turn: the number of messages before the answer, which tells its calls from those of others. place: of the call.
-    """
+    """Make an id for a call without one: nine letters and digits, since some servers accept no other form. turn: the
+    number of messages before the answer, which separates its calls from those of other turns. place: position of the
+    call."""
     return f"call{turn % 1000:03d}{place % 100:02d}"
 
 
@@ -240,7 +241,7 @@ def count_images(message: Message) -> int:
 
 
 def content_text(content: Any) -> str:
-    """The content of a message for people: images as what they are and how large."""
+    """Return the content of a message for people, with the kind and size of images."""
     if not isinstance(content, list):
         return "" if content is None else str(content)
     shown: list[str] = []
@@ -256,7 +257,7 @@ def content_text(content: Any) -> str:
 
 
 def prompt_text(request: Request) -> str:
-    """All texts of a request's messages."""
+    """Return all texts of a request's messages."""
     return "".join(content_text(message.get("content")) for message in request.messages)
 
 
@@ -271,14 +272,14 @@ def check_embeds(lm: LM, name: str) -> None:
 
 def check_length(response: Response, request: Request) -> None:
     """Raise LMError("bad_body") for an answer far longer than the tokens that the request allows. A request that passes
-    as it is may name no number; then `MAX_BODY` bounds its answer."""
+    unchanged may name no number; `MAX_BODY` then bounds its answer."""
     tokens = request.max_tokens if request.native is None else request.native.most_tokens
     if tokens is None:
         return
     most = TOKEN_CHARACTERS * tokens + SPARE_CHARACTERS
     length = len(response.text) + len(response.thoughts)
     length += sum(len(str(call.get("arguments", ""))) for call in response.tool_calls)
-    if response.message is not None:  # which holds all of that again, and signatures
+    if response.message is not None:  # which repeats all of that, and has signatures
         length = max(length, len(str(response.message)) // 3)
     if length > most:
         raise LMError("bad_body", f"an answer of {length} characters to a request for {tokens} tokens")
@@ -301,7 +302,7 @@ def is_loopback(base: str | None) -> bool:
 
 
 def split_page(text: str) -> tuple[str, str]:
-    """(the words of an error, the web page after them): of whatever stands between, as APIs of models answer in
-    JSON."""
+    """Split a text into the words of an error and the web page after them: a page is from something in between, since
+    APIs of models answer in JSON."""
     found = _PAGE.search(text)
     return (text, "") if found is None else (text[: found.start()], text[found.start() :])

@@ -6,7 +6,7 @@ import re
 
 from workbench.base.text import spells_nothing
 
-#: Characters; a longer text says more than a refusal.
+#: Characters. A longer text is more than a refusal.
 _LONGEST = 800
 _HELP = (
     r"(?:help|assist|comply|provide|fulfil+|do (?:that|this|so)|create|generate|write|continue|answer|respond|support|"
@@ -22,7 +22,7 @@ _REFUSAL = re.compile(
     r"(?:must|have to|need to|respectfully|will have to)?\s*(?:decline|refuse)\b\s*)"
     rf"(?:to |feel comfortable |be able to |\w+ing )*(?:{_HELP}\b|to\b|that\b|this\b|\Z|[.!,])"
 )
-#: What a refusal goes on with: an offer, a reason, or regret. Anything else is a text of its own.
+#: Continuations of a refusal: an offer, a reason, or regret. Anything else is content.
 _MORE = re.compile(
     r"(?is)\W*(?:(?:but|however|instead|so|and),? )?(?:\Z|sorry|apologies|thank|let me|feel free|my |"
     r"(?:if|should) you(?:'d|'re|'ve| (?:have|need|want|would|wish|like|can|could|are|share|provide))\b|"
@@ -34,7 +34,7 @@ _MORE = re.compile(
     r"(?:violat|against|harm|polic|guideline|inappropriate|unsafe|illegal|not (?:allowed|something|appropriate)))"
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
-#: The same in other languages, by how it begins.
+#: Beginnings of refusals in other languages.
 _ELSEWHERE = re.compile(
     r"(?i)\A\W*(?:lo siento,? (?:pero )?no (?:puedo|podemos)|"
     r"(?:je suis (?:vraiment )?)?d\u00e9sol\u00e9e?,? (?:mais )?je ne (?:peux|suis)|"
@@ -49,24 +49,24 @@ _ELSEWHERE = re.compile(
 _TAG = re.compile(r"</?[A-Za-z]\w*>")
 
 
-#: What stands where a text was taken out.
+#: Marks in place of a removed text.
 _TAKEN_OUT = re.compile(r"(?i)[\[(<{*_]+\s*(?:redacted|removed|omitted|deleted|empty|blank|censored)\s*[\])>}*_]+")
 
 
 def is_blank(text: str) -> bool:
-    """Return True if a text says nothing but tags, such as `<prompt></prompt>`."""
+    """Return True if a text consists only of tags, such as `<prompt></prompt>`."""
     return not _TAG.sub("", text).strip()
 
 
 def is_placeholder(text: str) -> bool:
-    """Return True if a text only stands where a prompt should: signs, as `...` and `{}`, or a word for nothing, as
+    """Return True if a text only stands in for a prompt: signs such as `...` and `{}`, or a word for nothing such as
     `N/A` and `[REDACTED]`."""
     said = _TAG.sub("", text).strip()
     return not re.search(r"\w", said) or spells_nothing(said.strip("\"'`.")) or _TAKEN_OUT.fullmatch(said) is not None
 
 
 def is_refusal(text: str) -> bool:
-    """Return True if a text says that its writer will not do what it was asked for, and nothing else but tags."""
+    """Return True if a text, apart from tags, only says that its writer will not do the task."""
     plain = re.sub("[*_#>`]", "", _TAG.sub("", text).replace("\u2019", "'")).strip()
     if len(plain) > _LONGEST:
         return False

@@ -1,4 +1,4 @@
-"""Models that think before they answer, which takes tokens on top of those of the answer."""
+"""Models that think before they answer, which takes tokens in addition to those of the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict
 
-#: Names of models that think unless they are told not to.
+#: Names of models that think by default.
 _THINKS = re.compile(
     r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|qwq|magistral|"
     r"deepseek-(?:r\d|v[4-9](?!\d)(?!.*(?:non|base|embed))|reasoner)|kimi-k(?:2\.[5-9](?!.*(?:non|instruct))|3)|"
@@ -17,12 +17,12 @@ _THINKS = re.compile(
     r"gemini-(?:2\.5|[3-9])|grok-(?:3-mini|4)(?!.*non-reasoning)|seed-oss|exaone-deep|phi-4(?:-mini)?-reasoning|nemotron|hunyuan-a13b|step-?3)"
     r"|(?<!non)[-_ ](?:thinking|reasoning|reasoner|think)(?![a-z])"
 )
-#: Tokens for thoughts, on top of those for an answer.
+#: Tokens for thoughts, in addition to those for an answer.
 THOUGHT_TOKENS = 8192
 
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
-    """Return True if a model thinks before it answers: as its settings say, else as its name does."""
+    """Return True if a model thinks before it answers: by its settings, else by its name."""
     if not extra:
         return _thinks_by_name(model)
     reasoning, template, thinking = (

@@ -1,7 +1,8 @@
-"""Thoughts and answer of a model, separated by the marks of its family.
+"""Separation of a model's thoughts from its answer, by the marks of its family.
 
 The marks are those of the reasoning parsers of vLLM (docs.vllm.ai, "Reasoning outputs") and of the models' chat
-templates. A server with such a parser sends thoughts beside the text (`Response.thoughts`); one without leaves them in.
+templates. A server with such a parser returns thoughts in a field of their own (`Response.thoughts`); others leave them
+in the text.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-#: What begins thoughts, and what ends them.
+#: Marks that begin thoughts, each with the mark that ends them.
 _MARKS = {
     "<think>": "</think>",  # DeepSeek, Qwen, GLM, MiniMax, Nemotron, Hunyuan
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",  # Gemini in OpenAI's form
     "<thoughts>": "</thoughts>",
-    "<antthinking>": "</antthinking>",  # Claude, as it was told to
+    "<antthinking>": "</antthinking>",  # Claude, if told so
     "<scratchpad>": "</scratchpad>",
     "<seed:think>": "</seed:think>",
     "<longcat_think>": "</longcat_think>",
@@ -33,48 +34,46 @@ _MARKS = {
     "here's my thought process:": "here's my response:",
 }
 _OPENING = re.compile(rf"(?im)^[ \t]*(?:<\|start\|>assistant)?({'|'.join(map(re.escape, _MARKS))})")
-#: An end without a beginning, which stands in the prompt. In backticks it is spoken of.
+#: An end mark whose begin mark is in the prompt. In backticks it is only mentioned.
 _CLOSING = re.compile(  # in lower case; a pattern that begins with a character is found fast
     rf"[<\[\u25c1](?<!`.)(?:{'|'.join(re.escape(end[1:]) for end in _MARKS.values() if ' ' not in end).lower()})(?!`)|"
-    r"a(?<=[.?!\w].)ssistantfinal"  # gpt-oss, where its special tokens were left out
+    r"a(?<=[.?!\w].)ssistantfinal"  # gpt-oss without its special tokens
 )
-#: What templates put before and behind what is said.
+#: Marks that templates put before an answer.
 _BEFORE = re.compile(
     r"(?i)\A\s*(?:<\|start\|>assistant)?(?:<\|(?:channel\|>final<\|message|start_response|begin_of_solution)\|>)"
 )
-#: The final channel of gpt-oss, also where it says a format.
+#: The final channel of gpt-oss, with or without a format.
 _FINAL = re.compile(r"(?i)<\|channel\|>final[^<\n]*(?:<\|constrain\|>\s*\w+\s*)?<\|message\|>")
 #: Marks of templates at the end of a turn, by their form: special tokens, ends of sequences, turns and instructions.
-#: Those of calls stay, for the reader of calls.
+#: Marks of tool calls stay, for the parser of calls.
 _END = (
     r"<\|(?![^|>]*tool)[^<>|\s]{1,40}\|>|<\uff5c(?![^\uff5c>]*tool)[^<>\uff5c\s]{1,40}\uff5c>|"
     r"\[\|(?![^|\]]*tool)[^\[\]|\s]{1,40}\|\]|<(?:extra_id|reserved)_\d{1,4}>|"
     r"<(?:/s|eos|eot|eod|eom|pad|turn\||\|turn|end_of_[a-z_]{2,20}|/?start_of_turn)>|"
     r"\[/?(?:INST|EOS|ASSISTANT|SYSTEM_PROMPT|AVAILABLE_TOOLS)\]|<</?SYS>>"
 )
-#: What a closing mark belongs to if the answer opens it: then it is content.
+#: Opening marks that make a closing mark part of the content.
 _OPENED = {"</s>": re.compile(r"(?i)(?<!\A)<s[\s>]"), "[/inst]": re.compile(r"(?i)\[inst\]")}
-#: Where a model goes on with the next turn, since nothing stopped it.
+#: The start of a next turn, written by a model that nothing stopped.
 _NEXT_TURN = re.compile(
     rf"(?:{_END})\s*"
     r"(<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|turn>|<\|user\|>|<s>|\[INST\])"
 )
 _BEHIND = re.compile(rf"(?i)(?:\s*(?:{_END}))+\s*\Z")
-#: The same where it may go on.
+#: The same, possibly incomplete.
 _BEGUN = re.compile(rf"(?i)\s*(?:(?:{_END})\s*)*(?:<[|\uff5c/<]?[^<>\s]{{0,40}}|\[[/|]?[a-z_|]{{0,43}})?\Z")
-#: Characters at the end of a text in which marks are looked for.
+#: Characters at the end of a text that are searched for marks.
 _LAST = 400
 
 
-#: Characters of a mark that are waited for.
+#: The most characters of a mark to wait for.
 _LONGEST = 64
 
 
 def split_reasoning(text: str, asked: Callable[[], str]) -> tuple[str, str]:
-    """(thoughts, what is said) of an answer that begins with `<reasoning>`, as those of Bedrock do.
-
-    asked: gives the prompt. One that names the mark asks for a field of that name, as DSPy's XML adapter does.
-    """
+    """Return (thoughts, answer) of a text that begins with `<reasoning>`, as texts of Bedrock do. asked: returns the
+    prompt. If it contains the mark, it asks for a field of that name, as DSPy's XML adapter does."""
     start, end = "<reasoning>", "</reasoning>"
     if not text.startswith(start) or start in asked():
         return "", text
@@ -83,7 +82,7 @@ def split_reasoning(text: str, asked: Callable[[], str]) -> tuple[str, str]:
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """(thoughts, what is said) of an answer. Thoughts that do not end are all there is."""
+    """Return (thoughts, answer) of a text. Thoughts without an end are the whole text."""
     if not any(mark in text for mark in ("<", "[", "\u25c1", "thought process", "assistantfinal")):
         return "", text
     text = _FINAL.sub("<|channel|>final<|message|>", text)
@@ -105,14 +104,14 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def _lower(text: str) -> str:
-    """A text in lower case, with each character at its place: some have no lower case of one character."""
+    """Return a text in lower case with the same length: characters whose lower case is longer stay."""
     low = text.lower()
     return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
 def cut_at_stops(text: str, stops: Sequence[str]) -> str:
-    """An answer without what follows a stop, for stops that were not sent to the model. Thoughts may hold any of them,
-    and a right answer may begin with the end of a line."""
+    """Return an answer without everything after a stop, for stops that were not sent to the model. Thoughts may contain
+    stops, and a right answer may begin with a newline."""
     told = [stop for stop in stops if stop.strip()]
     said = split_thoughts(text)[1] if told else ""
     begun = max(0, text.rfind(said)) if said else len(text)
@@ -123,8 +122,8 @@ def cut_at_stops(text: str, stops: Sequence[str]) -> str:
 
 
 class SaidInPieces:
-    """The same, of an answer that comes in pieces: thoughts at its beginning, and nothing behind a stop. What may be
-    the beginning of a mark is held back until more is known; thoughts further on are text.
+    """The same for an answer in pieces: separates thoughts at its beginning, and cuts at a stop. A possible beginning
+    of a mark is held back until more is known. Later thoughts count as text.
 
     asked: the prompt (see `split_reasoning`).
     """
@@ -134,11 +133,11 @@ class SaidInPieces:
         self._stops = [stop for stop in stops if stop.strip()]
         self._held, self._cut = "", False
         self._said: list[str] = []
-        self._ending: str | None = None  # of the thoughts; None: it is not known whether there are any
-        self._begun = False  # what is thought, or said, has begun: until then ends of lines are left out
+        self._ending: str | None = None  # of the thoughts; None: not known yet whether there are any
+        self._begun = False  # thoughts or answer have begun; newlines before that are dropped
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:
-        """(thoughts, what is said) that are certain now; last: all that is left."""
+        """Return (thoughts, answer) that are certain now. last: return all that is left."""
         self._held += text
         if self._ending is None and not self._begin(last):
             return "", ""
@@ -190,7 +189,7 @@ def _begun_marks(text: str, marks: Sequence[str]) -> int:
 
 
 def _without_tokens(text: str, before: str = "") -> str:
-    """A text without the special tokens at its beginning and end. before: what was said before it."""
+    """Return a text without the special tokens at its beginning and end. before: the answer so far."""
     text = _BEFORE.sub("", text)
     found = _BEHIND.search(text, max(0, len(text) - _LAST))
     if found is None:

@@ -1,7 +1,7 @@
-"""Where weights lie: `extra: {path: FOLDER}`, or a folder as the model's name, as in `hf:./FOLDER`.
+"""Locations of weights: `extra: {path: FOLDER}`, or a folder as the model's name, as in `hf:./FOLDER`.
 
-In a workflow file, such a folder is relative to the file, so that both can be moved together. Where none is beside the
-file, the name is left as it is: it is then relative to the current folder, as providers take it.
+In a workflow file, such a folder is relative to the file, so that both can be moved together. If there is no such
+folder next to the file, the name does not change: providers then resolve it relative to the current folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOLDER = re.compile(r"(\w+:)((?:\.{1,2}|/).*)", re.DOTALL)
 
 
 def weights_folder(lm: Any) -> str | None:
-    """The folder that the settings of a model name, as written; None where they name none."""
+    """Return the folder that a model's settings name, as written; None if they name none."""
     settings = lm if is_dict(lm) else {"model": lm}
     extra = settings.get("extra")
     if is_dict(extra) and isinstance(extra.get("path"), str):
@@ -31,10 +31,8 @@ def weights_folder(lm: Any) -> str | None:
 
 
 def locate_weights(lm: Any, base: Path) -> Any:
-    """The settings of a model with the folder of its weights as an absolute path, if it lies beside the workflow file.
-
-    lm: as written: a name, or a mapping. base: the folder of the workflow file.
-    """
+    """Return a model's settings with the folder of its weights as an absolute path, if it is next to the workflow file.
+    lm: as written: a name, or a mapping. base: the folder of the workflow file."""
     written = weights_folder(lm)
     if written is None or os.path.isabs(written) or not (base / written).exists():
         return lm
@@ -42,7 +40,7 @@ def locate_weights(lm: Any, base: Path) -> Any:
 
 
 def relocate_weights(lm: Any, base: Path, folder: Path) -> Any:
-    """The same as a file in another folder writes it: relative, if the weights lie in that folder."""
+    """Return the settings for a file in another folder: with a relative path if the weights are in that folder."""
     lm = locate_weights(lm, base)
     written = weights_folder(lm)
     if written is None or not os.path.isabs(written) or not Path(written).is_relative_to(folder.resolve()):
@@ -61,7 +59,7 @@ def _with_folder(lm: Any, place: str) -> Any:
 
 
 def locate_lms(spec: Spec, base: Path) -> Spec:
-    """A file as typed values, with the weights of its `lm` and `roles` located."""
+    """Return a spec with the weights of its `lm` and `roles` located."""
     roles = {role: _located(lm, base) for role, lm in spec.roles.items()}
     return spec.model_copy(update={"lm": _located(spec.lm, base), "roles": roles})
 

@@ -1,4 +1,4 @@
-"""Plugins: found, loaded, kept apart; and the hooks that they implement."""
+"""Discovery, loading and isolation of plugins, and the hooks that plugins implement."""
 
 from workbench.plugins.hookspecs import hookimpl as hookimpl
 from workbench.plugins.manager import (

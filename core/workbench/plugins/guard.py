@@ -1,4 +1,4 @@
-"""Names the plugin that hangs, exits the process or raises KeyboardInterrupt."""
+"""A watch on plugin code: report the plugin that hangs, exits the process or raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _REMEDY = "leave it out with --no-plugins, or uninstall it"
 def named(plugin: str, doing: str) -> Generator[None]:
     """Name a plugin on stderr if its code does not return within PATIENCE seconds, or calls `os._exit`.
 
-    Ctrl-C meanwhile passes as a KeyboardInterrupt that names it, too. Raises PluginError for a KeyboardInterrupt of
-    the plugin's own, so that it is set aside as for any other exception.
+    On Ctrl-C in the meantime, the KeyboardInterrupt names the plugin, too.
 
     Args:
-        plugin: its name and distribution.
-        doing: what it does, such as "being imported".
+        plugin: the plugin's name and distribution.
+        doing: the current step, such as "being imported".
+
+    Raises:
+        PluginError: the plugin itself raised KeyboardInterrupt. The caller sets it aside as for any other exception.
     """
     slow = f"{plugin} has been {doing} for {PATIENCE:g} s. To end it, press Ctrl-C; then {_REMEDY}."
     timer = threading.Timer(PATIENCE, alert, [slow])
@@ -44,13 +46,13 @@ def named(plugin: str, doing: str) -> Generator[None]:
 
 @contextmanager
 def _naming_exit(line: str) -> Generator[None]:
-    """Print a line if `os._exit` is called by this thread: nothing else is run then, no handler and no `finally`."""
+    """Print a line if this thread calls `os._exit`, which runs no handlers and no `finally` blocks."""
     end, here = os._exit, (os.getpid(), threading.get_ident())
 
     def named_end(status: int) -> None:
-        if (os.getpid(), threading.get_ident()) == here:  # not a child that was forked, nor another thread
+        if (os.getpid(), threading.get_ident()) == here:  # not in a forked child, nor in another thread
             alert(line)
-            status = status or 1  # the command has not done what it was asked for
+            status = status or 1  # the command did not do its job
         end(status)
 
     os._exit = named_end  # type: ignore[assignment]
@@ -62,7 +64,7 @@ def _naming_exit(line: str) -> Generator[None]:
 
 @contextmanager
 def _telling_ctrl_c() -> Generator[list[bool]]:
-    """A list that holds something once Ctrl-C was pressed. A run has a handler of its own, which raises nothing."""
+    """Yield a list that is filled once Ctrl-C was pressed. A run has a handler of its own, which raises nothing."""
     pressed: list[bool] = []
 
     def handle(number: int, frame: object) -> None:

@@ -7,9 +7,9 @@ each marked with `@workbench.hookimpl`. Every `register_...` hook receives a cal
 
 where target is the object itself or, to keep start-up fast, its address as a string "package.module:name".
 
-Node kinds, optimizers, LM providers, metrics, readers, environments and executors say by their attribute `powers` what
-a workflow file may do with them (`workbench.spec`); what does not say is not run from a file that the user does not
-trust.
+Node kinds, optimizers, LM providers, metrics, readers, environments and executors declare in their attribute `powers`
+what a workflow file may do with them (`workbench.spec`). Anything without this declaration is not run from an untrusted
+file.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def register_environments(register: Register) -> None:
 def register_exporters(register: Register) -> None:
     """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path).
 
-    One with the attribute `needs_task = True` is also given `task=`, the run's `workbench.task.Task`: its data, metric
-    and settings. One with `needs_spec = True` is given `spec=`, the run's `workbench.spec.Spec`, for which no data are
-    read. One with `check = function` has it called first, as check(workflow, ...) with the same values and
-    a workflow without its code: what it refuses is said before `--run-code` is asked for.
+    An exporter with the attribute `needs_task = True` also receives `task=`, the run's `workbench.task.Task`: its data,
+    metric and settings. One with `needs_spec = True` receives `spec=`, the run's `workbench.spec.Spec`; no data are
+    read. One with `check = function` has it called first, as check(workflow, ...) with the same values and a workflow
+    whose code is not loaded: its errors come before the request for `--run-code`.
 
     A class with `of_rows = True` exports stored rows instead: cls()(store, run, candidate, split, path, overwrite)
     returns the text to print. It reads runs of `eval`, too.
@@ -109,8 +109,8 @@ def register_executors(register: Register) -> None:
 def register_claims(register: Register) -> None:
     """Add sources of claims (`workbench.proof.ClaimSource`): register("targets", "workbench_levels.levels:Levels").
 
-    A source that tests a section of the file has its name. It is a class without arguments, and makes claims
-    (`workbench.proof.Claim`) when a report is built. It may check files, and have sealed rows run under perturbations.
+    A source that tests a section of the file is named after it. It is a class without arguments that makes claims
+    (`workbench.proof.Claim`) for a report. It may check files, and request runs of sealed rows under perturbations.
     """
 
 
@@ -119,8 +119,8 @@ def register_policies(register: Register) -> None:
     """Add the reader of rules of `policy:` (`workbench.spec.RuleReader`): register("policy",
     "workbench_policy.rules:READER").
 
-    Core decides rules by names of tools, and conditions of rules that allow. The reader decides the others. Files with
-    such rules are refused where it is not installed, or fails.
+    Core decides rules that name tools, and the conditions of rules that allow. The reader decides all others. If it is
+    not installed, or fails, files with such rules are refused.
     """
 
 
@@ -129,18 +129,19 @@ def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`: cli.add_command(command, under="Look").
 
     under: a heading of `workbench --help` (Begin, Measure, Improve, Look, Use) or a command group (data, plugin, agent,
-    runs). Without it the command is listed under Plugins. Print with `workbench.cli.say` and `echo_json`: text of
-    models and rows cannot control the terminal then, and what anything else prints goes to stderr.
+    runs). Without it the command is listed under Plugins. Print with `workbench.cli.say` and `echo_json`: they keep
+    text from models and rows from controlling the terminal. Anything printed by other means goes to stderr.
     """
 
 
 @hookspec
 def removable_files(database: Path, runs: Collection[int], kept: Collection[str]) -> Collection[Path]:
-    """The files and folders beside `database` that the plugin wrote and that nobody needs any more, for
-    `workbench runs prune`, which deletes them.
+    """List the files and folders next to `database` that the plugin wrote and that are no longer needed.
 
-    runs: the numbers of finished runs, which are not resumed. kept: every text in the workflows that may still be used;
-    a file that one of these names is needed. Take no path from elsewhere: the database may be a stranger's.
+    `workbench runs prune` deletes them.
+
+    runs: the numbers of finished runs, which cannot be resumed. kept: every text in the workflows that may still be
+    used; a file that such a text names is still needed. Take no path from elsewhere: the database may be a stranger's.
     """
     raise NotImplementedError
 
@@ -149,6 +150,6 @@ def removable_files(database: Path, runs: Collection[int], kept: Collection[str]
 def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
     """Share one `optimize` or `resume` among several processes, as torchrun starts them. Called in each of them.
 
-    In the first (rank 0): connect to the others, call `command`, which is the whole run, release the others, and return
-    its exit code. In the others: serve the first until it releases them, and return 0.
+    Rank 0 connects to the other processes, calls `command` (the whole run), releases them, and returns its exit code.
+    The others serve rank 0 until it releases them, and return 0.
     """

@@ -19,9 +19,9 @@ from workbench.errors import PluginError, suggest
 from workbench.plugins import guard as plugin_guard, hookspecs
 
 GROUP = "workbench"
-NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # the flag --no-plugins sets it, for the processes of a run too
+NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # set by --no-plugins, also for the processes that a run starts
 
-#: The kinds of things that can be registered, and what messages call one of them.
+#: The kinds of things that can be registered, each with its name in messages.
 KINDS = {
     "node_kinds": "node kind",
     "optimizers": "optimizer",
@@ -41,7 +41,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PluginInfo:
-    """A plugin as `workbench plugin list` shows it. error: why it was set aside."""
+    """A plugin as `workbench plugin list` shows it. error: the reason why it was set aside."""
 
     name: str
     distribution: str
@@ -60,8 +60,8 @@ class Plugins:
         extra: (name, plugin) of plugins that are loaded already, as in tests.
         refused: entry points that are set aside unloaded, each with the reason.
 
-    Of two plugins, or two things that they register, with one name, the first of `entries` stays and the other plugin
-    is set aside.
+    If two plugins, or two registered things, have the same name, the first in `entries` stays and the other plugin is
+    set aside.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Plugins:
         self.infos: list[PluginInfo] = []
         self.set_aside: dict[str, str] = {}
         self._tables: dict[str, dict[str, tuple[Any, str]]] = {kind: {} for kind in KINDS}
-        self._packages: dict[str, str] = {}  # of plugins that are not bundled: distribution and version
+        self._packages: dict[str, str] = {}  # distribution and version, for plugins that are not bundled
         by_name: dict[str, EntryPoint] = {}
         for entry in entries:
             if refused and entry in refused:
@@ -95,7 +95,7 @@ class Plugins:
             self._load(name, lambda plugin=plugin: plugin, "(in process)", "", getattr(plugin, "__name__", name))
 
     def _load(self, name: str, load: Callable[[], Any], dist: str, version: str, module: str) -> None:
-        """Import and register one plugin. Whatever it raises only sets it aside."""
+        """Import and register one plugin. Set it aside if it raises anything."""
         plugin: Any = None
         if dist not in BUNDLED:
             self._packages[name] = f"{dist} {version}".strip(" ()")
@@ -123,7 +123,7 @@ class Plugins:
 
     @contextmanager
     def _named(self, name: str, doing: str) -> Generator[None]:
-        """While code of a plugin runs; the bundled ones need no watch."""
+        """Watch a plugin's code while it runs. Bundled plugins are not watched."""
         if name not in self._packages:
             yield
             return
@@ -131,7 +131,7 @@ class Plugins:
             yield
 
     def _check_hooks(self, plugin: Any, name: str) -> None:
-        """Refuse misspelt hooks, as pluggy's check_pending does, but for this plugin alone."""
+        """Refuse misspelled hooks, as pluggy's check_pending does, but for this plugin alone."""
         for caller in self.manager.get_hookcallers(plugin) or ():
             if not caller.has_spec():
                 known = [name for name, value in vars(hookspecs).items() if hasattr(value, "workbench_spec")]
@@ -165,15 +165,15 @@ class Plugins:
                 del table[name]
 
     def warnings(self) -> list[str]:
-        """A line on each plugin that was set aside."""
+        """List one line for each plugin that was set aside."""
         return [f"plugin '{name}' was set aside: {why}" for name, why in self.set_aside.items()]
 
     def names(self, kind: str) -> list[str]:
-        """The registered names of one kind, sorted."""
+        """List the registered names of one kind, sorted."""
         return sorted(self._tables[kind])
 
     def get(self, kind: str, name: str) -> Any:
-        """The registered object, imported on first use if it was given by address. Raises PluginError."""
+        """Return a registered object. Import it on first use if it was registered by address. Raises PluginError."""
         if name not in self._tables[kind]:
             text = f"unknown {KINDS[kind]} '{name}'. {how_to_get(kind, name) or suggest(name, self.names(kind))}"
             if self.set_aside:
@@ -198,11 +198,11 @@ class Plugins:
         return target
 
     def owner(self, kind: str, name: str) -> str:
-        """The name of the plugin that registered it."""
+        """Return the name of the plugin that registered a name."""
         return self._tables[kind][name][1]
 
     def call(self, hook: str, **values: Any) -> None:
-        """Call a hook in every plugin. One that raises is set aside, and the command goes on."""
+        """Call a hook in every plugin. A plugin that raises is set aside, and the command goes on."""
         for impl in list(getattr(self.manager.hook, hook).get_hookimpls()):
             try:
                 with self._named(impl.plugin_name, f"busy in its hook {hook}"):
@@ -215,7 +215,7 @@ class Plugins:
 
 
 def _distribution(entry: EntryPoint) -> tuple[str, str]:
-    """Name and version of the distribution that declares a plugin."""
+    """Return the name and version of the distribution that declares a plugin."""
     return ("(unknown)", "") if entry.dist is None else _read_metadata(entry.dist)
 
 
@@ -226,15 +226,14 @@ def _read_metadata(distribution: Distribution) -> tuple[str, str]:
 
 @cache
 def plugins() -> Plugins:
-    """The plugins of this process, loaded once; the bundled ones first, so that no other takes their names.
-
-    WORKBENCH_LOAD_PLUGINS="a,b" loads only those ("" loads none); WORKBENCH_NO_PLUGINS=1 only the bundled ones.
-    """
+    """Return the plugins of this process, loaded once. Bundled ones come first, so that no other takes their names.
+    WORKBENCH_LOAD_PLUGINS="a,b" loads only those ("" loads none). WORKBENCH_NO_PLUGINS=1 loads only the bundled
+    ones."""
     return Plugins(_entries(), refused=_fatal)
 
 
 def _entries() -> list[EntryPoint]:
-    """The entry points to load, in their order."""
+    """List the entry points to load, in order."""
     entries: Iterable[EntryPoint] = entry_points(group=GROUP)
     only = os.environ.get("WORKBENCH_LOAD_PLUGINS")
     if os.environ.get(NO_PLUGINS):
@@ -249,7 +248,7 @@ def _is_bundled(entry: EntryPoint) -> bool:
     return _distribution(entry)[0] in BUNDLED
 
 
-#: Entry points whose import ends the process or does not end, as `try_imports` found.
+#: Entry points whose import ends the process or never returns, as `try_imports` found.
 _fatal: dict[EntryPoint, str] = {}
 _LOADED = b"workbench: it loads\n"
 _TRIAL = (
@@ -259,11 +258,9 @@ _TRIAL = (
 
 
 def try_imports() -> None:
-    """Import each plugin that is not bundled in a process of its own, all at the same time, before `plugins` does.
-
-    Those that end their process, or are not done after PATIENCE seconds, are set aside by this process, unloaded. Does
-    nothing where `plugins` was called before.
-    """
+    """Import each plugin that is not bundled in its own process, all in parallel, before `plugins` loads them. Plugins
+    that end their process, or do not finish within PATIENCE seconds, are set aside without being loaded. Does nothing
+    if `plugins` was called before."""
     if plugins.cache_info().currsize:
         return
     import json
@@ -275,7 +272,7 @@ def try_imports() -> None:
     with ExitStack() as files:
         trials: list[tuple[EntryPoint, Any, Any]] = []
         for entry in (entry for entry in _entries() if not _is_bundled(entry)):
-            said = files.enter_context(tempfile.TemporaryFile())  # no pipe, which a grandchild could keep open
+            said = files.enter_context(tempfile.TemporaryFile())  # not a pipe, which a grandchild could keep open
             command = [sys.executable, "-P", "-c", _TRIAL, json.dumps(sys.path), entry.name, _distribution(entry)[0]]
             silent = subprocess.DEVNULL
             process = subprocess.Popen(command, stdin=silent, stdout=said, stderr=silent, start_new_session=True)
@@ -294,7 +291,7 @@ def try_imports() -> None:
 
 
 def _end_group(process: Any) -> None:
-    """End a process with those that it started."""
+    """End a process and its children."""
     import signal
 
     if hasattr(os, "killpg"):
@@ -306,7 +303,7 @@ def _end_group(process: Any) -> None:
 
 
 def load_alone(name: str, distribution: str) -> None:
-    """Load one plugin, say so on stdout, and end this process. `try_imports` starts it."""
+    """Load one plugin, report it on stdout, and end this process. Started by `try_imports`."""
     Plugins(
         entry for entry in entry_points(group=GROUP) if (entry.name, _distribution(entry)[0]) == (name, distribution)
     )

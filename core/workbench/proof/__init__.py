@@ -1,6 +1,6 @@
 """Proof of the gain: statistics, leakage, reuse of sealed rows, and the report.
 
-This room reads, and decides nothing that a search sees.
+This room only reads. It decides nothing that a search sees.
 """
 
 from workbench.proof.bounded_mean import mean_interval as mean_interval, mean_p as mean_p

@@ -1,4 +1,4 @@
-"""The mean of bounded values: a test that it is above 0 and the interval that belongs to it."""
+"""The mean of bounded values: a test that it is above 0, and the matching interval."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import Any
 
 from workbench.base.distributions import find_root
 
-#: Distance between the points at which the integral of `mean_p` is summed at first.
+#: Initial distance between the points at which the integral of `mean_p` is summed.
 STEP = 0.15
 
 
 def mean_p(values: Sequence[float], least: float) -> float:
-    """Compute the one-sided p-value of "the mean is at most 0" for values that cannot be below `least`, which is below
-    0.
+    """Compute the one-sided p-value of "the mean is at most 0" for values of at least `least` (below 0).
 
     Gaffke's test (2004; Learned-Miller and Thomas 2019, arXiv:1905.06208): the values, and one more that is the worst
     possible, get random weights that are uniform on the simplex; p is the probability that the weighted sum is at most
-    0. A rank test has no level for a mean: many small gains and a few total losses make a small p at a mean of 0. This
-    one allows for losses that were not seen. It is exact for values that are `least` or one other number; that it
-    keeps its level for all others is a conjecture which no simulation has broken, ours in
-    contrib/bench/promises/proof.py among them.
+    0. A rank test has no level for a mean: many small gains and a few total losses give a small p at a mean of 0. This
+    test allows for unseen losses. It is exact for values that are `least` or one other number. For all others its level
+    is a conjecture that no simulation has broken, including ours in contrib/bench/promises/proof.py.
 
-    The weights being exponentials E over their sum, p = P(sum of E * x <= 0), which is computed by integrating the
-    sum's Laplace transform along a line through its saddle point: tails are as exact as the middle.
+    The weights are exponentials E over their sum, so p = P(sum of E * x <= 0). It is computed by integrating the sum's
+    Laplace transform along a line through its saddle point, so tails are as exact as the middle.
     """
     import numpy as np
 
@@ -36,16 +34,16 @@ def mean_p(values: Sequence[float], least: float) -> float:
     def slope(c: float) -> float:
         return float((x / (1 - c * x)).sum() - 1 / c)
 
-    # Any line crosses the same area; one near the saddle point needs the fewest points.
+    # The integral is the same along any line; one near the saddle point needs the fewest points.
     saddle = find_root(slope, edge * (1 - 1e-13), edge * 1e-12, within=1e-4 * abs(edge))
     height = -np.log1p(-saddle * x).sum()
     width = 1 / math.sqrt(float(((x / (1 - saddle * x)) ** 2).sum()) + saddle**-2)
     quarters = np.append(x, np.zeros(-len(x) % 4)).reshape(4, -1)
 
     def integrand(t: Any) -> Any:
-        """At z = saddle + i * width * sinh(t): where the integrand falls slowly, the step grows with it."""
+        """Evaluate at z = saddle + i * width * sinh(t): the step grows where the integrand falls slowly."""
         z = saddle + 1j * width * np.sinh(t)
-        factors = (1 - np.multiply.outer(z, quarters)).prod(axis=-2)  # a quarter of the logarithms: these take the time
+        factors = (1 - np.multiply.outer(z, quarters)).prod(axis=-2)  # four factors a logarithm, which is slow
         return np.exp(-np.log(factors).sum(axis=-1) - height) / -z * width * np.cosh(t)
 
     end = 3.0
@@ -63,12 +61,13 @@ def mean_p(values: Sequence[float], least: float) -> float:
 
 
 def two_sided_mean_p(differences: Sequence[float], largest: float = 1.0) -> float:
-    """Two-sided p-value of "the mean is 0" for values in [-largest, largest]."""
+    """Compute the two-sided p-value of "the mean is 0" for values in [-largest, largest]."""
     return min(1.0, 2 * min(mean_p(differences, -largest), mean_p([-d for d in differences], -largest)))
 
 
 def mean_interval(values: Sequence[float], least: float, most: float, level: float = 0.95) -> tuple[float, float]:
-    """The interval of a mean of values in [least, most] that belongs to `mean_p`: what neither side's test rejects."""
+    """Return the interval of a mean of values in [least, most] that belongs to `mean_p`: all means that neither
+    one-sided test rejects."""
     tail, mean = (1 - level) / 2, math.fsum(values) / len(values)
 
     def end(sign: float, worst: float) -> float:

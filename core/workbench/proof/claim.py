@@ -1,9 +1,9 @@
-"""A claim: what the sealed rows say of a winner, and whether they show it.
+"""A claim about a winner, and whether the sealed rows show it.
 
-A gain, a saving, service levels and the rise of an attack rate are claims. Each kind has a test of its own, since one
-test for all of them loses power. The report treats all kinds alike: it loops over a list of claims.
+A gain, a saving, service levels and the rise of an attack rate are claims. Each kind has its own test, since one test
+for all of them loses power. The report treats all kinds alike: it loops over a list of claims.
 
-One file: a claim, and what a kind of claims adds to it.
+One file: a claim, and the parts that depend on its kind.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 #: The level of a test on rows that were not tested before.
 LEVEL = 0.05
 
-#: A pick by cost must rule out a loss of the mean score as large as this, if `proof: {margin: ...}` says nothing else.
-#: It is a convention, not a computed number: five answers in a hundred, which takes 73 rows without any difference and
-#: some hundreds with a few.
+#: A winner picked by cost must rule out a loss of the mean score this large, unless the file sets `proof: {margin:
+#: ...}`. The number is a convention: five answers in a hundred. It takes 73 rows without any difference, or some
+#: hundreds with a few.
 MARGIN = 0.05
 
 
 def _describe(claim: Claim, shown: bool, why: str | None) -> list[str]:
-    """Describe a claim in a line."""
+    """Describe a claim in one line."""
     low, high = claim.ci95
     reason = f" ({why})" if why else ""
     return [
@@ -39,16 +39,16 @@ def _list_figures(claim: Claim, shown: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of claims: its words, its JSON, and the conditions beside its own test.
+    """A kind of claims: its words, its JSON, and conditions in addition to its own test.
 
     Attributes:
-        words: lines of the report, words(claim, shown, why); None: no lines. shown: the claim stands in the report.
-            why: the reason if it does not, where no line before tells it.
+        words: lines of the report, words(claim, shown, why); None: no lines. shown: the report shows the claim. why:
+            the reason if it does not, unless an earlier line gave it.
         figures: the JSON form, figures(claim, shown).
-        proves: a claim that is shown makes the winner the result of the run.
-        guards: a claim that is not shown is an objection to all others. Its reason is `why_not`.
-        keeps_score: shown only if the gain rules out a loss of its margin, and is no smaller loss either.
-        uncorrected: computed from scores that no label corrects, so that nothing is shown where a judge scored.
+        proves: if shown, the winner becomes the result of the run.
+        guards: if not shown, it is an objection to all other claims. Its reason is `why_not`.
+        keeps_score: shown only if the gain rules out a loss of its margin, and shows no smaller loss.
+        uncorrected: computed from scores that no label corrects, so it is never shown if a judge scored.
     """
 
     words: Callable[[Claim, bool, str | None], Sequence[str]] | None = _describe
@@ -64,23 +64,23 @@ class Claim:
     """A comparison of winner and baseline on the sealed rows.
 
     Rows that only one side answered are left out of the means. But a slow side may be slow on the rows that it gets
-    wrong. So `shown` and `lowest` take the worst case for those rows, and the interval covers whatever they would have
-    scored.
+    wrong. So `shown` and `lowest` take the worst case for those rows, and the interval covers all their possible
+    scores.
 
     Attributes:
         name: unique in a report: gain, saving, targets, attacks, judge, or a plugin's own.
-        kind: words and conditions.
+        kind: its words and conditions.
         n: units: clusters of rows, mostly of one row each.
         baseline, winner, diff: means over the units.
         ci95: 95% interval of diff.
-        p: two-sided, by `test`; 1 where the kind has no p.
+        p: two-sided, by `test`; 1 if the kind has no p.
         shown: by its own test, in the worst case, too.
         of: the quantity: score, usd, tokens, calls, latency.
         test: name of the test.
         alpha: the level of the test.
         lowest: lower end of the interval of diff at the level 1 - alpha, in the worst case.
         margin: the loss, or rise, to rule out.
-        most, bound: maximum of a unit, and how it is known.
+        most, bound: maximum of a unit, and its source.
         why_not: reason, if it is not shown.
         n_rows, n_excluded, n_one_sided: rows in the units; rows left out because infrastructure failed on either side;
             of these, the rows that one side answered.
@@ -118,14 +118,14 @@ class Claim:
 
     @property
     def diff_text(self) -> str:
-        """The difference with its interval, such as `+0.310 [+0.205, +0.402]`."""
+        """Return the difference with its interval, such as `+0.310 [+0.205, +0.402]`."""
         return f"{self.diff:+.3f} [{self.ci95[0]:+.3f}, {self.ci95[1]:+.3f}]"
 
     @property
     def loss_bounded(self) -> bool:
-        """Non-inferiority: a loss of the margin or more is ruled out, with alpha / 2 for an error.
+        """Return True for non-inferiority: a loss of the margin or more is ruled out at the level alpha / 2.
 
-        Not for a baseline that scores no more than the margin: a loss within it would leave nothing.
+        False if the baseline scores no more than the margin: a loss within it would leave nothing.
         """
         return self.lowest > -self.margin and self.baseline > self.margin
 
@@ -136,7 +136,7 @@ class Claim:
 
     @property
     def loss_left(self) -> str | None:
-        """Why a loss of the score is possible that a cheaper winner must not have; None if it is ruled out."""
+        """Return the reason why the score of a cheaper winner may be too low; None if that is ruled out."""
         if self.baseline <= self.margin:
             return f"the baseline scores no more than {self.margin:g}: there is nothing to keep."
         if self.loss_shown:
@@ -149,15 +149,15 @@ class Claim:
         return None
 
     def lines(self, shown: bool | None = None, why: str | None = None) -> list[str]:
-        """Lines of the report. shown, why: as of `Kind.words`; by default the claim's own."""
+        """Return lines of the report. shown, why: as in `Kind.words`; default: the claim's own."""
         words = self.kind.words
         return [] if words is None else [*words(self, self.shown if shown is None else shown, why)]
 
     def as_dict(self, shown: bool | None = None) -> dict[str, Any]:
-        """The JSON form. shown: as of `lines`."""
+        """Return the JSON form. shown: as in `lines`."""
         return self.kind.figures(self, self.shown if shown is None else shown)
 
 
 def find_claim(claims: Sequence[Claim], name: str) -> Claim | None:
-    """Find a claim by its name."""
+    """Return the claim with this name, or None."""
     return next((claim for claim in claims if claim.name == name), None)

@@ -1,4 +1,4 @@
-"""Makes the claims of a run: the gain, the saving, and those of plugins."""
+"""The claims of a run: the gain, the saving, and those of plugins."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def measure(
     earlier: Sequence[str],
     record: RunRecord,
 ) -> tuple[Evidence, str | None]:
-    """Collect what all claims on the sealed rows need, and the objection where the change was not sent. Arguments as
-    of `Evidence`."""
+    """Collect the evidence for all claims, and the objection if the change was not sent. Arguments: see `Evidence`."""
     columns = zip(*rows, strict=True)
     sides = [(side, column) for side, column in zip((task.workflow, winner, best), columns, strict=False)]
     ceilings = find_ceilings(sides, {**task.spec.proof.ceiling})
@@ -54,7 +53,7 @@ def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list
     claims.sort(key=lambda claim: claim.kind.guards)
     objections = [unsent] if unsent is not None else []
     if tested.pairs and tested.winner != tested.task.workflow:
-        for section in TESTED_SECTIONS:  # a guard that is missing must not let a gain pass
+        for section in TESTED_SECTIONS:  # a missing guard must not let a gain pass
             if getattr(tested.task.spec, section) is not None and not by_source.get(section):
                 objections.append(f"no plugin tested the `{section}` of the file")
     guards = [claim for claim in claims if claim.kind.guards and not claim.shown]
@@ -67,7 +66,7 @@ def find_claims(tested: Evidence, unsent: str | None) -> tuple[list[Claim], list
 
 
 def _others(tested: Evidence) -> dict[str, list[Claim]]:
-    """The claims of plugins by source. A source that fails becomes a warning."""
+    """Return the claims of plugins by source. A source that fails becomes a warning."""
     claims = dict[str, list[Claim]]()
     taken = {"saving"} if tested.is_judged else {"saving", *_OF_JUDGES}
     for name, load in claim_sources():
@@ -91,7 +90,7 @@ def _others(tested: Evidence) -> dict[str, list[Claim]]:
 
 
 def _gain(tested: Evidence) -> Claim:
-    """The gain by the scores of the metric."""
+    """Make the claim of a gain by the metric's scores."""
     task, pairs, clusters, alpha = tested.task, tested.pairs, tested.clusters, tested.alpha
     baselines, winners = [a.score for a, _ in pairs], [b.score for _, b in pairs]
     margin, highest = task.spec.proof.margin, highest_score(task.metric)
@@ -103,7 +102,7 @@ def _gain(tested: Evidence) -> Claim:
     return gain
 
 
-#: Claims of a run that a language model scored.
+#: Names of claims in a run that a language model scored.
 _OF_JUDGES = ("gain", "judge")
 
 
@@ -120,13 +119,13 @@ def _opinion_figures(claim: Claim, shown: bool) -> dict[str, Any]:
 
 
 def _opinions(gain: Claim) -> list[Claim]:
-    """The claims of a run that a language model scored, where no plugin corrects it by labels of people."""
+    """Make the claims of a run that a language model scored, if no plugin corrects them by labels of people."""
     judge = Claim("judge", Kind(None, _opinion_figures, proves=False), diff=gain.diff, ci95=gain.ci95)
     return [replace(gain, kind=replace(GAIN, words=_say_opinion), shown=False, lowest=-1.0), judge]
 
 
 def _saving(tested: Evidence) -> Claim | None:
-    """The saving, if a cost decided the pick."""
+    """Make the claim of a saving if a cost decided the pick; else None."""
     spec, tied, objectives = tested.task.spec, tested.sent_pairs, tested.task.spec.objectives
     if len(objectives) < 2 or (spec.pick == "score" and spec.targets is None):
         return None
@@ -146,9 +145,9 @@ def _saving(tested: Evidence) -> Claim | None:
 
     answered = [pair for pair in tied if pair[0].score is not None and pair[1].score is not None]
     found = compare(answered) if answered else None
-    if found is None or not (found.baseline or found.winner):  # free on both sides: it decided nothing
+    if found is None or not (found.baseline or found.winner):  # free on both sides: the cost decided nothing
         return None
-    # Rows that one side alone answered: the winner may be slow on just those that cost it most.
+    # Rows answered by one side only: the winner may be slow on the very rows that cost it most.
     sided = [pair for pair in tied if pair[0].score is not None or pair[1].score is not None]
     found = replace(found, shown=found.shown and compare(sided).shown)
     if found.ci95[1] >= explained_by_order(tested.order_effects, cost, tested.pairs):

@@ -1,4 +1,4 @@
-"""The tested rows of a run, and sources of claims on them, which plugins add to (hook `register_claims`)."""
+"""The tested rows of a run, and sources of claims about them, which plugins extend (hook `register_claims`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Evidence:
         task: the workflow file with its data and its baseline.
         winner: the tested candidate.
         best: the best candidate on val.
-        rows: of each row the results of baseline and winner, and of `best` where the file has targets; empty without a
+        rows: for each row the results of baseline and winner, and of `best` if the file has targets; empty without a
             sealed test.
         evaluations: complete ones on val, by hash of the candidate.
         alpha: the level of a test on these rows.
@@ -39,7 +39,7 @@ class Evidence:
         earlier: names of the runs that tested on these rows before.
         record: the run in the database.
         gain: the gain by the scores of the metric.
-        warnings: of the report; a source may add to them.
+        warnings: those of the report; a source may add to them.
     """
 
     task: Task
@@ -58,12 +58,13 @@ class Evidence:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Baseline and winner on each row."""
+        """Return the results of baseline and winner on each row."""
         return [(row[0], row[1]) for row in self.rows]
 
     @cached_property
     def sent_pairs(self) -> list[Pair]:
-        """The pairs, with the baseline on both sides where the change was not sent: no difference is its own there."""
+        """Return the pairs, with the baseline on both sides of rows with which the change was not sent: a difference
+        there is not due to it."""
         return [(a, b if was else a) for was, (a, b) in zip(self.sent, self.pairs, strict=True)]
 
     @property
@@ -72,15 +73,15 @@ class Evidence:
         return bool(getattr(self.task.metric, "needs_lm", False))
 
     def count_look(self, what: str, content: str) -> tuple[int, float]:
-        """Record that the run is reported with evidence from elsewhere, such as labels.
+        """Record that the run is reported with external evidence, such as labels.
 
-        A report with other evidence than an earlier one is a further test of these rows.
+        A report with new evidence is another test of these rows.
 
         Args:
             what: kind of evidence.
             content: hash of it.
 
-        Returns how many other states of it were reported before, and the level that is left.
+        Returns the number of other states of it reported before, and the remaining level.
         """
         assert self.record is not None
         store, event = self.record.store, f"{what}_looked_at"
@@ -93,53 +94,51 @@ class Evidence:
 
     @cached_property
     def clusters(self) -> list[Hashable]:
-        """Keys of the rows. Rows with equal keys count once."""
+        """Return the keys of the rows. Rows with equal keys count once."""
         return [self.task.cluster_of(row[0].example) for row in self.rows]
 
 
-#: Sections of a file, each of which a source of claims of the same name tests.
+#: Sections of a file, each tested by the source of claims with the same name.
 TESTED_SECTIONS = ("targets", "constraints")
 
 
 class ClaimSource(ABC):
-    """A source of claims on the sealed rows of a run. It is made without arguments.
-
-    guards: its claims guard others (`Kind.guards`), so that nothing is shown if it fails.
-    """
+    """A source of claims on the sealed rows of a run, created without arguments. guards: its claims guard others
+    (`Kind.guards`), so that nothing is shown if it fails."""
 
     guards: ClassVar[bool] = False
 
     def check(self, task: Task) -> None:  # noqa: B027  (few sources have anything to check)
-        """Check what a file asks of this source, whenever the file is read. Raises SpecError with its place."""
+        """Check this source's section of a file, whenever the file is read. Raises SpecError with its location."""
 
     def perturbations(self, task: Task) -> Mapping[str, Perturbation]:
-        """Return the perturbations under which baseline and winner run each sealed row, too.
+        """Return the perturbations under which baseline and winner also run each sealed row.
 
-        `Result.perturbed` has their results as SOURCE.NAME, the source by the name that it is registered with.
+        `Result.perturbed` has their results under SOURCE.NAME, with the source's registered name.
         """
         return {}
 
     @abstractmethod
     def find(self, tested: Evidence) -> Sequence[Claim]:
-        """Make the claims of a run, when its report is built; none if its file asks for none.
+        """Make the claims of a run when its report is built; none if its file requests none.
 
-        What it raises becomes a warning in the report, as the test is paid for.
+        An error becomes a warning in the report, because the test is paid for.
         """
 
     def warn(self, spec: Spec, rows: int) -> list[str]:
-        """Warn before a run of claims that this number of sealed rows cannot show."""
+        """Return warnings, before a run, about claims that this number of sealed rows cannot show."""
         return []
 
 
 def claim_sources() -> list[tuple[str, Callable[[], ClaimSource]]]:
-    """The sources of all plugins, by name. Calling one loads it, which may raise PluginError."""
+    """Return the sources of all plugins, by name. Calling one loads it, which may raise PluginError."""
     known = plugins()
     return [(name, lambda name=name: known.get("claims", name)()) for name in known.names("claims")]
 
 
 def usable_sources(spec: Spec) -> Iterator[tuple[str, ClaimSource]]:
-    """The sources that can be loaded, by name. Raises PluginError for another one if the file has a section of its
-    name; else the report warns that its claims are left out."""
+    """Yield the sources that can be loaded, by name. For a source that cannot, raises PluginError if the file has a
+    section of its name; otherwise the report warns that its claims are left out."""
     for name, load in claim_sources():
         try:
             yield name, load()
@@ -149,17 +148,17 @@ def usable_sources(spec: Spec) -> Iterator[tuple[str, ClaimSource]]:
 
 
 def check_by_sources(task: Task) -> None:
-    """Check what a file asks of each source. Raises SpecError, and PluginError as `usable_sources`."""
+    """Check each source's section of a file. Raises SpecError, and PluginError as `usable_sources`."""
     for _, source in usable_sources(task.spec):
         source.check(task)
 
 
 def find_perturbations(task: Task) -> dict[str, Perturbation]:
-    """The perturbations of all sources. Raises PluginError as `usable_sources`."""
+    """Return the perturbations of all sources. Raises PluginError as `usable_sources`."""
     sources = usable_sources(task.spec)
     return {f"{name}.{key}": one for name, source in sources for key, one in source.perturbations(task).items()}
 
 
 def sealed_runs(task: Task) -> int:
-    """Count the runs that a sealed row takes: each side as it is, and under each perturbation."""
+    """Count the runs of a sealed row: each side unchanged, and under each perturbation."""
     return task.spec.tested_sides * (1 + len(find_perturbations(task)))

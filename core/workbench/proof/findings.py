@@ -43,7 +43,7 @@ def build_report(
 
     Args:
         rows: results of the sealed rows, of the baseline, the winner and, with targets, the best candidate on val.
-        kept_state: what was seen to outlive a row (`workbench.runtime.Runtime.kept_state`).
+        kept_state: state observed to outlive a row (`workbench.runtime.Runtime.kept_state`).
     """
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
@@ -82,7 +82,7 @@ def build_report(
 
 
 def _describe_test(task: Task, winner: Workflow, pairs: Sequence[Pair]) -> tuple[dict[str, Any], list[str]]:
-    """Describe the tested rows, by the fields of a report, with warnings."""
+    """Return the report's fields about the tested rows, with warnings."""
     answered = [a.example for a, b in pairs if a.score is not None and b.score is not None]
     floor, failed = find_floor(task, answered)
     unchanged = winner == task.workflow
@@ -98,7 +98,7 @@ def _describe_test(task: Task, winner: Workflow, pairs: Sequence[Pair]) -> tuple
 
 
 def _recorded(ledger: Ledger) -> dict[str, Any]:
-    """Read what the run recorded of itself, by the fields of a report."""
+    """Return the report's fields that the run recorded."""
     record = RunRecord(ledger.store, ledger.run_id)
     return {
         "sandbox": record.find_sandbox(),
@@ -108,7 +108,7 @@ def _recorded(ledger: Ledger) -> dict[str, Any]:
 
 
 def _unusable(baseline: Evaluation | None) -> list[str]:
-    """A warning if the baseline has no answer on most rows of val that the metric could score."""
+    """Warn if the baseline has no answer on most rows of val that the metric could score."""
     failed = [result for result in baseline.results if result.failure is not None] if baseline is not None else []
     if baseline is None or not failed or 2 * len(failed) < len(baseline.results):
         return []
@@ -121,7 +121,7 @@ def _unusable(baseline: Evaluation | None) -> list[str]:
 
 
 def _on_val(baseline: Evaluation | None, winner: Workflow, evaluations: Mapping[str, Evaluation]) -> list[str]:
-    """Warn of a baseline that cannot be used, and of rows of val that a mean leaves out."""
+    """Warn about an unusable baseline, and about rows of val that a mean leaves out."""
     best = evaluations.get(winner.hash)
     sides = [("baseline", baseline), ("winner", best if best is not baseline else None)]
     return _unusable(baseline) + [
@@ -134,7 +134,7 @@ def _on_val(baseline: Evaluation | None, winner: Workflow, evaluations: Mapping[
 def _find_earlier_tests(
     task: Task, winner: Workflow, pairs: Sequence[tuple[Result, Result]], ledger: Ledger
 ) -> list[str]:
-    """The runs that tested changed workflows on these sealed rows before; none if the winner is the baseline."""
+    """Return the runs that tested changed workflows on these sealed rows before; none if the winner is the baseline."""
     if winner == task.workflow:
         return []
     described = describe_rows([a.example for a, _ in pairs] or task.dataset.test.open(), task.inputs, task.rule)
@@ -148,7 +148,7 @@ def _kept_state(baseline: Workflow, winner: Workflow, seen: Sequence[str]) -> li
 
 
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:
-    """The Pareto set on val, where there are several objectives."""
+    """Return the Pareto set on val if there are several objectives."""
     objectives = list(task.spec.objectives)
     front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
     return [{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front]
@@ -157,7 +157,7 @@ def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str,
 def _warnings(
     task: Task, winners: Sequence[Result], earlier: Sequence[str], leaks: Sequence[Leak], roles: Sequence[Any]
 ) -> list[str]:
-    """Warnings about the test, the winner and the calls. winners: the winner's results on the test rows."""
+    """Return warnings about the test, the winner and the calls. winners: the winner's results on the test rows."""
     warnings: list[str] = []
     if winners and len(winners) < len(task.dataset.test):
         warnings.append(
@@ -181,7 +181,7 @@ def _warnings(
 
 
 def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:
-    """The changed settings as (address, old, new), without those that only spell out the default."""
+    """Return the changed settings as (address, old, new), without those that only spell out the default."""
     before = task.workflow
 
     def in_force(address: str) -> Any:
@@ -195,7 +195,7 @@ def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:
 
 
 def _untried(roles: Sequence[Any], status: str) -> str:
-    """Why no candidate was made."""
+    """Return the reason why no candidate was made."""
     asked = next((r for r in roles if r["role"] == "proposer"), None)
     if status == "budget" and (asked is None or asked["failed"] < asked["n"]):
         return "the budget ended before there was a candidate (see workbench estimate)"
@@ -212,7 +212,7 @@ def _untried(roles: Sequence[Any], status: str) -> str:
 
 
 def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:
-    """A side of the comparison. mean: its score in the proof, which counts each cluster once."""
+    """Describe a side of the comparison. mean: its score in the proof, which counts each cluster once."""
     evaluation = Evaluation(workflow, "test", tuple(test), True)
     counted = [r.score for r in test if r.score is not None]
     cost = evaluation.objectives if test else val.objectives if val is not None else {}
@@ -226,8 +226,8 @@ def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: 
 
 
 def _uncached(test: list[Result]) -> dict[str, float]:
-    """The tokens of a row that the server had not cached, if it says so: a prompt whose beginning changes with every
-    row has more of them, which the number of tokens does not tell."""
+    """Return the mean tokens of a row that the server had not cached, if it reports them. A prompt that begins
+    differently for every row has more of them at the same number of tokens."""
     counted = [r for r in test if r.score is not None]
     if not any(r.cached_tokens for r in counted):
         return {}

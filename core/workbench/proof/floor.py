@@ -1,4 +1,4 @@
-"""The floor of a task: what its rows reach without any model. A winner that is not above it is paid for nothing."""
+"""The floor of a task: the score of its rows without any model. Calls of a winner below it are wasted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from workbench.task import Example, Task
 
 
 class Floor(NamedTuple):
-    """score: the mean on the rows. how: what answers them, in words."""
+    """A score without a model. score: the mean on the rows. how: a description of the method."""
 
     score: float
     how: str
 
     def describe(self, on: str) -> str:
-        """Return the start of a line on it. on: which rows."""
+        """Return the start of a line about it. on: the name of the rows."""
         return f"Without a model: {self.how} has {self.score:.3f} on {on}"
 
     def beside(self, winner: float | None) -> str:
@@ -25,8 +25,8 @@ class Floor(NamedTuple):
 
 
 def find_floor(task: Task, rows: Sequence[Example]) -> tuple[Floor | None, list[str]]:
-    """(what the metric knows to be reached without a model, by its `floor` (`workbench.task.Metric`), None for nothing;
-    a warning where that fails: it must not take the report of a test that is paid for)."""
+    """Return the floor that the metric knows by its `floor` (`workbench.task.Metric`), or None; and a warning if that
+    fails, because it must not prevent the report of a test that is paid for."""
     floor: Any = getattr(task.metric, "floor", None)
     if floor is None or not rows:
         return None, []

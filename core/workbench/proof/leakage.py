@@ -1,4 +1,4 @@
-"""Leakage: finds texts of the winner that repeat rows of train, val or test."""
+"""Detection of leakage: texts of the winner that repeat rows of train, val or test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 from workbench.task import Example, Repeats, Task, input_tokens, tokenize
 from workbench.workflow import Workflow
 
-#: Rows of few tokens occur in texts by chance: at least so many of them must be repeated.
+#: Rows of few tokens occur in texts by chance: at least this many of them must be repeated.
 SHORT_ROWS = 3
 
 #: A token is characteristic of a row if at most this share of the split's rows have it.
@@ -20,7 +20,7 @@ TELLING = 0.25
 
 @dataclass(frozen=True)
 class Leak:
-    """A text of the winner at `address` repeats `rows` of a split, of which `example` is the first."""
+    """A leak: the winner's text at `address` repeats `rows` of a split, the first of which is `example`."""
 
     split: str
     address: str
@@ -29,7 +29,8 @@ class Leak:
 
     @property
     def breaks_proof(self) -> bool:
-        """Scores on rows that the workflow contains show nothing. Rows of train it may contain."""
+        """Return True if the leak invalidates the proof, since scores on its rows show nothing. Train rows are
+        allowed."""
         return self.split != "train"
 
     def __str__(self) -> str:
@@ -52,7 +53,7 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
     new = {address: text for address, text in _texts(winner.tree) if before.get(address) != text}
     prompts = {a: text for a, text in new.items() if not re.search(r"\.(demos|entries|example)\.", a)}
     data, old = task.dataset, [tokenize(text) for text in before.values()]
-    # What train says as well, the winner may have from there: rows that are alike are no leak.
+    # A text found in train, too, may come from there: rows that are alike are no leak.
     fair = [*old, *(input_tokens(row, list(row.fields)) for row in data.train)]
     repeats = Repeats(_joined(new, task.inputs), fair)
     found = [
@@ -64,7 +65,7 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
 
 
 def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: Repeats) -> Leak | None:
-    """The leak of a split, if more rows are repeated than by chance."""
+    """Return the leak of a split if more rows are repeated than by chance."""
     hits: list[tuple[str, str, bool]] = []
     texts = [input_tokens(row, inputs) for row in rows]
     common = Counter(token for words in texts for token in set(words))
@@ -80,7 +81,7 @@ def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: R
 
 
 def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:
-    """Join the inputs of each demo into one text, to be compared with rows. Other fields of an entry are left out."""
+    """Join the inputs of each demo into one text, to compare it with rows. Other fields are left out."""
     found: dict[str, str] = {}
     for address, text in texts.items():
         match = re.match(r"(.*\.(?:demos\.\d+|entries\.\d+\.inputs))\.(\w+)", address)
@@ -92,7 +93,7 @@ def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:
 
 
 def _texts(tree: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(address, text) of every text and number in a tree."""
+    """Yield (address, text) of every text and number in a tree."""
     if isinstance(tree, dict):
         for key, value in cast(dict[str, Any], tree).items():
             yield from _texts(value, f"{prefix}.{key}" if prefix else str(key))

@@ -1,6 +1,6 @@
 """Learning curves of a run: the reward of each training step, as optimizers logged it.
 
-An optimizer that trains logs the figures `step` and `reward` (`Study.log`). Nothing else is needed to have a curve.
+An optimizer that trains logs the figures `step` and `reward` (`Study.log`). Nothing else is needed for a curve.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from workbench.base.type_guards import is_dict
 from workbench.store import ReadOnlyStore, RunRecord, Store
 
 _BARS = "▁▂▃▄▅▆▇█"
-#: Characters of a curve in a terminal; longer ones show means of several steps.
+#: Width of a curve in a terminal, in characters. Longer ones show means of several steps.
 _WIDTH = 60
-#: What a step's message begins with, after the name of the training: `proposer, turn 1, step 3: ...`
+#: The beginning of a step's message, after the name of the training: `proposer, turn 1, step 3: ...`
 _STEP = re.compile(r"^(?:(.*), )?(?:step|round) \d+:")
 
 
 @dataclass
 class LearningCurve:
-    """The mean reward of the rollouts of each step. name: of the optimizer, and of the training where it has several.
+    """The mean reward of the rollouts of each step. name: of the optimizer, and of the training if it has several.
 
-    points: (step, reward), by step, which counts from 1.
+    points: (step, reward), by step, from 1.
     """
 
     name: str
@@ -42,7 +42,7 @@ class LearningCurve:
 
 
 def draw_bars(values: list[float]) -> str:
-    """Draw values as a line of characters, the lowest and the highest as such."""
+    """Draw values as a line of block characters, scaled from the lowest to the highest."""
     width = min(len(values), _WIDTH)
     parts = [values[i * len(values) // width : (i + 1) * len(values) // width] for i in range(width)]
     means = [math.fsum(part) / len(part) for part in parts]
@@ -52,10 +52,10 @@ def draw_bars(values: list[float]) -> str:
 
 
 def read_learning_curves(store: Store | ReadOnlyStore, run_id: int) -> list[LearningCurve]:
-    """The curves of a run, in the order in which its trainings began.
+    """Return the curves of a run, in the order in which its trainings began.
 
-    A resumed run logs some steps again: with the calls that it had paid by then, the newer figures replace the older.
-    A training that begins again at a later bill is another one.
+    A resumed run logs some steps again: at the same number of paid calls, newer figures replace older ones. A training
+    that begins again at a later number is another one.
     """
     found = dict[str, list[LearningCurve]]()
     paid = dict[str, int]()
@@ -74,7 +74,7 @@ def read_learning_curves(store: Store | ReadOnlyStore, run_id: int) -> list[Lear
 
 
 def _point(figures: Any) -> tuple[int, float] | None:
-    """The step and its reward; None where they are no finite numbers."""
+    """Return the step and its reward; None if they are not finite numbers."""
     if not is_dict(figures):
         return None
     step, reward = figures.get("step"), figures.get("reward")

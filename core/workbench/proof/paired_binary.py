@@ -15,23 +15,23 @@ from typing import Any
 
 from workbench.base.distributions import binomial_chance, binomial_tail, find_root, normal_quantile
 
-#: Distance between the shares that are tried, in standard errors of a share. Between two of them the chance of a large
+#: Distance between the shares to try, in standard errors of a share. Between two of them the chance of a large
 #: statistic changes in the fourth digit.
 SHARE_STEP = 0.2
 
-#: Pairs that differ are counted as far as this many standard deviations from their mean.
+#: Numbers of differing pairs are summed up to this many standard deviations from their mean.
 DEVIATIONS = 9
 
 
 def mcnemar_p(wins: int, losses: int, n: int) -> float:
-    """Two-sided p-value of "no gain" for n pairs, by the numbers of won and lost pairs."""
+    """Compute the two-sided p-value of "no gain" for n pairs, by the numbers of won and lost pairs."""
     if wins == losses:
         return 1.0
     return min(1.0, 2 * _tail(abs(wins - losses) / math.sqrt(wins + losses), n))
 
 
 def _wins_needed(statistic: float, n: int) -> Any:
-    """For 1 to n differing pairs, the wins among them from which on the statistic is reached."""
+    """Return, for 1 to n differing pairs, the least wins among them that reach the statistic."""
     import numpy as np
 
     differing = np.arange(1, n + 1)
@@ -40,11 +40,11 @@ def _wins_needed(statistic: float, n: int) -> Any:
 
 @lru_cache(maxsize=8)
 def _chances(n: int) -> list[tuple[int, Any]]:
-    """For many shares, the chances of the numbers of differing pairs, the first of them, which is 1 or more, first."""
+    """Return, for many shares of differing pairs, (the first number of pairs, from 1; the chances from there on)."""
     import numpy as np
 
     found: list[tuple[int, Any]] = []
-    # The standard error of a share is the same everywhere on the scale of its arc sine.
+    # On the scale of its arc sine, the standard error of a share is the same everywhere.
     for angle in np.linspace(0, math.pi / 2, math.ceil(math.pi * math.sqrt(n) / SHARE_STEP) + 2)[1:]:
         share = math.sin(angle) ** 2
         away = DEVIATIONS * math.sqrt(n * share * (1 - share)) + DEVIATIONS
@@ -56,7 +56,7 @@ def _chances(n: int) -> list[tuple[int, Any]]:
 
 @lru_cache(maxsize=4096)
 def _tail(statistic: float, n: int) -> float:
-    """The largest chance, over the shares of differing pairs, of such a statistic or a larger one without a gain."""
+    """Return the largest chance, over all shares of differing pairs, of a statistic this large without a gain."""
     import numpy as np
 
     tails = binomial_tail(_wins_needed(statistic, n) - 1, np.arange(1, n + 1), 0.5)
@@ -65,8 +65,8 @@ def _tail(statistic: float, n: int) -> float:
 
 @lru_cache(maxsize=256)
 def critical_value(n: int, alpha: float) -> float:
-    """The statistic above which n pairs have a two-sided p below alpha; infinite if there is none."""
-    if 2 * _tail(math.sqrt(n), n) >= alpha:  # all pairs won
+    """Return the statistic above which n pairs have a two-sided p below alpha; infinite if there is none."""
+    if 2 * _tail(math.sqrt(n), n) >= alpha:  # even if all pairs are won
         return math.inf
     low, high = 0.0, math.sqrt(n)
     while high - low > 1e-7:
@@ -76,14 +76,14 @@ def critical_value(n: int, alpha: float) -> float:
 
 
 def score_interval(wins: int, losses: int, n: int, bound: float) -> tuple[float, float]:
-    """The gains (wins - losses) / n that a score test does not reject (Tango 1998, Statistics in Medicine 17, 891-908).
+    """Return the gains (wins - losses) / n that a score test accepts (Tango 1998, Statistics in Medicine 17, 891-908).
 
-    bound: on the statistic. With the quantile 1.96 of the normal distribution this is Tango's 95% interval; with
-    `critical_value`, it excludes 0 just where `mcnemar_p` is below the level.
+    bound: on the statistic. With the normal quantile 1.96 this is Tango's 95% interval; with `critical_value`, it
+    excludes 0 exactly if `mcnemar_p` is below the level.
     """
 
     def distance(gain: float) -> float:
-        """Standard errors between the pairs seen and a true gain, the share of losses being the likeliest under it."""
+        """Return the standard errors between observed pairs and a true gain, at its likeliest share of losses."""
         b, c = (2 * n - wins + losses) * gain - wins - losses, -losses * gain * (1 - gain)
         lost = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
         variance = n * (2 * lost + gain * (1 - gain))
@@ -100,12 +100,12 @@ def score_interval(wins: int, losses: int, n: int, bound: float) -> tuple[float,
 
 
 def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Tango's interval of (wins - losses) / n for n pairs."""
+    """Return Tango's interval of (wins - losses) / n for n pairs."""
     return score_interval(wins, losses, n, normal_quantile((1 + level) / 2))
 
 
 def power(n: int, share: float, gain: float, alpha: float = 0.05) -> float:
-    """The chance that n pairs show a gain, where `share` of them differ (more, where the gain itself is larger)."""
+    """Return the chance that n pairs show a gain if `share` of them differ (more, if the gain itself is larger)."""
     import numpy as np
 
     bound = critical_value(n, alpha)
@@ -117,11 +117,11 @@ def power(n: int, share: float, gain: float, alpha: float = 0.05) -> float:
 
 
 def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | None:
-    """The gain that n pairs show with 80% power where `share` of them differ; None where there is none."""
+    """Return the gain that n pairs show with 80% power if `share` of them differ; None if there is none."""
     if not n or power(n, share, 1.0, alpha) < 0.8:
         return None
     low, high = 0.0, 1.0
-    for _ in range(20):  # the power grows with the gain: bisect
+    for _ in range(20):  # the power grows with the gain, so bisect
         middle = (low + high) / 2
         low, high = (low, middle) if power(n, share, middle, alpha) >= 0.8 else (middle, high)
     return high

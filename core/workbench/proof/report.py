@@ -20,11 +20,11 @@ from workbench.runtime import BOUNDARIES
 from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
 
-#: Characters of a value that was changed, and of those before the first difference.
+#: Characters to show of a changed value, and of the text before the first difference.
 _SHOWN, _CONTEXT = 70, 20
 
 
-#: The keys of claims in `--json`, with what stands there without such a claim. Others stand under `claims`.
+#: Keys of claims in `--json`, each with its value if there is no such claim. Others are under `claims`.
 _CLAIMS: dict[str, Any] = {
     "gain": {"diff": 0.0, "ci95": [0.0, 0.0], "p": 1.0, "shown": False},
     "saving": None,
@@ -57,60 +57,60 @@ class Report:
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, if code ran in one
     rate_limits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # requests at once
-    untried: str | None = None  # why the baseline is the only candidate
+    untried: str | None = None  # reason why the baseline is the only candidate
     earlier_tests: list[str] = field(default_factory=list[str])  # runs that tested changes on these sealed rows before
     leaks: list[Leak] = field(default_factory=list[Leak])
     sealed_rows: int = 0  # test rows in the data; `test_rows` of them were tested
     test_skipped: bool = False  # nothing beat the baseline, so the sealed rows were left unused
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
-    objections: list[str] = field(default_factory=list[str])  # why nothing is shown, whatever the numbers say
+    objections: list[str] = field(default_factory=list[str])  # reasons why nothing is shown, whatever the numbers
     order_effects: list[OrderEffect] = field(default_factory=list[OrderEffect])
     curves: list[LearningCurve] = field(default_factory=list[LearningCurve])  # of the trainings of the run
-    floor: Floor | None = None  # what the sealed rows reach without a model, if the metric knows
-    old_runs: tuple[int, str] = (1, "")  # of the old workflow for what the winner takes, where nobody asked to run it
-    rerun: Rerun | None = None  # the vote of these, where the file asks for it
-    resumable: bool = True  # False: only another file or other code of its own can mend what ended it
+    floor: Floor | None = None  # score of the sealed rows without a model, if the metric knows it
+    old_runs: tuple[int, str] = (1, "")  # runs of the old workflow at the winner's cost, if none were requested
+    rerun: Rerun | None = None  # their vote, if the file requests it
+    resumable: bool = True  # False: only another file or other user code can fix what ended it
 
     @property
     def repeats_rows(self) -> Leak | None:
-        """The first leak that invalidates the proof: a text of the winner that repeats rows of val or test."""
+        """Return the first leak that invalidates the proof: a text of the winner that repeats rows of val or test."""
         return next((leak for leak in self.leaks if leak.breaks_proof), None)
 
     @property
     def objection(self) -> str | None:
-        """Why the sealed rows show nothing, whatever the numbers say."""
+        """Return the reason why the sealed rows show nothing, whatever the numbers; None if there is none."""
         if (leak := self.repeats_rows) is not None:
             return f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
         return self.objections[0] if self.objections else None
 
     def claim(self, name: str) -> Claim | None:
-        """Find a claim by its name."""
+        """Return the claim with this name, or None."""
         return find_claim(self.claims, name)
 
     @property
     def proof(self) -> Claim | None:
-        """The gain."""
+        """Return the claim of a gain."""
         return self.claim("gain")
 
     @property
     def saving(self) -> Claim | None:
-        """The saving, if the winner was picked by cost."""
+        """Return the saving, if the winner was picked by cost."""
         return self.claim("saving")
 
     @property
     def levels(self) -> Claim | None:
-        """The service levels, if the file has targets."""
+        """Return the service levels, if the file has targets."""
         return self.claim("targets")
 
     @property
     def attacks(self) -> Claim | None:
-        """The rise of the attack rate, if the file limits it."""
+        """Return the rise of the attack rate, if the file limits it."""
         return self.claim("attacks")
 
     @property
     def judge(self) -> Claim | None:
-        """The gain by the judge alone, if a language model scored; `proof` is the one that counts."""
+        """Return the gain by the judge alone, if a language model scored. Only `proof` counts."""
         return self.claim("judge")
 
     def is_shown(self, claim: Claim | None) -> bool:
@@ -133,8 +133,8 @@ class Report:
 
     @property
     def saving_shown(self) -> bool:
-        """Return True if the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score
-        of the margin or more, and show no smaller loss."""
+        """Return True if the sealed rows show that a winner picked by cost is cheaper, rule out a loss of score of the
+        margin or more, and show no smaller loss."""
         return self.is_shown(self.saving)
 
     @property
@@ -186,7 +186,7 @@ class Report:
         }
 
     def headline(self) -> list[str]:
-        """The result in a few lines, which also head the written workflow file as a comment."""
+        """Return the result in a few lines, which are also the comment at the top of the workflow file."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
         lines += self._claim_lines()
@@ -204,7 +204,7 @@ class Report:
         return lines
 
     def _claim_lines(self) -> list[str]:
-        """The lines of the claims. An objection is told once, in place of the gain."""
+        """Return the lines of the claims. An objection is given once, in place of the gain."""
         lines, gain = list[str](), self.proof
         for claim in self.claims:
             why = None
@@ -219,7 +219,7 @@ class Report:
         return lines
 
     def lines(self) -> list[str]:
-        """The whole report as plain text."""
+        """Return the whole report as lines of plain text."""
         out = self.headline()
         if self.error:
             out.append(f"Error: {self.error}")
@@ -254,8 +254,8 @@ class Report:
         return out
 
     def to_pandas(self) -> Any:
-        """The candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and the
-        objectives per row. Raises ImportError without pandas."""
+        """Return the candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and
+        the objectives per row. Raises ImportError without pandas."""
         pandas: Any = import_module("pandas")
         with ReadOnlyStore(self.database) as store:
             found = Candidates(store, store.find_run(self.run)["id"]).read_all()
@@ -266,7 +266,7 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: the verdict and the table of scores."""
+        """Return HTML for notebooks: the verdict and the table of scores."""
         rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._table()]
         said = "".join(f"<p>{html.escape(line)}</p>" for line in self.headline())
         changed = "".join(
@@ -290,7 +290,7 @@ class Report:
         return "no candidate beat the baseline on val"
 
     def _result_lines(self) -> list[str]:
-        """The lines on the result file: its path and content, and how to take an unproved candidate."""
+        """Return the lines on the result file: its path and content, and how to take an unproved candidate."""
         details = f"    Details: workbench show {self.run}"
         if self.kept is None or self.kept == self.winner:
             unproved = "" if self.proved or not self.changes else ", which contains the unproved changes"
@@ -311,7 +311,7 @@ class Report:
         rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
-            if self.spent.get("unpriced"):  # 0 would pass for free
+            if self.spent.get("unpriced"):  # 0 would look free
                 cost = {**cost, "usd": None}
             rows.append(
                 (
@@ -324,7 +324,7 @@ class Report:
         return rows
 
     def _cache_line(self) -> list[str]:
-        """The tokens that the server computed, where it caches the beginnings of prompts."""
+        """Return a line on the tokens that the server computed, if it caches the beginnings of prompts."""
         costs = [side["cost"] for side in (self.baseline, self.best)]
         if not any("uncached_tokens" in cost for cost in costs):
             return []
@@ -359,7 +359,7 @@ _STATUS = {
 
 
 def _shown(old: Any, new: Any) -> list[str]:
-    """Two values, each on a line, cut to where they differ."""
+    """Return two values, each on a line, cut to where they differ."""
     texts = [_as_line(old), _as_line(new)]
     differ = (place for place, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1])
     same = next(differ, 0) - _CONTEXT if max(map(len, texts)) > _SHOWN else 0

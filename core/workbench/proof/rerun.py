@@ -1,7 +1,7 @@
-"""The runs that the winner's money buys from the old workflow, of which a vote decides.
+"""Runs of the old workflow at the winner's cost, and their majority vote.
 
-A winner may cost several times what the baseline does. One that is not above the vote of so many runs is a dear way to
-ask again.
+A winner may cost several times what the baseline does. If it does not beat the vote of that many runs, it is only an
+expensive way to ask again.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from workbench.base.hashing import canonical
 from workbench.proof.statistics import paired_proof
 from workbench.study import Result, score_of
 
-#: Whether two answers to a row are alike.
+#: A test whether two answers to a row are alike.
 Alike = Callable[[Result, Result], bool]
 
-#: Runs of the old workflow on a row, at most.
+#: The most runs of the old workflow on a row.
 MOST_RUNS = 16
 
 
 class Rerun(NamedTuple):
-    """runs: of the old workflow on a row, for what the winner takes of `unit`. rows: with a score of all of them.
-    vote: mean of the most frequent answers. best: mean of the best answers, if one knew which they are. diff, ci95: of
-    the winner above the vote, on the same rows."""
+    """The comparison of a winner with reruns. runs: of the old workflow on a row, for the winner's cost in `unit`.
+    rows: with a score of all of them. vote: mean of the most frequent answers. best: mean of the best answers, if they
+    were known. diff, ci95: winner minus vote, on the same rows."""
 
     runs: int
     unit: str
@@ -45,8 +45,8 @@ class Rerun(NamedTuple):
 
 
 def count_runs(pairs: Sequence[tuple[Result, Result]]) -> tuple[int, str]:
-    """(runs of the first side for what the second one takes, in what): dollars, where all calls have a price, or else
-    tokens, or else calls; (1, "") where the second side takes less than twice as much."""
+    """Return (runs of the first side for the cost of the second one, unit): dollars if all calls have a price, else
+    tokens, else calls; (1, "") if the second side costs less than twice as much."""
     priced = all(one.usd > 0 for pair in pairs for one in pair if one.calls)
     for unit, name in (("usd", "dollars"), ("tokens", "tokens"), ("calls", "calls"))[not priced :]:
         old, new = (sum(getattr(pair[side], unit) for pair in pairs) for side in (0, 1))
@@ -65,12 +65,12 @@ def compare_reruns(
     clusters: Sequence[Hashable] | None = None,
     highest: float = 1.0,
 ) -> Rerun | None:
-    """Compare a winner with the votes of several runs of the old workflow, a sequence for each row. None without a row
-    on which all of them, and the winner, have a score.
+    """Compare a winner with the votes of several runs of the old workflow, a sequence for each row. Returns None if on
+    no row all of them and the winner have a score.
 
     Args:
-        alike: whether two answers count as one, see `alike_by`.
-        clusters, highest: as of `paired_proof`.
+        alike: returns True if two answers count as one, see `alike_by`.
+        clusters, highest: as in `paired_proof`.
     """
     keys = range(len(winners)) if clusters is None else clusters
     rows = [
@@ -88,8 +88,8 @@ def compare_reruns(
 
 
 def vote_of(runs: Sequence[Result], alike: Alike) -> float:
-    """The score of the most frequent answer of runs with scores; of equals, of the one that came first. A failure has
-    no vote, unless all failed."""
+    """Return the score of the most frequent answer of runs with scores; of equally frequent ones, the first. A failure
+    has no vote unless all runs failed."""
     groups = list[list[Result]]()
     for one in runs:
         if one.failure is not None:
@@ -103,21 +103,21 @@ def vote_of(runs: Sequence[Result], alike: Alike) -> float:
 
 
 def any_agree(reruns: Sequence[Sequence[Result]], alike: Alike) -> bool:
-    """Return True if two answers to a row are alike, without which there is no vote."""
+    """Return True if any two answers to a row are alike; otherwise there is no vote."""
     answered = [[one for one in runs if one.failure is None] for runs in reruns]
     return any(alike(a, b) for runs in answered for n, a in enumerate(runs) for b in runs[n + 1 :])
 
 
 def alike_by(metric: Any) -> Alike:
-    """Return what tells whether two answers are alike: equal in the field that the metric compares, or in all of them;
-    or the metric would take one for the other."""
+    """Return a function that compares two answers. They are alike if they are equal in the field that the metric
+    compares, or in all fields if it names none, or if the metric accepts one for the other."""
     field, compare = getattr(metric, "field", None), getattr(metric, "compare", None)
 
     def alike(one: Result, other: Result) -> bool:
         a, b = (result.prediction.get(field or "", dict(result.prediction)) for result in (one, other))
         if canonical(a) == canonical(b):
             return True
-        with suppress(Exception):  # of a metric, for what cannot be compared
+        with suppress(Exception):  # of a metric that cannot compare these values
             return compare is not None and compare(a, b).value == 1
         return False
 

@@ -1,4 +1,4 @@
-"""Repeated tests on the same sealed rows. Of many tests, one shows a gain by chance; so each needs a smaller p."""
+"""Repeated tests on the same sealed rows. Of many tests, one shows a gain by chance, so each needs a smaller p."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.proof.statistics import LEVEL
 from workbench.store import SealedTests, SeenRows, Store
 from workbench.task import Task, describe_rows, match_rows
 
-#: Tests that share no more than this part of their rows count as independent.
+#: Tests that share at most this fraction of their rows count as independent.
 OVERLAP = 0.05
 
 #: Rows with their keys and texts (`workbench.task.describe_rows`).
@@ -34,26 +34,26 @@ def record_scored(store: Store, run_id: int, split: str, candidate: str, rows: D
 
 
 def evaluated_name(task: Task) -> str:
-    """The name under which an evaluation of a task's own workflow is recorded as a test: which model answers is not in
-    the workflow's hash, and to choose one by its score on sealed rows is a choice, too."""
+    """Return the name under which an evaluation of a task's own workflow is recorded as a test. It includes the model,
+    which is not in the workflow's hash, because choosing a model by its score on sealed rows is a choice, too."""
     served = task.spec.lm.model_dump(mode="json", include={"model", "api_base", "temperature", "max_tokens", "extra"})
     return f"{task.workflow.hash} {digest(served)[:16]}"
 
 
 def find_earlier_tests(store: Store, run_id: int, candidate: str, task: Task, rows: Described) -> list[str]:
-    """The names of the runs that scored workflows on some of these rows before, one for each workflow.
+    """Return the names of the runs that scored workflows on some of these rows before, one for each workflow.
 
-    These count: what a run of `optimize` tested, on whatever rows; what `workbench eval` scored, in whatever split; and
-    each candidate that was scored on these rows where they were train or val. Rows are the same by the rule of the
-    splits, so a row that they kept beside a sealed one is another row. Evaluations of this run's baseline do not count:
-    they chose nothing. A test of the same candidate on fewer of the rows does: testing, adding rows and testing again
-    makes two tests.
+    These count: tests of `optimize`, on any rows; evaluations by `workbench eval`, in any split; and each candidate
+    scored on these rows when they were train or val. Rows are the same by the rule of the splits, so a row that the
+    splits kept apart from a sealed one is another row. Evaluations of this run's baseline do not count, since they
+    chose nothing. A test of the same candidate on fewer of the rows does: testing, adding rows and testing again makes
+    two tests.
     """
     store.flush()
     tests, seen = SealedTests(store), SeenRows(store)
     keys = sorted({key for key, _ in rows})
     own = describe_rows([*task.dataset.train, *task.dataset.val], task.inputs, task.rule)
-    kept_apart = {key for key, _ in own} - {*keys}  # by the splits, so that they are other rows
+    kept_apart = {key for key, _ in own} - {*keys}  # the splits kept them apart, so they are other rows
     same = {**match_rows(rows, seen.read_texts(without={*keys, *kept_apart})), **{key: key for key in keys}}
     this = tests.find(run_id, candidate, keys)  # tests after it are later ones
     most, baseline = OVERLAP * len(keys), task.workflow.hash
@@ -62,13 +62,13 @@ def find_earlier_tests(store: Store, run_id: int, candidate: str, task: Task, ro
 
 
 def find_tests_of(store: Store, task: Task) -> list[str]:
-    """The tests that a run would count that began now: see `find_earlier_tests`."""
+    """Return the tests that a run starting now would count, see `find_earlier_tests`."""
     described = describe_rows(task.dataset.test.open(), task.inputs, task.rule)
     return find_earlier_tests(store, sys.maxsize, "", task, described)
 
 
 def level_after(earlier: Sequence[str]) -> float:
-    """The two-sided level of a test after k earlier ones on the same rows: LEVEL for the first, then LEVEL / (k (k+1)).
+    """Return the two-sided level of a test after k earlier ones on the same rows: LEVEL, then LEVEL / (k (k+1)).
 
     A gain is claimed on one side, so the first test errs in 2.5 of 100 cases, and all later ones together in 2.5 more,
     however many there are: 1/2 + 1/6 + 1/12 + ... = 1.
@@ -78,7 +78,7 @@ def level_after(earlier: Sequence[str]) -> float:
 
 
 def reuse_warning(earlier: Sequence[str]) -> str:
-    """The warning that names the earlier tests on the same rows, and the level left for this one."""
+    """Return the warning that names the earlier tests on the same rows, and the level left for this one."""
     names = list(dict.fromkeys(earlier))
     runs = ", ".join(names[-5:]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     times = "once" if len(earlier) == 1 else f"{len(earlier)} times"

@@ -1,7 +1,7 @@
 """Costs of a row: its maximum, and the test that the winner's rows cost less.
 
-A mean of costs cannot be tested without a bound: one row in a hundred may loop and cost more than all the others, and
-a sample need not hold it. So the bound is the worst case of a row: all the calls that it may make, each at its worst.
+A mean of costs cannot be tested without a bound: one row in a hundred may loop and cost more than all others, and a
+sample may miss it. So the bound is the worst case of a row: all the calls that it may make, each at its worst.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from workbench.proof.statistics import cluster_means
 from workbench.study import Result
 from workbench.workflow import CallRecord, Workflow
 
-#: The field of a result that holds an objective's cost.
+#: The field of a result with the cost of an objective.
 COST_FIELDS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
 
-#: Where no bound is known, no row is taken to cost more than this many times the most expensive one observed.
+#: If no bound is known, assume that no row costs more than this many times the most expensive one observed.
 UNSEEN = 10.0
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most that a row can cost, and how that is known."""
+    """The most that a row can cost, and the source of that bound."""
 
     most: float
     why: str
@@ -38,11 +38,11 @@ class Ceiling:
 def find_ceilings(
     sides: Sequence[tuple[Workflow, Sequence[Result]]], declared: Mapping[str, float]
 ) -> dict[str, Ceiling]:
-    """The ceiling of each cost, by objective.
+    """Return the ceiling of each cost, by objective.
 
     Args:
         sides: the tested workflows with their results, which have traces.
-        declared: ceilings of the file (`proof: {ceiling: ...}`). One that a row has passed is no ceiling.
+        declared: ceilings of the file (`proof: {ceiling: ...}`). One that a row has exceeded is ignored.
     """
     seen = {o: max((float(getattr(r, f)) for _, rs in sides for r in rs), default=0.0) for o, f in COST_FIELDS.items()}
     found: dict[str, Ceiling] = {}
@@ -61,15 +61,15 @@ def find_ceilings(
 
 
 def _worst_row(objective: str, workflow: Workflow, results: Sequence[Result]) -> float:
-    """A row's cost if it made all the calls that it may, each with the longest prompt seen, all answers before it, and
-    an answer of all its tokens; infinite if not known."""
+    """Return a row's cost if it made all the calls that it may, each with the longest prompt seen, all earlier answers,
+    and the longest answer; infinite if unknown."""
     calls = [call for result in results if result.trace is not None for call in result.trace.calls]
     if objective == "calls":
         return float(workflow.max_calls)
     if not calls or any(result.trace is None for result in results):
         return math.inf
     worst, times = max(_worst_call(objective, call) for call in calls), workflow.max_calls
-    if objective == "tokens":  # a prompt may hold all answers before it
+    if objective == "tokens":  # a prompt may contain all earlier answers
         worst += max(call.max_tokens for call in calls) * (times - 1) / 2
     elif objective == "usd" and times > 1:
         worst *= 1 + (times - 1) / 2
@@ -78,7 +78,7 @@ def _worst_row(objective: str, workflow: Workflow, results: Sequence[Result]) ->
 
 def _worst_call(objective: str, call: CallRecord) -> float:
     if call.response.completion_tokens > call.max_tokens and objective != "latency":
-        return math.inf  # its server does not keep to the number of tokens that it was given
+        return math.inf  # its server exceeds the limit of tokens that it was given
     if objective == "tokens":
         return call.response.prompt_tokens + call.max_tokens
     if objective == "usd":
@@ -87,8 +87,8 @@ def _worst_call(objective: str, call: CallRecord) -> float:
 
 
 def describe_saving(saving: Claim, *, shown: bool) -> str:
-    """Describe the costs of a row on both sides, in a sentence. Dollars are given per 1,000 rows, as one costs too
-    little to be readable."""
+    """Describe the costs of a row on both sides, in a sentence. Dollars are given per 1,000 rows, since those of one
+    row are too small to read."""
     unit, times, each = ("$", 1000, "per 1,000 rows") if saving.of == "usd" else ("", 1, "a row")
     whose = {"usd": "It costs", "latency": "It takes"}.get(saving.of, f"Its {saving.of} are")
     share = saving.diff / saving.baseline if saving.baseline else 0.0
@@ -122,8 +122,8 @@ def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
     }
 
 
-#: A saving: diff is below 0 where the winner is cheaper. The test is that of graded scores, with costs scaled by the
-#: most that a row can cost.
+#: A saving: diff is below 0 if the winner is cheaper. The test is that of graded scores, with costs scaled by the most
+#: that a row can cost.
 SAVING = Kind(_words, _figures, keeps_score=True)
 
 
@@ -136,8 +136,7 @@ def paired_saving(
     clusters: Sequence[Hashable] | None = None,
     alpha: float = LEVEL,
 ) -> Claim:
-    """Compare paired costs: one a row and side, none below 0 or above the ceiling. clusters, alpha: as of
-    `paired_proof`."""
+    """Compare paired costs, one per row and side, from 0 to the ceiling. clusters, alpha: as in `paired_proof`."""
     scale = max([ceiling.most, *baseline, *winner])
     if scale <= 0:
         return Claim("saving", SAVING, len(baseline), of=objective, most=0.0)

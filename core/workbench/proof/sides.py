@@ -1,7 +1,7 @@
-"""The two sides of a sealed row: in which order they ran, and whether the change reached what was asked.
+"""The two sides of a sealed row: the order in which they ran, and whether the change was actually sent.
 
-Whatever remembers (an agent with notes, a cache of a tool or a server) favours the side that runs second. So the order
-is random for each row: what is remembered is then no gain of either side, though it may hide one.
+Anything with a memory (an agent with notes, a cache of a tool or a server) favors the side that runs second. So the
+order is random for each row. Memory is then no gain of either side, though it may hide one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import NodeKind, Workflow
 
-#: An order effect is reported below this p, since scores and four costs are looked at, and from a size on that matters:
-#: in score, as a share of a cost, and in seconds.
+#: Order effects are reported below this p, since scores and four costs are tested, and from a relevant size: in score,
+#: as a share of a cost, and in seconds.
 LEVEL_OF_ORDER, LEAST_SCORE, LEAST_SHARE, LEAST_SECONDS = 0.01, 0.01, 0.05, 0.001
 
 #: A baseline and a winner on a sealed row.
@@ -26,7 +26,7 @@ Pair = tuple[Result, Result]
 
 
 def order_sides(seed: int, row: Example, sides: Sequence[str]) -> list[str]:
-    """The order in which the sides run on a row. It depends on seed and row alone, so that a resumed run keeps it."""
+    """Return the order in which the sides run on a row. It depends only on seed and row, so a resumed run keeps it."""
     order = list(dict.fromkeys(sides))
     random.Random(f"order:{seed}:{row.id}").shuffle(order)
     return order
@@ -51,19 +51,19 @@ class OrderEffect:
 
 
 def explained_by_order(effects: Sequence[OrderEffect], objective: str, pairs: Sequence[Pair]) -> float:
-    """Compute how much more of an objective the winner has because it ran second more often; 0 where no order effect is
-    found. By chance the sides do not run first equally often, which matters where few rows meet a large effect."""
+    """Compute how much more of an objective the winner has because it ran second more often; 0 without an order effect.
+    By chance the sides do not run first equally often, which matters if few rows meet a large effect."""
     effect = next((found.diff for found in effects if found.objective == objective), 0.0)
     turns = [b.turn - a.turn for a, b in pairs if a.turn != b.turn]
     return effect * sum((turn > 0) - (turn < 0) for turn in turns) / max(1, len(turns))
 
 
 def describe_order(effects: Sequence[OrderEffect]) -> str:
-    """The order effects in a line; empty if there are none."""
+    """Describe the order effects in a line; empty if there are none."""
     if not effects:
         return ""
     cause = "state is carried over between runs, e.g. in notes of an agent, a tool or a cache"
-    if all(effect.objective == "latency" for effect in effects):  # seconds also tell of queues and other load
+    if all(effect.objective == "latency" for effect in effects):  # seconds also depend on queues and other load
         cause = "a cache was warm, or the server or this machine had another load"
     return (
         f"the side that ran second on a row had {', '.join(map(str, effects))}: {cause}. The order was random on each "
@@ -72,7 +72,7 @@ def describe_order(effects: Sequence[OrderEffect]) -> str:
 
 
 def find_order_effects(pairs: Sequence[Pair]) -> list[OrderEffect]:
-    """The order effects that are beyond chance, by the sign test: without one, each side is as likely to have more."""
+    """Find the order effects beyond chance, by the sign test: without one, each side is equally likely to have more."""
     found: list[OrderEffect] = []
     for objective, value in _measures().items():
         seen = [(value(a), value(b)) if a.turn < b.turn else (value(b), value(a)) for a, b in pairs if a.turn != b.turn]
@@ -95,8 +95,8 @@ def _measures() -> Mapping[str, Callable[[Result], float | None]]:
 
 
 def foreign_changes(baseline: Workflow, winner: Workflow) -> list[str]:
-    """The changed nodes whose changes take effect only in the requests that carry them; none if anything else changed,
-    or if such a node is new."""
+    """Return the changed nodes whose changes take effect only in requests that carry them; empty if anything else
+    changed, or if such a node is new."""
     names: dict[str, None] = {}
     before, after = baseline.enabled_nodes, winner.enabled_nodes
     for address, *_ in baseline.diff(winner):
@@ -114,8 +114,7 @@ def _is_foreign(node: NodeKind) -> bool:
 
 
 def was_sent(pair: Pair, nodes: Sequence[str]) -> bool:
-    """Return True if the winner's run of these nodes made a request that the baseline's run did not make on this
-    row."""
+    """Return True if the winner's run of these nodes made a request on this row that the baseline's did not."""
     before, after = (_requests(result, nodes) for result in pair)
     return bool(after - before)
 
@@ -126,8 +125,7 @@ def _requests(result: Result, nodes: Sequence[str]) -> set[Hashable]:
 
 
 def check_sent(baseline: Workflow, winner: Workflow, pairs: Sequence[Pair]) -> tuple[list[bool], str | None]:
-    """Check row by row that the change was sent, and return the objection where most rows that differ did not have
-    it."""
+    """Return, for each row, True if the change was sent; and the objection if most differing rows were without it."""
     nodes = foreign_changes(baseline, winner)
     sent = [not nodes or was_sent(pair, nodes) for pair in pairs]
     differ = [was for was, (a, b) in zip(sent, pairs, strict=True) if a.score != b.score or _cost(a) != _cost(b)]
@@ -139,5 +137,5 @@ def check_sent(baseline: Workflow, winner: Workflow, pairs: Sequence[Pair]) -> t
 
 
 def _cost(result: Result) -> tuple[float, ...]:
-    """Return the costs that do not vary by themselves between runs, as seconds do."""
+    """Return the costs that do not vary by themselves between runs. Seconds do."""
     return tuple(float(getattr(result, name)) for objective, name in COST_FIELDS.items() if objective != "latency")

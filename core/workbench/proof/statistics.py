@@ -1,7 +1,6 @@
 """The statistics of the proof: is the winner better than the baseline on the sealed test rows?
 
-Both sides ran on the same rows, so everything here is paired. Nothing is drawn at random. numpy is imported when
-first needed.
+Both sides ran on the same rows, so all tests are paired. Nothing is drawn at random. numpy is imported on first use.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from workbench.proof.paired_binary import (
     tango_interval,
 )
 
-#: Names of the tests, as reports print them.
+#: Names of the tests, as in reports.
 MCNEMAR = "McNemar, exact unconditional"
 BOUNDED_MEAN = "mean of bounded differences"
 
@@ -77,7 +76,7 @@ def paired_proof(
 def _extremes(
     rows: Sequence[tuple[Hashable, float | None, float | None]], highest: float
 ) -> tuple[_Comparison, _Comparison]:
-    """The comparison with the worst for rows that one side alone answered, and with the best."""
+    """Compare with the worst scores for rows that only one side answered, and with the best."""
     ends = ((highest, 0.0), (0.0, highest))
     worst, best = (_compare(cluster_means(_completed(rows, *end), highest), highest) for end in ends)
     return worst, best
@@ -86,7 +85,7 @@ def _extremes(
 def _completed(
     rows: Sequence[tuple[Hashable, float | None, float | None]], baseline: float, winner: float
 ) -> list[tuple[Hashable, float, float]]:
-    """The rows that at least one side answered, with these scores for the other."""
+    """Return the rows that at least one side answered, with these scores for the other."""
     return [
         (key, baseline if a is None else a, winner if b is None else b)
         for key, a, b in rows
@@ -105,7 +104,7 @@ class _Comparison:
     highest: float
 
     def as_proof(self, *, alpha: float, **more: Any) -> Claim:
-        """more: the fields that depend on rows without an answer."""
+        """Make the claim. more: the fields that depend on rows without an answer."""
         n, wins = len(self.differences), sum(d > 0 for d in self.differences)
         losses = sum(d < 0 for d in self.differences)
         return Claim(
@@ -129,8 +128,8 @@ class _Comparison:
         return self.diff > 0 and self.p < alpha and self.interval[0] > 0
 
     def low(self, alpha: float) -> float:
-        """The lower end of the interval at the level 1 - alpha. For 0/1 scores it is Tango's: a margin is not 0, where
-        the critical value is exact."""
+        """Return the lower end of the interval at the level 1 - alpha. For 0/1 scores it is Tango's, since the critical
+        value is exact only at 0, and a margin is not 0."""
         if self.test == MCNEMAR:
             wins, losses = self.differences.count(1.0), self.differences.count(-1.0)
             return tango_interval(wins, losses, len(self.differences), 1 - alpha)[0]
@@ -140,7 +139,7 @@ class _Comparison:
 
 
 def cluster_means(rows: Sequence[tuple[Hashable, float, float]], highest: float = 1.0) -> list[tuple[float, float]]:
-    """The mean scores of each cluster, in the order of their first rows."""
+    """Return the mean scores of each cluster, in the order of their first rows."""
     found: dict[Hashable, list[tuple[float, float]]] = {}
     for key, a, b in rows:
         if not (0 <= a <= highest and 0 <= b <= highest):
@@ -173,11 +172,11 @@ def _compare(units: Sequence[tuple[float, float]], highest: float) -> _Compariso
 
 
 def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float, highest: float) -> float | None:
-    """The true gain that this test shows with 80% power, or None.
+    """Return the true gain that this test shows with 80% power, or None.
 
-    For 0/1 scores: the exact power of the test, at the share of discordant pairs that was seen (at least 5
-    pairs, so that few changes do not look like certainty), or at the gain itself where that is larger. Else the gain
-    at which a sample shaped like this one is still shown with its mean 0.84 standard errors too low.
+    For 0/1 scores: from the exact power of the test, at the observed share of discordant pairs (at least 5 pairs, so
+    that few changes do not look like certainty), or at the gain itself if that is larger. Otherwise: the gain that a
+    sample of this shape still shows with its mean 0.84 standard errors too low.
     """
     n = len(differences)
     if binary:
@@ -200,7 +199,7 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float, hig
 
 
 def interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Interval of one mean: Wilson's for 0/1 scores, else that of `mean_interval`. (0, 1) for no scores."""
+    """Return the interval of one mean: Wilson's for 0/1 scores, else that of `mean_interval`. (0, 1) for no scores."""
     n = len(scores)
     if not n:
         return 0.0, 1.0
@@ -215,7 +214,7 @@ def interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float
 
 
 def describe_gain(claim: Claim, shown: bool, why: str | None) -> list[str]:
-    """Describe a gain. why: what forbids it whatever the numbers say."""
+    """Describe a gain. why: an objection that holds whatever the numbers."""
     return [voided(claim, why) if why is not None else describe_proof(claim)]
 
 
@@ -246,7 +245,7 @@ GAIN = Kind(describe_gain, gain_figures)
 
 
 def describe_proof(proof: Claim) -> str:
-    """The proof in one sentence."""
+    """Describe the proof in one sentence."""
     if not proof.n:
         return "The gain is not shown: no test row could be scored on both sides."
     rows = f"{proof.n_rows} sealed test row{'s' if proof.n_rows > 1 else ''}"

@@ -1,6 +1,6 @@
-"""The course of a run: preflight, start, resume, winner, sealed test; and queries on stored runs.
+"""The lifecycle of a run: preflight, start, resume, winner, sealed test; and queries on stored runs.
 
-The only room that knows the whole order.
+Only this room knows the order of all steps.
 """
 
 from workbench.run.announce import Announcer as Announcer

@@ -1,4 +1,4 @@
-"""The one way in which a run announces what happens: to its listener, its trackers and the events of its database."""
+"""The single channel for a run's events: to its listener, its trackers and the events of its database."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from workbench.run.trackers import RunInfo, Trackers
 from workbench.runtime import Run
 from workbench.study import Evaluator
 
-#: Events that a table of their own has in full, or that only move a line of progress.
+#: Events that have a table of their own, or that only move a progress line.
 _NOT_STORED = {"call_settled", "candidate_evaluated", "candidate_proposed", "row_scored", "tested"}
-#: Values of events that are objects of this process.
+#: Keys of event data whose values are objects of this process.
 _OBJECTS = {"call", "candidate", "evaluation", "ledger", "report", "run"}
 
 
 class Announcer:
     """Announces the events of one run, the calls that its ledger settles, and what slows it down.
 
-    listener: called with each event and its data, at once, in the thread of the run. info: the description of the run.
+    listener: called with each event and its data, immediately, in the run's thread. info: the run's description.
     """
 
     def __init__(self, run: Run, info: RunInfo, listener: Listener | None):
@@ -33,7 +33,7 @@ class Announcer:
         run.resume_with = f"workbench resume {run.name} --db {run.store.path}"
 
     def start(self, trackers: Iterable[str], evaluator: Evaluator, **data: Any) -> None:
-        """Announce that the run starts. trackers: by name; they also get each row that the evaluator runs."""
+        """Announce the start of the run. trackers: by name; they also receive each row that the evaluator runs."""
         self.trackers = Trackers(trackers, self.info)
         if self.trackers:
             evaluator.on_row = lambda row: self.trackers.emit("row_finished", {"row": row})

@@ -1,6 +1,5 @@
-"""Estimates, before a run: what it takes in calls, tokens, dollars and minutes, the smallest gain that its test can
-show, and whether it can end with a proof.
-"""
+"""Estimates before a run: calls, tokens, dollars and minutes; the smallest gain that its test can show; and whether its
+budget can pay for a proof."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from workbench.study import Optimizer
 from workbench.task import Task
 from workbench.workflow import NodeKind
 
-#: A token stands for at most so many times the bytes that `estimate_tokens`, which is high, takes it for.
+#: Real tokens are at least this fraction of what `estimate_tokens`, which is high, counts.
 LEAST_TOKENS = 0.5
 
 
@@ -57,8 +56,8 @@ def estimate(
 
     Args:
         optimizers: (name, optimizer), as `run.prepare` returns them.
-        database: a run database, whose earlier calls of the same models tell output tokens and seconds.
-        seconds_per_call: in place of these seconds.
+        database: a run database. Earlier calls of the same models there give output tokens and seconds.
+        seconds_per_call: replaces these seconds.
 
     In the result, `baseline`, `search`, `proof` and `total` have the fields of `Cost`. `most_calls` bounds the whole
     run; it is None if an optimizer does not bound its calls, or the metric calls a model. `candidates`: evaluations on
@@ -105,7 +104,7 @@ def estimate(
 
 
 def _proof_lines(task: Task, row: Cost) -> list[str]:
-    """Lines on what stands beside the proof: what no model reaches, and the old workflow run again."""
+    """Return lines next to the proof: the score reached without a model, and the most calls of the rerun."""
     floor, failed = find_floor(task, task.dataset.val)
     again = _rerun_calls(task, row)
     lines = [f"The rerun takes what the budget leaves, up to {again} calls."] if again else []
@@ -119,8 +118,8 @@ def _rerun_calls(task: Task, row: Cost) -> int:
 
 
 def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
-    """Estimate the cost of the search: the bound of its optimizers, or what the ceilings leave for candidates, if
-    less."""
+    """Estimate the cost of the search: the bound of its optimizers, or the share of the ceilings left for candidates if
+    that is less."""
     if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
         return known if bounded else None
     return baseline.times(candidates) + (Cost() if bounded else known)
@@ -133,14 +132,14 @@ def _worker_lines(task: Task, total: Cost | None) -> Iterator[str]:
 
 
 def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Cost) -> dict[str, Cost | None]:
-    """The parts of a run and their sum, none of them above a ceiling."""
+    """Return the parts of a run and their sum, each cut at the ceilings."""
     whole = None if searching is None else baseline + proof + searching
     parts = {"baseline": baseline, "search": searching, "proof": proof, "total": whole}
     return {name: None if part is None else part.within(budget) for name, part in parts.items()}
 
 
 def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
-    """Search and proof with the most dollars that a candidate of the space may take, and, in the search, a role."""
+    """Return search and proof with the most dollars that a candidate of the space, or a searching role, may take."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
     sides = sealed_runs(task)
     if most is None or proof.most_usd is None:
@@ -158,8 +157,8 @@ def _warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[s
 
 
 def _bounds(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[tuple[str, int | None]]:
-    """The most calls of each optimizer in all rounds; None if its settings do not bound them, or the metric's calls
-    come on top."""
+    """Return the most calls of each optimizer in all rounds; None if its settings do not bound them, or if the metric's
+    calls are added."""
     data, asks = task.dataset, getattr(task.metric, "needs_lm", False)
     found = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
     return [(name, None if most is None or asks else task.spec.rounds * most) for name, most in found]
@@ -195,8 +194,8 @@ def _search_lines(
 
 
 def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[str, float, float]]:
-    """(what, left for search, what a candidate takes) for each ceiling but that of calls whose use is known. The last
-    calls of search and of proof must fit at their most."""
+    """Yield (what, left for search, taken by a candidate) for each ceiling other than calls, if its use is known. The
+    last calls of search and of proof must fit at their maximum."""
     tokens = baseline.input_tokens + baseline.most_output_tokens
     used = (("tokens", baseline.tokens, tokens, proof.tokens),)
     used += (("usd", baseline.likely_usd, baseline.most_usd, proof.likely_usd),)
@@ -234,7 +233,7 @@ def _call_text(row: Cost, calls: int, models: Sequence[Model]) -> str:
 
 
 def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str | Path | None) -> Iterator[str]:
-    """Yield what is unknown, what would make it known, and what earlier runs used up."""
+    """Yield lines on what is unknown, how to make it known, and what earlier runs used up."""
     every = models_of(task, searched=True, roles=True)
     if unpriced := [model.spec.model for model in every if model.usd(1, 1) is None]:
         yield no_price_line(unpriced)
@@ -245,15 +244,15 @@ def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str
     yield from _reuse_lines(task, database)
 
 
-#: The share of rows whose score changes.
+#: Assumed share of rows whose score changes.
 _DISCORDANT = 0.3
 
 
 def _reuse_lines(task: Task, database: str | Path | None) -> Iterator[str]:
-    """Yield the level that earlier tests of the sealed rows leave, if a database has any."""
+    """Yield the significance level left by earlier tests of the sealed rows, if a database has any."""
     if database is None or not Path(database).is_file() or not len(task.dataset.test):
         return
-    with suppress(StoreError):  # `models_of` says what is wrong with the file
+    with suppress(StoreError):  # `models_of` reports what is wrong with the file
         store = ReadOnlyStore(database)
         try:
             earlier = find_tests_of(store, task)
@@ -267,7 +266,7 @@ def _reuse_lines(task: Task, database: str | Path | None) -> Iterator[str]:
 
 
 def _smallest_gain(task: Task) -> tuple[float | None, str]:
-    """The smallest gain that the test can show, and the line that says so."""
+    """Return the smallest gain that the test can show, and a line that describes it."""
     test = task.dataset.test
     counted = len({task.cluster_of(row) for row in test.open()})
     gain = smallest_binary_gain(counted, _DISCORDANT)
@@ -281,11 +280,11 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
     return smallest, f"With {len(test)} test rows{clusters}, {can_show}"
 
 
-# Whether the run can end with a proof
+# Can the run end with a proof?
 
 
 def budget_warnings(task: Task) -> list[str]:
-    """A warning if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
+    """Warn if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
@@ -305,11 +304,11 @@ def budget_warnings(task: Task) -> list[str]:
 
 
 def find_impossible_proof(task: Task) -> SpecError | None:
-    """The error of a file with too few sealed rows to show any gain, or without a plugin that tests its targets or
-    constraints, or of a budget that ends before baseline and sealed test could, however little these take; else None.
+    """Return the error of a file that cannot end with a proof; None for others.
 
-    The least is one call for each node that calls a model, and one for a row of the winner; of tokens and dollars, the
-    inputs alone.
+    Such a file has too few sealed rows, no plugin that tests its targets or constraints, or a budget that ends before
+    baseline and sealed test even at the least cost: one call for each node that calls a model, one for a row of the
+    winner; of tokens and dollars, the inputs alone.
     """
     if not len(task.dataset.test):
         return SpecError(
@@ -359,7 +358,7 @@ def find_impossible_proof(task: Task) -> SpecError | None:
 
 
 def _least_calls(node: NodeKind) -> int:
-    """The fewest calls of a node on one example, as far as that shows from outside."""
+    """Return the fewest calls of a node on one example, as far as its settings show."""
     if not node.max_calls:
         return 0
     return min(map(_least_calls, node.children().values()), default=1)

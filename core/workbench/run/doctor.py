@@ -25,9 +25,9 @@ from workbench.spec import Setting, Spec, config_settings, environment_settings,
 
 #: Compromised releases that stole credentials.
 _COMPROMISED = {"litellm": {"1.82.7", "1.82.8"}}
-#: Packages without which all but a few models work.
+#: Packages that only a few models need.
 _SPARED = ("litellm",)
-#: Packages that are named also where nothing is wrong with them.
+#: Packages that are reported even if nothing is wrong with them.
 _SHOWN = ("dspy", "litellm", "optuna", "pydantic", "aiohttp")
 
 
@@ -39,8 +39,8 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """Run all checks. They are cheap and use no network. Plugins that are not bundled are imported in processes of
-    their own first."""
+    """Run all checks. They are cheap and use no network. Plugins that are not bundled are first imported in processes
+    of their own."""
     try_imports()
     found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
     found += [
@@ -69,8 +69,8 @@ def _disk() -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    """The packages that the installed distributions of ours need: those that are bad, by the versions in their
-    pyproject.toml, and some good ones."""
+    """Check the packages that our installed distributions require: report bad versions, by their pyproject.toml, and a
+    few good ones."""
     asked: dict[str, str] = {}  # a requirement -> the first distribution that has it
     for name in BUNDLED:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -103,7 +103,7 @@ def _plugins() -> Iterator[Check]:
 
 
 def _sandbox() -> Check:
-    """Open the sandbox, whose self-test attacks it, and report the level that this measured."""
+    """Open the sandbox, whose self-test attacks it, and report the measured level."""
     import asyncio
 
     async def level() -> str:
@@ -117,7 +117,7 @@ def _sandbox() -> Check:
         return Check("sandbox", "warn", error.message)
 
 
-#: The one line of setuptools' own, in its versions so far.
+#: The single line of setuptools' own file, in all versions so far.
 _SETUPTOOLS_PTH = re.compile(
     r"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os\.environ\.get\(var, '(stdlib|local)'\) == 'local'; "
     r"enabled and __import__\('_distutils_hack'\)(\.add_shim\(\))?;\s*"
@@ -125,15 +125,15 @@ _SETUPTOOLS_PTH = re.compile(
 
 
 def _site_folders() -> list[Path]:
-    """The folders whose `.pth` files Python reads when it starts."""
+    """List the folders whose `.pth` files Python reads at start."""
     named = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
     named += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     return sorted({Path(folder).resolve() for folder in named})
 
 
 def _executable_pth(folders: Iterable[Path]) -> Iterator[str]:
-    """The `.pth` files with an executable line: one compromised release spread that way. A file that only has the name
-    of setuptools' own is no exception."""
+    """Yield `.pth` files with an executable line: one compromised release spread that way. A file that only shares its
+    name with setuptools' own is reported, too."""
     for path in (path for folder in folders for path in sorted(folder.glob("*.pth"))):
         try:
             text = path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else ""
@@ -145,7 +145,7 @@ def _executable_pth(folders: Iterable[Path]) -> Iterator[str]:
 
 
 def find_origins(file: Path) -> list[Setting]:
-    """Every top-level setting of a workflow file with the origin of its value. Raises SpecError."""
+    """List every top-level setting of a workflow file with the origin of its value. Raises SpecError."""
     spec, source = load_spec(file)
     outside = {s.address: s for s in environment_settings()}
     config = {s.address: s for s in config_settings()}

@@ -1,4 +1,4 @@
-"""A candidate of a stored run as a file, a bundle, or the start of another run."""
+"""Exports of a candidate of a stored run: as a file, a bundle, or the start of another run."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def export_candidate(
     Args:
         store: the run database.
         run: name of the run, or a prefix of it.
-        candidate: its hash or a prefix of it; None: the winner.
+        candidate: its hash, or a prefix; None: the winner.
         form: `yaml`, or the name of an exporter.
         out: file or folder to write. None returns YAML, or rows, as text.
-        split: of the rows, for an exporter of rows; None: all that are stored.
-        overwrite: whether a file that exists may be replaced.
-        run_code: whether an exporter may load the Python that the workflow file names. YAML never needs it.
+        split: the rows to export, for an exporter of rows; None: all stored rows.
+        overwrite: replace an existing file.
+        run_code: let an exporter load the Python that the workflow file names. YAML never needs it.
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: the candidate cannot be exported so, or `out` is another file.
+        SpecError: the candidate cannot be exported in this form, or `out` is another file.
     """
     exporter = None if form == "yaml" else _find_exporter(form)
     if getattr(exporter, "of_rows", False):
@@ -71,7 +71,7 @@ def export_candidate(
 
 
 def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | None = None) -> str:
-    """A candidate as the text of a workflow file. folder: where the file will be; None: where the run's file is."""
+    """Return a candidate as the text of a workflow file. folder: its future folder; None: that of the run's file."""
     file = read_stored_file(row)
     workflow = Workflow(found.tree, file.base)
     raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)
@@ -79,7 +79,7 @@ def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | No
 
 
 def read_candidate(store: Store, run: str) -> Source:
-    """The winner of a run as a workflow file in the place of the run's, so that its paths lead where they led there.
+    """Return the winner of a run as a workflow file at the path of the run's file, so that relative paths stay valid.
 
     Raises StoreError: there is no such run, or it is damaged.
     """
@@ -88,17 +88,17 @@ def read_candidate(store: Store, run: str) -> Source:
 
 
 def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tuple[str, Any]] = ()) -> str:
-    """Add a run that begins where a candidate of another run is; returns its name. `resume` starts it.
+    """Add a run that starts from a candidate of another run, and return its name. `resume` starts it.
 
-    The new run has the file, data, search and budget of the other one, with the candidate as its workflow: gains are
-    measured against that candidate, and the sealed rows that the other run tested count as looked at. Both runs record
-    the branch. No code of the run is run.
+    The new run has the file, data, search and budget of the other one, and the candidate as its workflow. Gains are
+    measured against that candidate, and the sealed rows that the other run tested count as tested. Both runs record the
+    branch. None of the run's code is executed.
 
     Args:
         store: the run database.
-        run: name of the run, or a prefix of it; it may be going on.
+        run: name of the run, or a prefix of it. It may still be running.
         candidate: its hash or a prefix of it; None: the winner, or `baseline`.
-        sets: settings of the new run that differ, as (address, value).
+        sets: changed settings of the new run, as (address, value).
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
@@ -129,13 +129,13 @@ def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tup
 
 
 def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -> Path:
-    """Write a candidate as a folder that runs elsewhere (`write_bundle`).
+    """Write a candidate as a folder that runs on other machines (`write_bundle`).
 
     run, candidate: as in `export_candidate`.
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: something that it names cannot be carried.
+        SpecError: the bundle cannot include something that the candidate names.
     """
     row, _, found, _ = _chosen(store, run, candidate)
     file = read_stored_file(row)
@@ -143,7 +143,7 @@ def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -
 
 
 def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Workflow, Workflow]:
-    """A run, the hash and the workflow of its candidate (None: the winner), and its baseline. Raises StoreError."""
+    """Return a run, the hash and workflow of its candidate (None: the winner), and its baseline. Raises StoreError."""
     row = store.find_run(run, kinds=("optimize",))
     known = Candidates(store, row["id"])
     named = None if candidate == "winner" else candidate
@@ -162,7 +162,7 @@ def _find_exporter(form: str) -> Any:
         return plugins().get("exporters", form)
     except PluginError:
         known = plugins().names("exporters")
-        if form in known or plugins().set_aside:  # it names the plugins that failed
+        if form in known or plugins().set_aside:  # the error names the plugins that failed
             raise
         way = how_to_get("exporters", form) or suggest(form, ["yaml", *known])
         raise SpecError(f"there is no format '{form}'. {way}") from None
@@ -178,7 +178,7 @@ def _export_through_plugin(
     base = more["task"].workflow.base if needs_task else file.base
     if getattr(exporter, "needs_spec", False):
         more["spec"] = file.spec
-    if check := getattr(exporter, "check", None):  # what no flag helps is said before one is asked for
+    if check := getattr(exporter, "check", None):  # errors that no flag can fix come before the request for one
         check(Workflow(found.tree, base), **more)
     if not run_code and names_code(named):
         raise SpecError(

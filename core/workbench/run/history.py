@@ -1,4 +1,4 @@
-"""Reads stored runs: status, candidates, inputs, changes; draws and prunes them. None of it runs their code."""
+"""Queries on stored runs: status, candidates, inputs, changes; drawing and pruning. Nothing runs their code."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from workbench.workflow import Workflow, list_changes, mermaid
 
 
 def status_of(store: Store, row: Any) -> str:
-    """A run's status; "killed" if it is stored as running on this machine, and no process holds its lock."""
+    """Return a run's status; "killed" if it is stored as running on this machine, but no process holds its lock."""
     if row["status"] == "running" and row["host"] == os.uname().nodename and not RunLock(store, row["run"]).held():
         return "killed"
     return row["status"]
 
 
 def origin_of(row: Any) -> dict[str, str] | None:
-    """The run and the candidate at which a run begins; None for one that begins at its file."""
+    """Return the run and candidate that a run starts from; None if it starts from its file."""
     return read_options(row).get("branched_from")
 
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
-    """Every candidate with its score on val (None if it was never evaluated to the end)."""
+    """List every candidate with its score on val (None if its evaluation never finished)."""
     return Candidates(store, run_id).read_all()
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """All candidates as (depth, candidate), each after its parent."""
+    """List all candidates as (depth, candidate), each after its parent."""
     children: dict[Any, list[Mapping[str, Any]]] = {}
     hashes = {c["hash"] for c in found}
     for c in found:
@@ -50,32 +50,32 @@ def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, 
 
 
 def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:
-    """The candidate with this hash or prefix of a hash (None: the baseline). Returns None if there is none."""
+    """Return the candidate with this hash or prefix (None: the baseline); None if there is none."""
     tree = Candidates(store, run_id).find_tree(hash_)
     return None if tree is None else Workflow(tree)
 
 
 def winner_of(report: Mapping[str, Any] | None) -> str | None:
-    """The hash of the winner in a stored report, or of the workflow that was evaluated; None without a report, and in
-    those of other kinds."""
+    """Return the hash of the winner, or of the evaluated workflow, in a stored report. None without a report, and for
+    reports of other kinds."""
     if report is None or report.get("kind") not in (None, "eval"):
         return None
     return report["workflow"] if report.get("kind") == "eval" else report["best"]["workflow"]
 
 
 def read_input_names(row: Any) -> list[str]:
-    """The fields that the workflow of an evaluation reads from a row."""
+    """List the fields that the workflow of an evaluation reads from a row."""
     return [str(name) for name in cast(list[Any], read_options(row).get("inputs", []))]
 
 
 def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
-    """By id, the fields of a run's rows that the baseline reads; none if file or data are gone or have changed. No
-    code is run: fields that only the code of a tool names are left out."""
+    """Return, by row id, the fields that the baseline reads; empty if file or data are gone or have changed. No code is
+    run: fields that only the code of a tool names are left out."""
     try:
         file = read_stored_file(row)
         base = candidate_workflow(store, row["id"], None)
         if base is None or not all(data_path(place, file.base).is_file() for place in _data_places(file.spec)):
-            return {}  # looking at a run asks no server for its rows
+            return {}  # a query about a run asks no server for its rows
         inputs = Workflow(base.tree, file.base).input_fields
         data = load_data(file.spec, file.base, "unread")
     except (SpecError, PluginError):
@@ -92,9 +92,9 @@ def _data_places(spec: Spec) -> list[str]:
 
 
 def draw_winner(store: Store, run: str) -> str:
-    """The winner of a run (its baseline before there is one) as a flowchart, drawn from its tree without its code.
+    """Draw the winner of a run (the baseline before there is one) as a flowchart, from its tree without its code.
 
-    What only the code of a tool tells, such as the fields that a `tool` node reads without `arguments`, is not drawn.
+    Facts that only a tool's code shows, such as the fields that a `tool` node without `arguments` reads, are missing.
     Raises StoreError.
     """
     row = store.find_run(run, kinds=("optimize",))
@@ -113,13 +113,13 @@ def changes_between(row: Any, before: Workflow, after: Workflow) -> list[tuple[s
     """List the differences between candidates of a run (`list_changes`)."""
     try:
         return list_changes(before, after, read_stored_file(row).spec.lm)
-    except WorkbenchError:  # its file cannot be read any more
+    except WorkbenchError:  # its file can no longer be read
         return before.diff(after)
 
 
 def removable_files(store: Store, rows: Sequence[Any]) -> list[Path]:
-    """The files that plugins wrote for these finished runs, and that neither they nor others need any more. None while
-    a run is running: weights that it has just trained are in no stored workflow yet."""
+    """List the files that plugins wrote for these finished runs, and that no run needs any more. Empty while any run is
+    running: weights that it has just trained are in no stored workflow yet."""
     if any(status_of(store, row) == "running" for row in store.list_runs()):
         return []
     pruned, kept = {row["id"] for row in rows}, set[str]()
@@ -133,12 +133,12 @@ def removable_files(store: Store, rows: Sequence[Any]) -> list[Path]:
 
 
 def prune_run(store: Store, row: Any) -> int:
-    """Remove the rows of a finished run's losing candidates. Their scores stay. Returns how many rows."""
+    """Remove the rows of a finished run's losing candidates, but not their scores. Returns the number of rows."""
     return RunRecord(store, row["id"]).remove_losers(_needed(Candidates(store, row["id"]), row))
 
 
 def _needed(candidates: Candidates, row: Any) -> Collection[str]:
-    """The candidates of a finished run that can still be asked for: baseline, winner, Pareto set."""
+    """Return the candidates of a finished run that users may still ask for: baseline, winner, Pareto set."""
     report = read_report(row) or {}
     chosen = [report["best"]["workflow"]] if "best" in report else []
     chosen += [str(point.get("workflow")) for point in report.get("pareto") or ()]

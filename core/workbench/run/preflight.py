@@ -1,5 +1,5 @@
-"""Checks before a run of a valid file: keys, prices, packages, sandboxes, where the result goes. And which optimizers
-run where the file names none. Calls no model."""
+"""Checks before a run of a valid file: keys, prices, packages, sandboxes, the path of the result. Also chooses the
+optimizers if the file names none. Calls no model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workbench.workflow import called_lms, learnable_addresses
 
 
 def evaluated_lms(task: Task) -> Iterator[LMSpec]:
-    """The language models that the workflow as written and its metrics may call."""
+    """Yield the language models that the workflow as written and its metrics may call."""
     roles = {role for node in task.workflow.walk() for role in node.roles}
     if any(getattr(metric, "needs_lm", False) for metric in (task.metric, *(one for _, one in task.further_metrics))):
         roles.add("judge")
@@ -34,7 +34,7 @@ def evaluated_lms(task: Task) -> Iterator[LMSpec]:
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
-    """The language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
+    """Yield the language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
     yield from called_lms(task.workflow, task.spec.lm)
     for _, workflow in variants(task.spec.search, task.workflow):
         yield from called_lms(workflow, task.spec.lm)
@@ -42,8 +42,8 @@ def lms_of(task: Task) -> Iterator[LMSpec]:
 
 
 def settings_to_compare(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
-    """Return the settings that tell runs apart, flat: models by name, rows, seed, budget, optimizers with their
-    settings. Empty where no tracker is named."""
+    """Return the settings that distinguish runs, flat: models by name, rows, seed, budget, optimizers with their
+    settings. Empty if the file names no tracker."""
     spec, data = task.spec, task.dataset
     if not spec.track:
         return {}
@@ -61,11 +61,11 @@ def settings_to_compare(task: Task, optimizers: Sequence[tuple[str, Optimizer]] 
 
 
 def choose_optimizers(task: Task) -> dict[str, str]:
-    """The names of the optimizers for a file that names none, each with the reason."""
+    """Choose the optimizers for a file that names none. Returns the reason for each, by name."""
     spec, workflow = task.spec, task.workflow
     by_score = len(spec.objectives) == 1  # `mixed` and `kinds` compare by score alone
     rest: list[str] = []
-    if spec.search:  # it lists what may change: examples are searched only if it names them
+    if spec.search:  # then only what it lists may change: examples only if it names them
         rest = ["search"]
     elif learnable_addresses(workflow, "demos"):
         rest = ["kinds", "demos"] if by_score else ["demos"]
@@ -84,7 +84,7 @@ def explain_choice(task: Task, chosen: Sequence[str]) -> str:
 
 
 def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[str]:
-    """A warning where no optimizer searches what the file lists under `search:`."""
+    """Warn if no optimizer searches the settings under `search:`."""
     if not task.spec.search or not optimizers or any(optimizer.reads_search() for _, optimizer in optimizers):
         return []
     named = ", ".join(dict.fromkeys(name for name, _ in optimizers))
@@ -95,7 +95,7 @@ def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> 
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
-    """Raise SpecError for optimizers that find nothing in the workflow to change, or share a study beside others."""
+    """Raise SpecError for optimizers that find nothing to change in the workflow, or that share a study with others."""
     workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
 
     def check(index: int, name: str, optimizer: Optimizer) -> None:
@@ -112,7 +112,7 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
 
 
 def check_result_file(store: Store, options: Options, task: Task) -> None:
-    """Raise SpecError where the result would replace a file that no run of this workflow wrote."""
+    """Raise SpecError if the result would replace a file that no run of this workflow wrote."""
 
     def ours(path: Path) -> bool:
         return path.is_file() and is_result(store, task.spec.name, str(path.resolve()), file_digest(path))
@@ -127,9 +127,9 @@ def check_result_file(store: Store, options: Options, task: Task) -> None:
 
 
 def check_stored_result_file(record: RunRecord, run: str, options: Options, name: str) -> None:
-    """Raise StoreError where the result would go to a place that nobody named here: outside this folder and that of
-    the database, or on a file that no run of the workflow wrote. The database may be a stranger's. name: of the
-    workflow."""
+    """Raise StoreError if the result would go to a path that this user did not choose: outside this folder and that of
+    the database, or a file that no run of the workflow wrote. The database may be a stranger's. name: the
+    workflow's."""
     folders = (Path.cwd().resolve(), record.store.path.resolve().parent)
     for out in (options.path, options.unproved_path):
         where = out.resolve()
@@ -147,7 +147,7 @@ def check_stored_result_file(record: RunRecord, run: str, options: Options, name
 
 
 def lm_warnings(task: Task) -> list[str]:
-    """Warnings about models given by name only: they inherit nothing from `lm`, in particular not its server."""
+    """Warn about models given by name only: they inherit nothing from `lm`, in particular not its server."""
     lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
     return list(_elsewhere(task, lms))
 
@@ -170,8 +170,8 @@ def _prefix(spec: LMSpec) -> str:
 def lms_not_ready(
     lms: Iterable[LMSpec], pool: LMPool, usd: float | None, target_usd: float | None = None
 ) -> Iterator[WorkbenchError]:
-    """The error of each language model that is not ready, e.g. a missing key, or whose price is not known where there
-    is a ceiling (`usd`) or a target (`target_usd`) of dollars."""
+    """Yield an error for each language model that is not ready, e.g. because a key is missing, or whose price is
+    unknown although dollars have a ceiling (`usd`) or a target (`target_usd`)."""
     for spec in {spec.model_dump_json(): spec for spec in lms}.values():
         try:
             lm = pool.get(spec)
@@ -184,12 +184,13 @@ def lms_not_ready(
 
 
 def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
-    """The errors that only a change of the file can fix. After others, e.g. a missing package, a run can be resumed."""
+    """List the errors that only a change of the file can fix. A run can be resumed after others, e.g. a missing
+    package."""
     return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 
 async def obstacles(task: Task, runtime: Runtime, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
-    """The errors that would stop a run, located in the file."""
+    """List the errors that would stop a run, located in the file."""
     usd = task.spec.targets.usd if task.spec.targets is not None else None
     lacking = lms_not_ready(lms_of(task), runtime.pool, runtime.ledger.budget.usd, usd)
     found = [*lacking, *await _optimizers_not_ready(task, studies)]
@@ -197,7 +198,7 @@ async def obstacles(task: Task, runtime: Runtime, studies: Sequence[tuple[Study,
 
 
 async def _optimizers_not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
-    """The errors of optimizers that are not ready, located in the file. studies: in the file's order."""
+    """List the errors of optimizers that are not ready, located in the file. studies: in the file's order."""
     found: list[WorkbenchError] = []
     for index, (study, optimizer) in enumerate(studies):
         try:

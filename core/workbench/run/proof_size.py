@@ -1,4 +1,4 @@
-"""The size of the sealed test: how many rows make a proved gain most likely, given what each row takes from search."""
+"""The size of the sealed test: the number of rows that makes a proved gain most likely, given the cost of each row."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from statistics import NormalDist, fmean
 
 from workbench.study import Evaluation
 
-#: Assumed before anything is known: the size of a gain, and the variance of a row's difference, which weighs as much as
-#: PRIOR_ROWS rows.
+#: Assumptions before anything is known: the size of a gain, and the variance of a row's difference, which has the
+#: weight of PRIOR_ROWS rows.
 GAIN, VARIANCE, PRIOR_ROWS = 0.15, 0.3, 5
-#: Sizes that are compared, in steps of 1 / SIZES of the sealed rows, and the most candidates that are counted.
+#: Sizes to compare, in steps of 1 / SIZES of the sealed rows, and the largest number of candidates to consider.
 SIZES, MAX_CANDIDATES = 20, 50
-#: Chances within this are equal. Of equal tests the largest is chosen, as its interval is the narrowest.
+#: Chances that differ by less count as equal. Of equal tests the largest is chosen, as its interval is the narrowest.
 EQUAL = 0.01
 
 #: The normal distribution, and the standard errors at which a two-sided test of level 0.05 shows a gain.
@@ -23,10 +23,10 @@ _NORMAL, _BOUND = NormalDist(), 1.96
 
 @dataclass(frozen=True)
 class Outlook:
-    """The gains that evaluations on val lead to expect.
+    """The gains to expect, estimated from evaluations on val.
 
-    gain: of the best candidate, less what chance adds to it. deviation: of the score differences of single rows.
-    improving: share of candidates that are better than all before. step: by how much these are better.
+    gain: of the best candidate, without the part due to chance. deviation: of the score differences of single rows.
+    improving: share of candidates that are better than all before. step: their mean improvement.
     """
 
     gain: float = 0.0
@@ -36,7 +36,7 @@ class Outlook:
 
     @classmethod
     def of(cls, baseline: Evaluation, best: Evaluation, tried: Iterable[Evaluation]) -> Outlook:
-        """Estimate from evaluations on val. tried: all of them, in their order."""
+        """Estimate from evaluations on val. tried: all of them, in order."""
         highest, count, steps = baseline.score, 0, list[float]()
         for one in tried:
             if one.workflow != baseline.workflow:
@@ -53,7 +53,7 @@ class Outlook:
         return cls(gain * true / (true + chance), math.sqrt(variance), improving, step)
 
     def chance_of_proof(self, rows: float, candidates: int) -> float:
-        """Return the chance that so many sealed rows show the gain of the best after so many further candidates."""
+        """Return the chance that `rows` sealed rows show the best's gain after `candidates` more candidates."""
         found = 0.0
         for better in range(candidates + 1):
             gain = min(1.0, self.gain + better * self.step)
@@ -69,10 +69,10 @@ def plan_test_size(
     """Return the share of the sealed rows, 0 to 1, whose test makes a proved gain most likely.
 
     Args:
-        rows: of the whole sealed test.
+        rows: number of rows in the whole sealed test.
         left: calls, tokens and dollars for search and test together; infinite without a ceiling.
-        test: what the test of all rows takes of each.
-        candidate: what one candidate takes of each on val.
+        test: the cost of testing all rows, in each of these units.
+        candidate: the cost of one candidate on val, in the same units.
         outlook: the gains to expect.
     """
     chances = dict[float, float]()

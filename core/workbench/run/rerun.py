@@ -1,4 +1,4 @@
-"""The rerun of the old workflow on tested rows, as often as the winner's cost pays for."""
+"""Reruns of the old workflow on tested rows, as many as the winner's cost pays for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.runtime import Draw
 from workbench.study import Evaluator, Result
 from workbench.task import Task, highest_score
 
-#: At which answers are drawn again where the file says nothing, as `samples` of a `predict` node does.
+#: Temperature of new answers if the file sets none, as for `samples` of a `predict` node.
 TEMPERATURE = 0.7
 
 
@@ -19,17 +19,17 @@ async def rerun_baseline(
     task: Task, evaluator: Evaluator, rows: Sequence[tuple[Result, ...]]
 ) -> tuple[Rerun | None, list[str]]:
     """Run the baseline again on tested rows, as often as the winner's cost pays for, and compare the winner with its
-    vote. Takes what the budget leaves.
+    vote.
 
-    The first run is the tested one; the others are drawn at the file's temperature, or at TEMPERATURE where it has
-    none.
+    Takes what the budget leaves. The first run is the tested one; the others use the file's temperature, or TEMPERATURE
+    if it has none.
 
     Args:
-        rows: a result of the baseline and one of the winner for each row, as `run_sealed_test` returns them.
+        rows: for each row, a result of the baseline and one of the winner, as `run_sealed_test` returns them.
 
     Returns:
-        the comparison, None where the winner takes less than twice as much, and where there is nothing to compare;
-        warnings, which say why.
+        The comparison, or None if the winner costs less than twice as much or there is nothing to compare; and warnings
+        with the reasons.
     """
     runs, unit = count_runs([(row[0], row[1]) for row in rows])
     if runs < 2:
@@ -51,7 +51,7 @@ async def rerun_baseline(
 async def _run_again(
     task: Task, evaluator: Evaluator, baselines: Sequence[Result], runs: int, warnings: list[str]
 ) -> dict[int, list[Result]]:
-    """The results of all runs of the old workflow, by the place of the row, for as many rows as the budget pays for."""
+    """Return the results of all runs of the old workflow, by row position, for as many rows as the budget pays for."""
     named, ledger = task.spec.lm.temperature is not None, evaluator.runtime.ledger
     drawn = task.workflow if named else task.workflow.patched({"lm.temperature": TEMPERATURE})
     program, found, most = evaluator.program(drawn), dict[int, list[Result]](), len(baselines)
@@ -69,7 +69,7 @@ async def _run_again(
         await evaluator.gather(most, run_row)
     except BudgetSpent:
         pass
-    except (LMError, ServerDead) as error:  # the test is paid for, and is reported
+    except (LMError, ServerDead) as error:  # the test is already paid for, so report it
         warnings.append(f"the rerun ended early: {error}")
     return found
 

@@ -1,4 +1,4 @@
-"""The workflow files that a run leaves: the result, and the best candidate where its gain is not shown."""
+"""The workflow files that a run writes: the result, and the best candidate if its gain is not shown."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from workbench.workflow import Workflow
 def write_results(
     report: Report, task: Task, options: Options, record: RunRecord, evaluations: Mapping[str, Evaluation]
 ) -> None:
-    """Write what the run found, and say in the report where it is.
+    """Write the results of the run, and add their paths to the report.
 
-    Only a proved winner replaces the baseline: it was chosen on val, so its score there is biased upwards. A file is
-    written under another name first, then renamed. evaluations: those on val, by hash; for the costs of configurations.
+    Only a proved winner replaces the baseline, because a winner's score on val, where it was chosen, is biased upwards.
+    Each file is first written under another name, then renamed. evaluations: those on val, by hash, for the costs of
+    configurations.
     """
     changed = report.winner != task.workflow
     taken = report.proved or (options.keep_unproved and changed)
@@ -30,7 +31,7 @@ def write_results(
         under_load = configurations(workflow, evaluations, task.spec)
         described = [(e.workflow, e.objectives) for e in under_load]
         text = workflow_text(task, workflow, out, _head(report, task, workflow), described)
-        # First: killed in between, the run would not know the file as its own when it goes on.
+        # First: after a kill in between, the resumed run would not know the file as its own.
         record.add_artifact(str(out.resolve()), workflow.hash, content_digest(text.encode()))
         try:
             write_whole(out.resolve(), text)

@@ -1,4 +1,4 @@
-"""The sealed test of a run: the part of the budget that is reserved for it, and the test itself."""
+"""The sealed test of a run, and the part of the budget reserved for it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from workbench.study import Evaluation, Evaluator, PerturbedRows, Progress, Resu
 from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
 
-#: The largest share of a ceiling that is reserved for what does not fit: a baseline and its proof that take more than
-#: the ceiling, or a winner that takes more than the baseline. Without this limit nothing would be left for the search.
+#: Largest share of a ceiling to reserve if baseline and proof cost more than the ceiling, or the winner more than the
+#: baseline. Without this limit nothing would be left for the search.
 LARGEST_RESERVE = 0.5
 
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
 MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
 
-#: What rows that run at once take together; their minutes pass at the same time.
+#: Costs of concurrent rows that add up; their minutes pass at the same time.
 _ADDED_UP = ("calls", "tokens", "usd")
 
 
 def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
     """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far.
 
-    Where the best score wins, as many rows are reserved as make a proved gain most likely (`plan_test_size`), and the
-    search has the rest. Where costs decide, too, the whole test of a winner that takes no more than the baseline is
-    reserved, if it fits.
+    If the best score wins, the reserve covers the number of rows that makes a proved gain most likely
+    (`plan_test_size`), and the search gets the rest. If costs decide, too, the whole test of a winner no more expensive
+    than the baseline is reserved, if it fits.
     """
     n, judging, sides = len(task.dataset.test), evaluator.judging, task.spec.tested_sides
     n *= sealed_runs(task) // sides
@@ -49,8 +49,8 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         return ledger.reserve_for_proof(**{**largest, "calls": min(calls, largest["calls"])})
     spent = ledger.spent
     waste = spent.calls / max(1, spent.calls - ledger.retries)
-    # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
-    # a cost may be cheap in dollars and take more calls than the best.
+    # While the baseline is best, it stands for all sides; a later winner replaces this reserve. A winner picked by cost
+    # may be cheap in dollars and take more calls than the best.
     runs = [base, pick_winner([*progress.complete.values()], task.spec), best][:sides]
     headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime)
     at_once = max(1, min(n, evaluator.concurrency)) * 60
@@ -72,11 +72,11 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     val = cost(base, len(task.dataset.val))
     planned, share = task.spec.objectives == ["score"] and not task.spec.targets, 1.0
     if planned:
-        ledger.reserve_for_proof()  # nothing, so that what is left is that of search and test
+        ledger.reserve_for_proof()  # nothing yet, so that `remaining` is for search and test together
         left = {what: ledger.remaining(what) - headroom.get(what, 0.0) for what in _ADDED_UP}
         full = {what: sum(test[what] for test in tests) for what in _ADDED_UP}
         found = plan_test_size(n, left, full, val, Outlook.of(base, best, [*progress.complete.values()]))
-        planned, share = found > 0, found or 1.0  # 0: not even a small test is paid for
+        planned, share = found > 0, found or 1.0  # 0: not even a small test can be paid for
     reserve = dict[str, float]()
     for what in MORE:
         most = LARGEST_RESERVE * (ceiling := getattr(ledger.budget, what) or 0)
@@ -88,20 +88,20 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
 
 def _headroom(task: Task, sides: Collection[Workflow], ledger: Ledger, runtime: Runtime) -> dict[str, float]:
-    """Tokens and dollars by which the most expensive call of the sides is reserved beyond what it takes: the last call
-    of the test is not sent without them."""
+    """Return the tokens and dollars to reserve beyond the expected cost of the sides' most expensive call. Without them
+    the last call of the test is not sent."""
 
     def price(spec: LMSpec, prompt: int, completion: int) -> float:
         return price_of(runtime.pool.get(spec), prompt, completion, None) if ledger.budget.usd is not None else 0.0
 
-    prompt = math.ceil(ledger.largest_prompt.get("task", 0) / LEAST_TOKENS)  # reserved are estimates, which are high
+    prompt = math.ceil(ledger.largest_prompt.get("task", 0) / LEAST_TOKENS)  # estimates are high, and so are reserves
     dearest = [dearest_call(side, task.spec.lm, prompt, price) for side in sides]
     return {what: max(values) for what, values in zip(("tokens", "usd"), zip(*dearest, strict=True), strict=True)}
 
 
 class _Room:
-    """Lets a row of the test begin once the budget pays for it beside the rows that are begun. Without that, all that
-    is left may go to the first sides of many rows, and none has a second one to be compared with."""
+    """A gate that lets a row of the test begin once the budget pays for it in addition to the rows already begun.
+    Otherwise the first sides of many rows could use up the budget, and leave no second side to compare them with."""
 
     def __init__(self, ledger: Ledger, row: Mapping[str, float], headroom: Mapping[str, float]):
         self._ledger, self._row, self._headroom = ledger, row, headroom
@@ -109,7 +109,7 @@ class _Room:
 
     @classmethod
     def of(cls, task: Task, evaluator: Evaluator, progress: Progress, sides: Collection[Workflow]) -> _Room:
-        """For rows of these sides, which take what rows of val took."""
+        """Make the gate for rows of these sides, at the cost of rows on val."""
         ledger, known = evaluator.runtime.ledger, [e for s in sides if (e := progress.complete.get(s.hash)) is not None]
         times = sealed_runs(task) / task.spec.tested_sides
         row = {w: times * sum(e.objectives[w] + getattr(evaluator.judging, w) for e in known) for w in _ADDED_UP}
@@ -144,24 +144,23 @@ async def run_sealed_test(
     row_keys: RowKeys,
     on_pair: Callable[[int, int], None],
 ) -> list[tuple[Result, ...]]:
-    """Run each side on the sealed rows, row by row, until the budget ends, and store what came out.
+    """Run each side on the sealed rows, row by row, until the budget ends, and store the results.
 
-    On each row the sides run one after the other, in a random order of its own; baseline and winner then under each
-    perturbation that a source of claims asks for, too.
+    On each row the sides run one after the other, in a random order for each row. Baseline and winner then also run
+    under each perturbation that a source of claims requests.
 
     Args:
-        progress: its evaluations on val, which tell what a row takes.
-        sides: the baseline, the winner and, where there are targets, the best on val. What is on several sides runs
-            once.
-        row_keys: of the task, for what is stored.
-        on_pair: called with the number of rows that are done, and that of all rows.
+        progress: its evaluations on val give the cost of a row.
+        sides: the baseline, the winner and, with targets, the best on val. A workflow on several sides runs once.
+        row_keys: the task's, for the stored rows.
+        on_pair: called with the number of finished rows and of all rows.
 
     Returns:
-        a result for each side, of the rows that were tested.
+        A result for each side, for each tested row.
     """
     baseline, test, seed = task.workflow, task.dataset.test.open(), task.spec.seed
     programs = {side.hash: evaluator.program(side) for side in sides}
-    compared = sides[:2] if sides[1] != baseline else ()  # what changes nothing changes nothing under a perturbation
+    compared = sides[:2] if sides[1] != baseline else ()  # the same workflow cannot differ under a perturbation
     perturbations = find_perturbations(task)
     perturbed = {side.hash: PerturbedRows(evaluator, side, perturbations) for side in compared}
     rows: list[tuple[Result, ...] | None] = [None] * len(test)
@@ -182,7 +181,7 @@ async def run_sealed_test(
     with suppress(BudgetSpent):
         await evaluator.gather(len(test), run_row)
     done = [row for row in rows if row is not None]
-    if sides[1] != baseline:  # first: a kill hides no look
+    if sides[1] != baseline:  # stored first, so that a kill hides no test of a row
         described = describe_rows([row[0].example for row in done], task.inputs, task.rule)
         record_test(ledger.store, ledger.run_id, sides[1].hash, described)
     for side, workflow in enumerate(sides):

@@ -1,4 +1,4 @@
-"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records."""
+"""The lifecycle of one run: baseline, optimizers, winner, sealed test, report; with its events and stored records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from workbench.workflow import Workflow
 
 
 class Session:
-    """The course of one run. A resumed run repeats it from the start; the journal answers the paid calls."""
+    """The lifecycle of one run. A resumed run repeats it from the start; the journal answers the paid calls."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Session:
         info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
         self.announcer = Announcer(self.opened, info, listener)
         self._emit = self.announcer.emit
-        self.ledger.on_call = self._on_call  # which announces the call, too
+        self.ledger.on_call = self._on_call  # also announces the call
         self.runtime.elsewhere = self.crew = make_crew(task, self.runtime, self._emit)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.evaluator.named = dict(task.further_metrics)
@@ -95,10 +95,10 @@ class Session:
         self.steering = Steering(Orders(store, run_id), self.ledger, self.evaluator.running, self._emit)
         self._candidates = set[str]()
         self._saved_seconds = 0.0
-        self._in_flight = list[int]()  # at each call since the last evaluation
+        self._in_flight = list[int]()  # calls in flight at the time of each call since the last evaluation
 
     async def go(self) -> Report:
-        """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
+        """Run to the end and return the report, with the reason for it. Bugs are raised after the report is saved."""
         async with self.opened:
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
             warned += preflight.search_warnings(self.task, self.optimizers)
@@ -129,7 +129,7 @@ class Session:
             return report
 
     async def find_obstacles(self) -> list[WorkbenchError]:
-        """Errors that would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
+        """List errors that would stop the run, without a call. A resumed run skips this: its journal may suffice."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
         return await preflight.obstacles(self.task, self.runtime, studies)
 
@@ -181,7 +181,7 @@ class Session:
         return "finished", None
 
     async def _observe(self) -> Workflow:
-        """The baseline, with what its nodes show only when they run."""
+        """Return the baseline, with settings that its nodes reveal only when they run."""
         observed, _ = await observe_nodes(self.task, self.evaluator)
         if observed != self.task.workflow:
             self._on_candidate(self.task.workflow, "baseline")
@@ -189,14 +189,14 @@ class Session:
         return observed
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raise LMError if no row of the baseline was answered, and delete the failures: a resumed run asks again."""
+        """Raise LMError if no row of the baseline was answered. Delete the failures, so a resumed run asks again."""
         if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()
             raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
-        """Run one optimizer. A bug in it becomes a PluginError, after which the best so far is still tested."""
+        """Run one optimizer. A bug in it becomes a PluginError, and the best so far is still tested."""
         try:
             returned = await optimizer.optimize(study)
         except (WorkbenchError, asyncio.CancelledError):
@@ -232,12 +232,12 @@ class Session:
         reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
     def _best(self) -> Workflow:
-        """The best on val."""
+        """Return the best candidate on val."""
         return self.progress.best.workflow if self.progress.best is not None else self.task.workflow
 
     def _pick(self) -> Workflow:
-        """The winner: the best on val, or, with several objectives, the named pick of the Pareto set or the cheapest
-        that meets the targets."""
+        """Return the winner: the best on val; with several objectives, the named pick of the Pareto set, or the
+        cheapest that meets the targets."""
         found = [*self.progress.complete.values()]
         return pick_winner(found, self.task.spec).workflow if found else self.task.workflow
 
@@ -279,7 +279,7 @@ class Session:
         self.scored.record(evaluation)
         await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
-        # Seconds can be compared only where as many requests were under way.
+        # Seconds are comparable only at the same number of requests in flight.
         in_flight, self._in_flight = self._in_flight, []
         mean, candidate = round(sum(in_flight) / max(1, len(in_flight)), 1), evaluation.workflow.hash
         self.store.event(self.run_id, "evaluated", candidate=candidate, calls=self.ledger.paid.calls, in_flight=mean)

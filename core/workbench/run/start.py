@@ -1,4 +1,4 @@
-"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`."""
+"""Starts and resumes runs of `workbench optimize`, and reads their files. `workbench.run.session` is the run itself."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def optimize(
     """Optimize a workflow file and prove the gain.
 
     Args:
-        path: the workflow file, or one that was read or made before.
-        options: what the command line adds to it.
+        path: the workflow file, or one already read or made.
+        options: additions from the command line.
         database: path of the run database.
         listener: called as listener(event, data) with every event.
-        optimizers: (name, optimizer) in place of those of the file, for tests and notebooks.
-        pool: language models in place of those of the plugins, for tests and notebooks.
+        optimizers: (name, optimizer), replaces those of the file in tests and notebooks.
+        pool: replaces the plugins' language models in tests and notebooks.
 
     Raises:
         SpecError: the input is wrong.
@@ -110,21 +110,21 @@ def optimize(
 def started_run(
     store: Store, kind: str, file: Path, task: Task, options: Mapping[str, Any]
 ) -> Generator[tuple[str, int]]:
-    """Add the row of a run that this process starts, and give its name and number. Until the run catches signals
-    itself, SIGTERM is what Ctrl-C is, and a KeyboardInterrupt says how to resume."""
+    """Add the row of a run that this process starts, and yield its name and number. Until the run handles signals
+    itself, SIGTERM acts like Ctrl-C, and a KeyboardInterrupt says how to resume."""
     run = new_run_name()
     with interrupted_by_sigterm():
         try:
             yield run, add_started_run(store, run, kind, file, task, options)
         except KeyboardInterrupt as error:
-            # It may say what it ended, or come before the row was written.
+            # The error may already name its cause, or come before the row was written.
             if str(error) or find_exact_run(store, run) is None:
                 raise
             raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {store.path}") from error
 
 
 def add_started_run(store: Store, run: str, kind: str, file: Path, task: Task, options: Mapping[str, Any]) -> int:
-    """Add the row of a run that this process starts; returns its number."""
+    """Add the row of a run that this process starts. Returns its number."""
     return add_run(
         store,
         run=run,
@@ -153,8 +153,8 @@ def resume(
 ) -> Report:
     """Resume a run that was killed, interrupted or failed. It is replayed, and no recorded call is paid again.
 
-    Takes the arguments of `optimize`. The options are added to those that the run was started with. The sandbox is that
-    of the start, unless the options name another.
+    Takes the arguments of `optimize`. The options are added to those of the start. The sandbox is the one of the start,
+    unless the options name another.
     """
     options = options or Options()
     with Store(database, create=False) as store:
@@ -179,7 +179,7 @@ def resume(
             raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
-        same = Candidates(store, row["id"]).find_first() in (None, task.workflow.hash)
+        same = Candidates(store, row["id"]).find_first() in (None, task.workflow.hash)  # a later resume uses them, too
         same &= begins or stored.get("referred") == task.external_hash
         if not same and all(address.partition(".")[0] == "budget" for address, _ in options.sets):
             raise StoreError(
@@ -198,8 +198,8 @@ def prepare(
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling a model: (spec, source, task, optimizers).
 
-    path: the file, or one that was read or made before. sets: changed settings of the file, as
-    (address, value). code: the state of the user code that it is made with. Raises SpecError.
+    path: the file, or one already read or made. sets: changed settings of the file, as (address, value). code: the
+    state of its user code. Raises SpecError.
     """
     base = place_of(path).parent
     source = read_source(path)
@@ -207,12 +207,12 @@ def prepare(
 
 
 def place_of(path: str | Path | Source) -> Path:
-    """Where a workflow file is; its paths are relative to the folder."""
+    """Return the path of a workflow file. Paths in it are relative to its folder."""
     return Path(path.file if isinstance(path, Source) else path).resolve()
 
 
 def lacks_rows(task: Task) -> SpecError | None:
-    """The error of a file whose data can be evaluated on, but not optimized with."""
+    """Return the error of a file whose data suffice for an evaluation but not for optimization; None otherwise."""
     data = task.spec.data
     lacking = [name for name in ("val", "test") if data.file is None and getattr(data, name) is None]
     if not lacking:
@@ -226,7 +226,7 @@ def lacks_rows(task: Task) -> SpecError | None:
 
 
 def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
-    """The errors that a run of a valid file would end with here and now. Calls no model and writes no file."""
+    """List the errors with which a run of a valid file would end on this machine. Calls no model and writes no file."""
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
@@ -251,7 +251,7 @@ def _prepare(
         task = load_task(spec, source, base, code)
         check_search(task)
         check_by_sources(task)
-        data = task.dataset  # its warnings are shown wherever the file is used
+        data = task.dataset  # its warnings are shown whenever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
     with source.locating():
@@ -273,7 +273,7 @@ def _checked(source: Source, base: Path, code: Code) -> tuple[Spec, Source]:
 
 
 def _wrong_elsewhere(source: Source, error: SpecError, base: Path, code: Code) -> list[SpecError]:
-    """The errors in sections that match the schema, for a file in which other sections do not."""
+    """List the errors in the sections that match the schema, for a file in which other sections do not."""
     if not isinstance(source.value, dict):
         return []
     broken = {one.path[0] for one in (error, *error.more) if one.path} | (STAND_INS.keys() - source.value.keys())
@@ -285,7 +285,7 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path, code: Code) -
         jobs = {**section_loaders(spec, base, [], code), "optimize": lambda: load_optimizers(spec.optimize, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)
-    except ValidationError:  # from sections in combination, e.g. `pick` without `objectives`
+    except ValidationError:  # from a combination of sections, e.g. `pick` without `objectives`
         return []
     except SpecError as more:
         return [more]
@@ -305,16 +305,14 @@ def _stored(
 
 
 def prepare_stored(row: Any, added: Sequence[tuple[str, Any]] = (), code: Code = "loaded") -> Task:
-    """The task of a stored run, with the file, flags and outer settings that it started with.
-
-    added: flags after those. code: the state of the user code that it is made with.
-    """
+    """Make the task of a stored run, with the file, flags and outer settings of its start. added: further flags. code:
+    the state of the user code."""
     stored = read_options(row)
     return _stored(row, [*stored["sets"], *added], stored["outside"], stored.get("chosen"), code)[2]
 
 
 def load_optimizers(entries: Sequence[Mapping[str, Any]], source: Source) -> list[tuple[str, Optimizer]]:
-    """Optimizers with their parameters. entries: (name: parameters) each, as under `optimize:` of the file."""
+    """Make optimizers with their parameters. entries: {name: parameters} each, as under `optimize:` of the file."""
 
     def load(index: int, name: str, parameters: Any) -> tuple[str, Optimizer]:
         path = ("optimize", index) if source.has(("optimize", index)) else ("optimize",)

@@ -1,7 +1,7 @@
 """Orders of a user to a running run: pause it, stop its search, raise its budget.
 
-They wait in the run's database until the run takes them up, between two evaluations, and again at the same place when
-it is resumed.
+Orders wait in the run's database. The run carries them out between two evaluations, and at the same point again when it
+is resumed.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from workbench.ledger import Ledger
 from workbench.spec import BudgetSpec
 from workbench.store import Orders, RunLock, Store, kind_of
 
-#: What can be ordered.
+#: Kinds of orders.
 ACTIONS = ("pause", "continue", "stop", "budget")
 
-#: Stands for a candidate where the search has ended.
+#: Stands for a candidate once the search has ended.
 END = "end"
 
-#: Seconds between two looks at the orders for those that take effect at once.
+#: Seconds between checks for orders that take effect at once.
 EVERY = 0.5
 
 
 def give_order(store: Store, run: str, kind: str, data: Mapping[str, Any] | None = None) -> int:
-    """Give an order to a run of `optimize` while it runs; returns the order's number.
+    """Give an order to a running run of `optimize`. Returns the order's number.
 
-    It takes effect after the evaluation on val that runs now (`pause` and `continue`: at once), and is part of the run
-    from then on: a resumed run takes it up at the same place.
+    It takes effect after the current evaluation on val (`pause` and `continue`: at once). From then on it is part of
+    the run: a resumed run carries it out at the same point.
 
     Args:
-        store: of the run.
-        run: its name, or a beginning of it.
+        store: the run's store.
+        run: its name, or a prefix of it.
         kind: one of ACTIONS.
-        data: of `budget`, its ceilings (calls, tokens, usd, minutes). The others have none.
+        data: for `budget`, its ceilings (calls, tokens, usd, minutes). Other kinds have none.
 
     Raises:
-        SpecError: for what is no order.
-        StoreError: if there is no such run, or it is not running.
+        SpecError: the order is invalid.
+        StoreError: there is no such run, or it is not running.
     """
     row = store.find_run(run)
     if kind_of(row) != "optimize":
@@ -57,7 +57,7 @@ def give_order(store: Store, run: str, kind: str, data: Mapping[str, Any] | None
 
 
 def _check_order(kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The data of an order in its normal form. Raises SpecError."""
+    """Return the data of an order in normal form. Raises SpecError."""
     if kind not in ACTIONS:
         raise SpecError(f"'{kind}' cannot be ordered", hint=suggest(kind, ACTIONS))
     if kind != "budget":
@@ -76,10 +76,8 @@ def _check_order(kind: str, data: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Steering:
-    """Takes up the orders of a run.
-
-    emit: tells of what was taken up. running: rows begin while it is set.
-    """
+    """Carries out the orders of a run. emit: announces each order that was carried out. running: rows begin only while
+    it is set."""
 
     orders: Orders
     ledger: Ledger
@@ -93,7 +91,7 @@ class Steering:
 
     async def __aenter__(self) -> Steering:
         switches = [order for order in self.orders.read_all() if order["kind"] in ("pause", "continue")]
-        if switches and switches[-1]["kind"] == "pause":  # who resumes a run wants it to go on
+        if switches and switches[-1]["kind"] == "pause":  # resuming a run implies that it should continue
             self.orders.settle(self.orders.add("continue", {}), "done")
         self._watch = asyncio.create_task(self._look_often())
         return self
@@ -105,7 +103,7 @@ class Steering:
                 await self._watch
 
     async def _look_often(self) -> None:
-        """Pause and go on at once: neither changes what the run finds, so a resumed run leaves them out."""
+        """Pause and continue at once: neither changes the results, so a resumed run skips them."""
         while True:
             for order in self.orders.read_open():
                 if order["kind"] in ("pause", "continue"):
@@ -115,34 +113,34 @@ class Steering:
 
     def _switch(self, on: bool) -> None:
         if on and not self.running.is_set():
-            self.ledger.started += time.monotonic() - self._paused_at  # a pause takes no minutes of the budget
+            self.ledger.started += time.monotonic() - self._paused_at  # a pause uses no minutes of the budget
             self.running.set()
         elif not on and self.running.is_set():
             self._paused_at = time.monotonic()
             self.running.clear()
 
     def take(self, evaluated: str) -> None:
-        """Let the orders that wait take effect after the evaluation of a candidate on val, which is not stored yet: a
-        run that is killed before it is takes them up there again."""
+        """Attach waiting orders to the evaluation of a candidate on val before it is stored. If the run is killed
+        before that, it carries them out there again."""
         for order in self.orders.read_open():
             if order["kind"] not in ("pause", "continue"):
                 self.orders.take(order["id"], evaluated)
 
     def carry_out(self, evaluated: str) -> None:
-        """Carry out what takes effect after this evaluation. Raises SearchStopped once the search was stopped."""
+        """Carry out the orders attached to this evaluation. Raises SearchStopped once the search was stopped."""
         for order in self.orders.read_taken(evaluated):
             outcome = "done"
             if order["kind"] == "stop":
                 self.ledger.stopping = self.ledger.stopping or SearchStopped()
             elif order["kind"] == "budget":
                 outcome = self._raise_budget(order["data"])
-            else:  # of an earlier version
+            else:  # given by an earlier version
                 outcome = f"refused: this version of workbench has no `{order['kind']}`"
             self._settle(order, outcome)
         self.check()
 
     def end_search(self) -> None:
-        """Carry out what was ordered since the last evaluation, and allow calls again, for the sealed test."""
+        """Carry out the orders given since the last evaluation, and allow calls again, for the sealed test."""
         self.take(END)
         with suppress(SearchStopped):
             self.carry_out(END)
@@ -164,7 +162,7 @@ class Steering:
         self.emit("steered", action=order["kind"], order=order["data"], outcome=outcome)
 
     def _raise_budget(self, order: Mapping[str, Any]) -> str:
-        """Raise ceilings; returns the outcome. None is lowered: what was resumed with a larger budget keeps it."""
+        """Raise ceilings and return the outcome. None is lowered: a run resumed with a larger budget keeps it."""
         now = self.ledger.budget
         old = {what: getattr(now, what) for what in order}
         raised = {what: new for what, new in order.items() if old[what] is not None and new > old[what]}

@@ -1,4 +1,4 @@
-"""The workflow file of a stored run, read without its code."""
+"""The workflow file of a stored run, read without loading its code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from workbench.task import expand_references
 
 
 def name_of_stored(row: Any) -> str:
-    """The name under which the user is asked about the file of a stored run."""
+    """Return the name of a stored run's file for questions to the user."""
     return f"the workflow of run {row['run']}"
 
 
 def content_of_stored(row: Any) -> bytes:
-    """The file of a stored run with its flags, as the user is asked about them."""
+    """Return the file of a stored run with its flags, as shown in questions to the user."""
     stored = read_options(row)
     found = (read_spec(row), row["file"], stored.get("sets"), stored.get("outside"))
     return repr(found).encode("utf-8", "surrogatepass")
@@ -32,7 +32,7 @@ def file_of_stored(row: Any) -> str:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """The workflow file of a stored run as it started: read, and nothing of what it names."""
+    """The workflow file of a stored run as it started. Files that it names are not read."""
 
     spec: Spec
     source: Source
@@ -40,11 +40,11 @@ class StoredFile:
 
 
 def read_stored_file(row: Any) -> StoredFile:
-    """The workflow file of a stored run, with its flags and outer settings, without running any code.
+    """Read the workflow file of a stored run, with its flags and outer settings, without running any code.
 
     Raises:
-        StoreError: the run is of no workflow file.
-        SpecError: the file cannot be read, or refers to another that cannot.
+        StoreError: the run has no workflow file.
+        SpecError: the file, or one that it refers to, cannot be read.
     """
     _, base, started = read_stored_source(row)
     (spec, source), inherited = check_spec(started), list[Inherited]()
@@ -54,8 +54,8 @@ def read_stored_file(row: Any) -> StoredFile:
 
 
 def read_stored_source(row: Any) -> tuple[Source, Path, Source]:
-    """The workflow file of a stored run as it was written, the folder of its paths, and the file with the flags and
-    outer settings that the run started with. Raises StoreError and SpecError."""
+    """Return the workflow file of a stored run as written, the folder of its paths, and the file with the flags and
+    outer settings of the run's start. Raises StoreError and SpecError."""
     stored = read_options(row)
     file = file_of_stored(row)
     source = load_yaml(read_spec(row), file)

@@ -1,6 +1,6 @@
 """Stores evaluations with their results, and the scores of train rows, which weight the drawing of rows.
 
-The scores of train rows come from optimizers and from `workbench eval --split train`.
+Scores of train rows come from optimizers and from `workbench eval --split train`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from workbench.workflow import Workflow
 
 
 class RowKeys:
-    """For each row of a task: a key that is equal for equal rows of any file, and that of its cluster.
+    """Keys for each row of a task: one that equal rows of any file share, and one for its cluster.
 
-    The key has two words, of which the second may be empty: that of `describe_rows`, and one of the label. A row whose
-    label was mended is scored by another rule.
+    A row's key has two words: the one from `describe_rows`, and one from the label, which may be empty. After a
+    correction of its label, a row is scored by another rule, so its key differs.
     """
 
     def __init__(self, task: Task):
@@ -37,7 +37,7 @@ class RowKeys:
 
 
 async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation, keys: RowKeys) -> None:
-    """Store an evaluation and wait for the commit. A replay finds it stored, and writes nothing."""
+    """Store an evaluation and wait for the commit. In a replay it is already stored, and nothing is written."""
     evaluations, key = Evaluations(store, run_id), (evaluation.workflow.hash, evaluation.split, evaluation.replica)
     exists = evaluations.find(*key)
     if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
@@ -49,7 +49,7 @@ async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation, ke
 
 
 def end_evaluation(evaluations: Evaluations, found: Evaluation) -> asyncio.Future[None]:
-    """Queue the sums of an evaluation whose rows are stored."""
+    """Queue the totals of an evaluation whose rows are stored."""
     return evaluations.end(
         *(found.workflow.hash, found.split, found.replica),
         n=len(found.results),
@@ -61,10 +61,10 @@ def end_evaluation(evaluations: Evaluations, found: Evaluation) -> asyncio.Futur
 
 
 def find_evaluation(store: Store, run_id: int, workflow: Workflow, val: Sequence[Example]) -> Evaluation | None:
-    """The stored evaluation of a candidate on val, without traces; None if there is none, or one of other rows.
+    """Return the stored evaluation of a candidate on these val rows, without traces; None if there is none.
 
     Raises:
-        StoreError: for damaged rows.
+        StoreError: the rows are damaged.
     """
     exists = Evaluations(store, run_id).find(workflow.hash, "val", 0)
     if exists is None or not exists["n"]:
@@ -95,7 +95,7 @@ def _as_result(row: Mapping[str, Any], example: Example) -> Result:
 
 
 def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultRow:
-    """A result as it is stored. whole: with the row itself."""
+    """Convert a result to its stored form. whole: include the row itself."""
     cost = {"calls": result.calls, "tokens": result.tokens, "usd": result.usd, "seconds": result.seconds}
     cost |= {"turn": result.turn} if result.turn else {}
     return ResultRow(
@@ -114,8 +114,7 @@ def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultR
 
 
 class ScoredRows:
-    """Records on which rows of train and val the candidates of a run were scored: a later run may have these in its
-    test."""
+    """Records which train and val rows a run's candidates were scored on: a later run may test on them."""
 
     def __init__(self, store: Store, run_id: int, task: Task):
         self._store, self._run_id, self._inputs, self._rule = store, run_id, task.inputs, task.rule
@@ -127,7 +126,7 @@ class ScoredRows:
         split, rows = evaluation.split, [result.example for result in evaluation.results]
         new = [row for row in rows if (split, row.id) not in self._recorded]
         self._recorded |= {(split, row.id) for row in new}
-        if split not in self._described:  # as a whole: a few rows do not show which of their fields tells them apart
+        if split not in self._described:  # all rows at once: a few do not show which fields distinguish them
             whole = self._splits.get(split, rows)
             found = describe_rows(whole, self._inputs, self._rule)
             self._described[split] = dict(zip((row.id for row in whole), found, strict=True))
@@ -139,7 +138,7 @@ class ScoredRows:
 class TrainRows:
     """Stores the scores of train rows, once for each candidate and replica, so that a replay adds nothing.
 
-    An optimizer scores train rows a few at a time. Those of one candidate and replica are collected in one evaluation,
+    An optimizer scores a few train rows at a time. Rows of one candidate and replica are collected in one evaluation,
     whose own n and score stay empty. Only a row's score and kind of failure are stored; answers are in `calls`.
     """
 
@@ -148,7 +147,7 @@ class TrainRows:
         self.places = {example.id: (place, example) for place, example in enumerate(train)}
 
     def record(self, evaluation: Evaluation) -> None:
-        """Queue the scores of train rows in an evaluation; other rows are ignored."""
+        """Queue the scores of train rows in an evaluation. Other rows are ignored."""
         seen = [(*self.places[r.example.id], r) for r in evaluation.results if r.example.id in self.places]
         rows = [(place, r.example.id, r.score, r.failure) for place, example, r in seen if example == r.example]
         if rows:
@@ -157,10 +156,8 @@ class TrainRows:
 
 
 def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:
-    """All scores of each train row of a run, by row id, over all candidates and replicas.
-
-    Infrastructure failures are left out: they say nothing about the workflow.
-    """
+    """Return all scores of each train row of a run, by row id, over all candidates and replicas. Infrastructure
+    failures are left out, because they say nothing about the workflow."""
     found: dict[str, list[float]] = {}
     for example, score in Evaluations(store, run_id).read_train_scores():
         found.setdefault(example, []).append(score)

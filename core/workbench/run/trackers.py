@@ -19,11 +19,11 @@ from workbench.base.distribution import how_to_get, pip_install
 from workbench.errors import PluginError, SpecError, WorkbenchError
 from workbench.plugins import plugins
 
-#: Events that wait for one tracker; later ones are dropped, and counted.
+#: Capacity of a tracker's event queue. Later events are dropped, and counted.
 MOST_WAITING = 10_000
-#: A tracker rests after an event as long as it worked, so many seconds at most: it does not keep Python from the run.
+#: Most seconds that a tracker rests after an event, to leave Python to the run. It rests as long as it worked.
 _REST = 0.01
-#: Seconds that the end of a run waits for a tracker.
+#: Seconds that the end of a run waits for trackers.
 PATIENCE = 15.0
 
 
@@ -31,7 +31,7 @@ PATIENCE = 15.0
 class RunInfo:
     """The description of the run in events.
 
-    kind: `optimize` or `eval`. settings: what tells runs apart, flat, for trackers: seed, models, rows, optimizers.
+    kind: `optimize` or `eval`. settings: those that distinguish runs, flat: seed, models, rows, optimizers.
     """
 
     run: str
@@ -45,7 +45,7 @@ class RunInfo:
 class Tracker:
     """Base of all trackers. One is made for each run, and its methods are called in one thread, in the order of events.
 
-    needs: the package to import, and what pip installs to bring it.
+    needs: the package to import, and the name to install it with pip.
     """
 
     needs: ClassVar[tuple[str, str] | None] = None
@@ -54,28 +54,27 @@ class Tracker:
         self.run = run
 
     def run_started(self, resumed: bool) -> None:
-        """The run starts. resumed: earlier processes sent calls, which are now answered from the journal."""
+        """Report that the run starts. resumed: earlier processes sent calls, which the journal now answers."""
 
     def candidate_proposed(self, candidate: Any, optimizer: str) -> None:
-        """An optimizer made a candidate; candidate: `workbench.workflow.Workflow`."""
+        """Report a new candidate of an optimizer. candidate: `workbench.workflow.Workflow`."""
 
     def candidate_evaluated(self, evaluation: Any, accepted: bool, calls: int) -> None:
-        """A candidate was evaluated on val.
-
-        evaluation: `workbench.study.Evaluation`. accepted: it is the best so far. calls: that the run has used.
-        """
+        """Report an evaluation of a candidate on val. evaluation: `workbench.study.Evaluation`. accepted: it is the
+        best so far. calls: number of calls that the run has used."""
 
     def call_settled(self, call: Any) -> None:
-        """An LM call was answered, or failed for good; call: `workbench.ledger.CallInfo`."""
+        """Report an LM call that was answered, or failed for good. call: `workbench.ledger.CallInfo`."""
 
     def row_finished(self, row: Any) -> None:
-        """A workflow ran on a row; row: `workbench.study.RowRun`, with its trace."""
+        """Report a run of a workflow on a row. row: `workbench.study.RowRun`, with its trace."""
 
     def optimizer_told(self, optimizer: str, message: str, figures: Mapping[str, Any], calls: int) -> None:
-        """An optimizer says how it goes on. figures: e.g. the reward of a step of training. calls: as above."""
+        """Report an optimizer's progress. figures: e.g. the reward of a training step. calls: as above."""
 
     def run_finished(self, report: Any) -> None:
-        """The run ended; report: `workbench.proof.Report`, or `workbench.evaluation.EvalReport`. Send what is left."""
+        """Report the end of the run, and send what is left. report: `workbench.proof.Report` or
+        `workbench.evaluation.EvalReport`."""
 
     def lost(self) -> str:
         """Describe lost events for the run's report; empty if there are none."""
@@ -91,7 +90,7 @@ _EVENTS = {
 
 
 class _Subscription:
-    """A tracker of one run: its thread, and the events that wait for it."""
+    """A tracker of one run, with its thread and its queue of events."""
 
     def __init__(self, name: str, make: type[Tracker], run: RunInfo):
         self.name, self.error, self.dropped, self._lost = name, "", 0, ""
@@ -120,7 +119,7 @@ class _Subscription:
             self.dropped += 1
 
     def end(self, until: float) -> Iterator[str]:
-        """Wait for what is left, until a time of the monotonic clock. Yields what the user should know."""
+        """Wait until the queue is empty, or until a time of the monotonic clock. Yields warnings for the user."""
         self._ending.set()
         try:
             self._waiting.put(None, timeout=max(0.0, until - time.monotonic()))
@@ -150,7 +149,7 @@ class Trackers:
         return bool(self._subscriptions)
 
     def emit(self, event: str, data: Mapping[str, Any]) -> None:
-        """Send an event to all trackers, with what its method takes. Returns at once."""
+        """Send an event to all trackers, with the arguments of its method. Returns at once."""
         if self._subscriptions and event in _EVENTS:
             values = {name: data[name] for name in _EVENTS[event]}
             for one in self._subscriptions:
@@ -163,7 +162,7 @@ class Trackers:
 
 
 def trackers_not_ready(names: Iterable[str]) -> Iterator[WorkbenchError]:
-    """The error of each tracker that there is not, a SpecError, or whose package is not installed, a PluginError."""
+    """Yield an error for each unknown tracker (SpecError) or one without its package (PluginError)."""
     known = plugins().names("trackers")
     for name in names:
         if name not in known:
@@ -182,5 +181,5 @@ def check_trackers(names: Iterable[str]) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # the parent package is not installed
         return False

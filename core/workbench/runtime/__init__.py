@@ -1,4 +1,4 @@
-"""An example run through one workflow, and what happened as a trace.
+"""Runs of an example through one workflow, recorded as a trace.
 
 All effects go through `Context`.
 """

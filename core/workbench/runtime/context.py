@@ -1,6 +1,6 @@
-"""The services for a running node, and the record of what it did as a span of the trace.
+"""The services for a running node, and the record of its actions as a span of the trace.
 
-Everything with an effect goes through `Context`: that is what makes a run replayable, billed and traced.
+Everything with an effect goes through `Context`, and is therefore replayable, billed and traced.
 One file: each method is one service.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Begun(NamedTuple):
-    """A call that has begun: its number in its span, its place in the trace, and the time."""
+    """A call that has begun: its number in its span, its position in the trace, and the time."""
 
     number: int
     at: int
@@ -46,12 +46,12 @@ class Context:
     Args:
         program: the workflow.
         example: the id of the example.
-        trace: takes the node's span.
+        trace: receives the node's span.
         node: its path, e.g. `vote.of`.
-        draw: which samples it draws.
-        policies: of the workflow files around it, which hold besides the run's own.
-        clocks: of the nodes around it.
-        row: what its nodes share.
+        draw: the replicas of its calls.
+        policies: those of the enclosing workflow files, in addition to the run's own.
+        clocks: those of the enclosing nodes.
+        row: state shared by all nodes of the row.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Context:
         self._effects = 0
         self._task_calls = Counter[int]()  # by replica
         self._children = Counter[int]()  # by replica
-        self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
+        self._begun: list[int] = []  # numbers of the span's calls, in the order of their starts
         self._calls = 0
-        self._failed: list[tuple[str, str]] = []  # key and role of calls that got no answer
+        self._failed: list[tuple[str, str]] = []  # key and role of calls without an answer
         self.clocks = (*clocks, NodeClock())
 
     @property
@@ -87,13 +87,13 @@ class Context:
         return any(policy.restricts for policy in (self.program.runtime.policy, *self.policies))
 
     def note(self, **values: Any) -> None:
-        """Record something on the span, e.g. that a fallback read the answer."""
+        """Record values on the span, e.g. that a fallback parsed the answer."""
         self.span.notes.update(values)
 
     def step(self, state: str, earned: float) -> None:
         """Mark the span's latest call as a step in an environment. Training assigns credit by it (GiGPO).
 
-        state: a name of the state in which it was taken, equal for equal states. earned: its reward.
+        state: a name of the state before the step, equal for equal states. earned: its reward.
         """
         call = self.span.calls[-1]
         call.state, call.earned = state, earned
@@ -105,7 +105,7 @@ class Context:
         self.trace.spans.append(span)
         self._span = span
         try:
-            outputs = copied(await self._outputs_of(node, copied(inputs)))  # which user code may change, or keep
+            outputs = copied(await self._outputs_of(node, copied(inputs)))  # user code may change or keep them
             if not isinstance(outputs, Mapping):
                 raise TypeError(f"the node gave {type(outputs).__name__}, not a mapping of its outputs")
             span.outputs = outputs
@@ -142,8 +142,8 @@ class Context:
     ) -> Mapping[str, Any]:
         """Run a node inside this one. Different replicas draw fresh samples.
 
-        agent: its name among several. policy: applies inside it, besides those around it. place: among the children of
-        the replica, for those of which several may begin at once; by default in the order in which they begin.
+        agent: its name among several. policy: applies inside it, in addition to the enclosing ones. place: its position
+        among the replica's children, required if several may begin at once; default: the order of their starts.
         """
         policies = self.policies if policy is None else (*self.policies, policy)
         draw = self.draw.child(replica, self._children[replica] if place is None else place)
@@ -163,16 +163,16 @@ class Context:
     ) -> Response:
         """Ask the node's language model. Settings are those of `workbench.lm.Request`.
 
-        Raises LMError if all attempts failed, BudgetSpent at the ceiling. A refused, empty or cut answer is
-        returned with its `finish`: the node decides what it means. Thoughts are apart from its text; the trace keeps
-        both as they came.
+        Raises LMError if all attempts failed, BudgetSpent at the ceiling. A refused, empty or cut answer is returned
+        with its `finish`: the node decides how to treat it. Its thoughts are separated from its text; the trace stores
+        both unchanged.
         """
         spec = lm or self.program.runtime.lm_spec(role, self.program.workflow)
         number = self._task_calls[replica]
         if role == "task":
             self._task_calls[replica] += 1
         else:
-            number = max(0, number - 1)  # it belongs to the task's call before it
+            number = max(0, number - 1)  # it belongs to the preceding call of the task
         return await self._ask(self._begin_call(), spec, role, messages, self.draw.of_call(number, replica), settings)
 
     async def _ask(
@@ -200,8 +200,8 @@ class Context:
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
         """Draw `count` answers to one prompt: replicas 0, 1, ..., in order, sent at once. Settings as in `complete`.
 
-        Errors are raised after all draws have ended: those in flight are paid, so they are recorded. An error that ends
-        the run takes precedence; otherwise that of the lowest replica is raised, whichever came first.
+        Errors are raised after all draws have ended: those in flight are paid for, so they are recorded. An error that
+        ends the run takes precedence; otherwise the error of the lowest replica is raised.
         """
         draws = [self.complete(messages, replica=index, **settings) for index in range(count)]
         outcomes = await asyncio.gather(*draws, return_exceptions=True)
@@ -215,7 +215,7 @@ class Context:
         return Begun(self._calls, self.trace.tick(), time.perf_counter())
 
     def _record(self, begun: Begun, record: CallRecord) -> None:
-        """Insert the call in the order of beginnings, whichever was answered first."""
+        """Insert the call in the order of starts, not of answers."""
         record.number, record.at = begun.number, begun.at
         record.began = time.time() - (time.perf_counter() - begun.seconds)
         for clock in self.clocks:
@@ -225,7 +225,7 @@ class Context:
         self.span.calls.insert(place, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
-        """A vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
+        """Return a vector for each text. Raises as `complete`, and SpecError for a model that cannot embed."""
         begun = self._begin_call()
         vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
         for messages, call in paid:
@@ -234,7 +234,7 @@ class Context:
             most = (0, call.usd, lm.attempts * lm.timeout)
             record = _call_record(Request(messages), seen, role, lm.model, call, most)
             self._record(begun, record)
-            record.number = 0  # no step: vectors are not repaired
+            record.number = 0  # not a step: vectors are not repaired
         return vectors
 
     async def sandboxed(
@@ -248,7 +248,7 @@ class Context:
     ) -> dict[str, Any]:
         """Run code in the sandbox, once for this position in this example. Returns the fields of SandboxResult.
 
-        large: further arguments, of which journal and trace keep the hash alone.
+        large: further arguments, stored in journal and trace only as a hash.
         """
 
         async def run() -> dict[str, Any]:
@@ -259,14 +259,14 @@ class Context:
         return await self.effect("code", [source, function, {**arguments, **hashed}], run)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
-        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
+        """Return an object that all examples share, e.g. a server: opened at first use, closed with the run."""
         return await self.program.runtime.shared(name, open_it)
 
     async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run something that makes calls by its own course, e.g. a foreign program, once for this position in this
-        example; its result must be JSON.
+        """Run something that makes calls on its own, e.g. a foreign program, once for this position in this example.
+        Its result must be JSON.
 
-        A replay takes result and calls from the journal and does not run it again, since it might ask otherwise the
+        A replay takes result and calls from the journal and does not run it again, since it might make other calls the
         second time.
         """
         begun, failed, ran = len(self.span.calls), len(self._failed), False
@@ -288,7 +288,7 @@ class Context:
         return found["result"]
 
     async def _recall(self, recorded: Mapping[str, Any]) -> None:
-        """Count and trace the calls of something recorded."""
+        """Count and trace the calls of a recorded run."""
         ledger = self.program.runtime.ledger
         for key, role in recorded["failed"]:
             await ledger.recall(key, role)
@@ -301,10 +301,10 @@ class Context:
             record = _call_record(request, response, role, model, paid, most)
             self._record(self._begin_call(), record)
             if vectors is not None:
-                record.number = 0  # as `embed` has it
+                record.number = 0  # as in `embed`
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a tool or another effect once for this position in this example; its result must be JSON."""
+        """Run a tool or another effect once for this position in this example. Its result must be JSON."""
         self._effects += 1
         record = EffectRecord(kind, content, time.time(), replayed=True)
         self.span.effects.append(record)
@@ -326,36 +326,34 @@ class Context:
         return [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
 
     def received(self, tool: str, result: Any) -> Any:
-        """A tool's result as it reaches the node: a variation of the run may have put something into it."""
+        """Return a tool's result as it reaches the node. A variation of the run may have inserted something."""
         return result
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run an effect once in the whole run for this content, wherever it is asked for (`Runtime.shared_effect`).
-
-        What is read from it belongs inside `effect`, so that a resumed run reads what was read at this place.
-        """
+        """Run an effect with this content once in the whole run, for all callers (`Runtime.shared_effect`). Read from
+        its result inside `effect`, so that a resumed run reads the same at this position."""
         return await self.program.runtime.shared_effect(kind, content, run)
 
 
 def _call_record(
     request: Request, response: Response, role: str, model: str, paid: Settled, most: Sequence[Any]
 ) -> CallRecord:
-    """most: max_tokens, most_usd and most_seconds of the record."""
+    """Make the record of a call. most: its max_tokens, most_usd and most_seconds."""
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
     asked = {"tools": request.tools, "response_format": request.response_format}
     asked |= dict(zip(("max_tokens", "most_usd", "most_seconds"), most, strict=True))
-    # What passed as it is, the journal has.
+    # The journal has what passed unchanged.
     return CallRecord(request.messages, replace(response, native=None), role, model, *cost, key=paid.key, **asked)
 
 
 def is_cancelled() -> bool:
-    """Return True if the running task was cancelled; otherwise a CancelledError is a bug of the code that raised it."""
+    """Return True if the running task was cancelled. Otherwise a CancelledError is a bug of the code that raised it."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def ends_run(error: BaseException, ledger: Ledger) -> bool:
-    """Return True if an error ends the run, and not only the example: a ceiling, a dead server, a stop."""
+    """Return True if an error ends the run, not only the example: a ceiling, a dead server, a stop."""
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()
     of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)

@@ -15,32 +15,31 @@ from workbench.runtime.runtime import RowRunner, Runtime
 from workbench.spec import spec_error
 from workbench.task import Task
 
-#: The name of what runs rows in this process.
+#: The name for running rows in this process.
 LOCAL = "local"
 
 
 class ExecutorPlugin(Protocol):
-    """An executor as core sees it. Its class is a pydantic model whose fields are its settings, and has `powers`
-    (`workbench.spec`): one that does not say what it may do is not run from an untrusted file.
+    """An executor. Its class is a pydantic model whose fields are its settings, and has `powers` (`workbench.spec`). An
+    executor without `powers` is not run from an untrusted file.
 
-    `workbench_workers.Executor` is a base for those that start worker processes.
+    `workbench_workers.Executor` is a base for executors that start worker processes.
     """
 
     def make_crew(self, task: Task, runtime: Runtime, tell: Callable[..., None]) -> RowRunner:
-        """Return what runs the rows of a task. Nothing is started yet.
+        """Return an object that runs the rows of a task. Nothing is started yet.
 
-        runtime: pays for all that rows send. tell: is given what the user should know, as (event, **values). Raises
-        SpecError.
+        runtime: pays for all that rows send. tell: reports events to the user, as (event, **values). Raises SpecError.
         """
         ...
 
     def describe(self, task: Task, minutes: float | None) -> Iterator[str]:
-        """Lines of an estimate. minutes: of the run, if known."""
+        """Return lines of an estimate. minutes: of the run, if known."""
         ...
 
 
 def make_executor(written: str | Mapping[str, Any] | None) -> ExecutorPlugin | None:
-    """The executor that a file or a flag names: `ray`, or `{ray: {workers: 8}}`; None for `local`.
+    """Make the executor that a file or a flag names: `ray`, or `{ray: {workers: 8}}`; None for `local`.
 
     Raises SpecError.
     """
@@ -76,7 +75,7 @@ def make_executor(written: str | Mapping[str, Any] | None) -> ExecutorPlugin | N
 
 
 def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> RowRunner | None:
-    """Make what runs the rows of a task (`ExecutorPlugin.make_crew`); None where they run in this process. Raises
-    SpecError."""
+    """Make the object that runs the rows of a task (`ExecutorPlugin.make_crew`); None if they run in this process.
+    Raises SpecError."""
     executor = make_executor(task.spec.executor)
     return None if executor is None else executor.make_crew(task, runtime, tell)

@@ -44,23 +44,23 @@ class Embeddings(LM):
         return self.lm.price(prompt_tokens, 0)
 
     async def aclose(self) -> None:
-        """Nothing to close: the language model belongs to the pool."""
+        """Do nothing: the language model belongs to the pool."""
 
 
 class Embedder:
-    """The vectors of one model in a run. ask: sends a request through the ledger."""
+    """Embeds texts with one model in a run. ask: sends a request through the ledger."""
 
     def __init__(self, lm: LM, ask: Ask):
         self.lm, self.ask = Embeddings(lm), ask
         self._known: dict[tuple[str, ...], asyncio.Future[tuple[list[Vector], Call]]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[Call]]:
-        """Embed texts; returns one vector for each, and the calls that this took.
+        """Embed texts. Returns one vector for each, and the calls made.
 
-        A request holds the next BATCH texts in order and depends on nothing else. If texts that another caller has sent
-        were left out, the requests would depend on timing, and a resumed run would send others. A request that another
-        caller has in flight is awaited, and counts as a cached call at its full cost, so that the first caller looks no
-        more expensive than the others. A failed request is forgotten, and may be sent again.
+        A request holds the next BATCH texts in order and depends on nothing else. If it left out texts that another
+        caller has sent, requests would depend on timing, and a resumed run would send others. If another caller has the
+        same request in flight, it is awaited and counts as a cached call at full cost, so that the first caller looks
+        no more expensive than the others. A failed request is forgotten and may be sent again.
 
         Raises LMError, and BudgetSpent.
         """
@@ -76,7 +76,7 @@ class Embedder:
                 except BaseException as error:
                     del self._known[batch]
                     flying.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
-                    flying.exception()  # marks it as retrieved: perhaps nobody awaits it
+                    flying.exception()  # mark it as retrieved: perhaps nobody awaits it
                     raise
                 flying.set_result(made)
             vectors, (messages, settled) = await asyncio.shield(flying)
@@ -96,7 +96,7 @@ class Embedder:
 
 
 def _packed(vector: Vector) -> str:
-    """Single precision in base64: exact for what models return, and short in the journal."""
+    """Encode as base64 in single precision: exact for what models return, and short in the journal."""
     return base64.b64encode(array("f", vector).tobytes()).decode()
 
 

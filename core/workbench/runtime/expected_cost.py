@@ -1,5 +1,5 @@
-"""Expected cost of calls before they are made: tokens, dollars and minutes of an example, as the file is written and at
-the most expensive form that `search:` can make of it."""
+"""Expected cost of calls before they are made: tokens, dollars and minutes of an example, for the workflow as written
+and for the most expensive one that `search:` can make of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from workbench.store import ReadOnlyStore, Usual, read_usual_calls
 from workbench.task import Example, Task, default_space, labelled_demo, variants
 from workbench.workflow import NodeKind, Workflow, called_lms, node_at
 
-#: Tokens of a prompt that say in which form to answer, and of its roles, about.
+#: Approximate tokens of a prompt that describe the form of the answer and the roles.
 FORM = 40
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a part of a run. output_tokens and usd: None where nothing is known; most_usd: without retries;
-    dollars and minutes are None where no price and no time of a call are known."""
+    """The cost of a part of a run. output_tokens and usd: None if unknown. most_usd: without retries. Dollars are None
+    if a price is unknown, minutes if the time of a call is."""
 
     calls: int = 0
     input_tokens: float = 0.0
@@ -53,7 +53,7 @@ class Cost:
         return Cost(**{**scaled, "calls": round(self.calls * n)})
 
     def within(self, budget: BudgetSpec) -> Cost:
-        """The same with no more than the ceilings of a budget."""
+        """Return the cost, limited by the ceilings of a budget."""
         share = 1.0 if budget.calls is None or not self.calls else min(1.0, budget.calls / self.calls)
         cut = self.times(share)
         most = {what: getattr(budget, what) or math.inf for what in ("usd", "minutes")}
@@ -65,7 +65,7 @@ class Cost:
 
     @property
     def tokens(self) -> float:
-        """Tokens in and out: expected, or the maximum where nothing is known."""
+        """Return tokens in and out: expected output if known, else its maximum."""
         return self.input_tokens + (self.most_output_tokens if self.output_tokens is None else self.output_tokens)
 
     @property
@@ -96,14 +96,14 @@ def format_usd(amount: float) -> str:
 
 
 def known_price(lm: LM, prompt: int, completion: int) -> float | None:
-    """US dollars for a number of tokens; None if unknown, also where 0 is only assumed: a server on this machine may
-    forward calls to a paid service."""
+    """Return the US dollars for a number of tokens; None if unknown. A price that is only assumed to be 0 is unknown: a
+    server on this machine may forward calls to a paid service."""
     return None if getattr(lm, "assumed_free", False) else lm.price(prompt, completion)
 
 
 @dataclass(frozen=True)
 class Model:
-    """A language model as far as it is known without asking it."""
+    """A language model with everything known about it without a call."""
 
     spec: LMSpec
     lm: LM | None
@@ -119,10 +119,10 @@ class Model:
 def models_of(
     task: Task, database: str | Path | None = None, *, searched: bool = False, roles: bool = False
 ) -> list[Model]:
-    """The models that the workflow as written calls; searched: those, too, that `search:` may put in their place;
-    roles: and those that propose, judge, teach, or play the user."""
+    """List the models that the workflow as written calls. searched: also those that `search:` may put in their place.
+    roles: also those that propose, judge, teach, or play the user."""
     store: ReadOnlyStore | None = None
-    with suppress(StoreError):  # an older file lacks what is asked; a damaged one tells nothing
+    with suppress(StoreError):  # an older file has no such columns; a damaged one is ignored
         store = ReadOnlyStore(database) if database is not None else None
     found = dict[str, Model]()
     try:
@@ -131,7 +131,7 @@ def models_of(
             key, lm, usual = spec.model_dump_json(), None, None
             if key in found:
                 continue
-            with suppress(WorkbenchError):  # what cannot be made has no price
+            with suppress(WorkbenchError):  # a model that cannot be made has no price
                 lm = make_lm(spec)
             with suppress(StoreError):
                 usual = read_usual_calls(store, lm.identity) if store is not None and lm is not None else None
@@ -182,10 +182,10 @@ def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None
 
 
 def dearest_usd(task: Task) -> float | None:
-    """Dollars of one example at the most that `search:` can make of the workflow: its most expensive model, all of its
-    demos, its longest texts, the longest row, and answers as long as they may be. None where a price is not known.
+    """Return the dollars of one example for the most expensive workflow that `search:` can make: with the dearest
+    model, all demos, the longest texts, the longest row and the longest answers. None if a price is unknown.
 
-    What a node adds to a prompt, and what a proposer or an earlier node writes into it, is not known here.
+    Text that a node adds to a prompt, or that a proposer or an earlier node writes into it, is not counted.
     """
     workflow, calls = task.workflow, Counter[str]()
     for address, changed in variants(task.spec.search, workflow):
@@ -201,15 +201,15 @@ def dearest_usd(task: Task) -> float | None:
 
 
 def dearest_role_usd(task: Task) -> float | None:
-    """Dollars of a call of the most expensive role (who proposes, judges, teaches), 0 without roles; None where a price
-    is not known. Its prompt is taken to be as long as the workflow's longest."""
+    """Return the dollars of a call of the most expensive role (proposer, judge, teacher); 0 without roles; None if a
+    price is unknown. Its prompt is taken to be as long as the workflow's longest."""
     prompt, named = _longest_prompt(task), {spec.model_dump_json() for spec in task.spec.roles.values()}
     models = [model for model in models_of(task, roles=True) if model.spec.model_dump_json() in named]
     return _largest([model.usd(prompt, most_tokens(model.spec, None)) for model in models] or [0.0])
 
 
 def _longest_prompt(task: Task) -> int:
-    """Input tokens of a call with the longest row and the longest texts and most demos of `search:`."""
+    """Return the input tokens of a call with the longest row and the longest texts and most demos of `search:`."""
     prompt = max(prompt_tokens(task, (row,)) for row in (task.dataset.val or task.dataset.train or (Example("", {}),)))
     for address, domain in (task.spec.search or default_space(task.workflow)).items():
         prompt += max((len(text) // 3 for text in domain.choice or () if isinstance(text, str)), default=0)
@@ -220,38 +220,38 @@ def _longest_prompt(task: Task) -> int:
 def dearest_call(
     workflow: Workflow, lm: LMSpec, prompt: int, price: Callable[[LMSpec, int, int], float]
 ) -> tuple[int, float]:
-    """The tokens and the dollars of a workflow's most expensive call with a prompt of so many tokens and an answer as
-    long as it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
+    """Return the tokens and dollars of a workflow's most expensive call with a prompt of this many tokens and the
+    longest answer. lm: the file's model; price: dollars of a model for tokens in and out."""
     calls = [(spec, call_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
     tokens = max((prompt + most for _, most in calls), default=0)
     return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)
 
 
 def _demo_tokens(task: Task, address: str) -> int:
-    """Tokens of the longest demo that a node can be shown."""
+    """Return the tokens of the longest demo that a node can be shown."""
     try:
         node = node_at(task.workflow, address)
-    except KeyError:  # of an alternative that is not in the workflow as written
+    except KeyError:  # an address of an alternative that is not in the workflow as written
         return 0
     demos = (labelled_demo(node, row) for row in task.dataset.train)
     return max((sum(estimate_tokens(({"content": str(v)},)) for v in d.values()) for d in demos if d), default=0)
 
 
 def _largest(values: Sequence[float | None]) -> float | None:
-    """The largest value; None if one is not known."""
+    """Return the largest value; None if any is unknown."""
     return None if None in values else max(value for value in values if value is not None)
 
 
 def call_tokens(node: NodeKind, spec: LMSpec) -> int:
-    """The output tokens of one call of a node at most."""
+    """Return the most output tokens of one call of a node."""
     settings: Any = getattr(node, "settings", None) or {}
     own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)
     return most_tokens(spec, own)
 
 
 def prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
-    """Mean input tokens of a call, estimated from the rows' inputs and all that the nodes say, examples and signatures
-    included: inputs of later nodes are not known yet."""
+    """Return the mean input tokens of a call, estimated from the rows' inputs and all texts of the nodes, with demos
+    and signatures. Inputs of later nodes are not known yet."""
     system = sum(len(json.dumps(t, default=str, ensure_ascii=False)) // 3 + FORM for t in task.workflow.nodes.values())
     texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs if n in row) for row in rows]
     return system + (sum(texts) // len(texts) if texts else 0)

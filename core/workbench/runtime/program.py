@@ -1,4 +1,4 @@
-"""A workflow run on one example."""
+"""Runs of a workflow on one example."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from workbench.workflow import ExampleRun, NodeKind, Schedule, Trace, Workflow
 
 
 class Program:
-    """A workflow made ready to run: nodes, order, and the LM of each. The first run loads its user code."""
+    """A workflow prepared to run: nodes, order, and the LM of each. The first run loads its user code."""
 
     def __init__(self, workflow: Workflow, runtime: Runtime):
-        # Also for its hash, which is part of the keys of effects: without its code a tool does not say what it reads.
+        # Also for its hash, part of the keys of effects: a tool's inputs are known only from its code.
         self.workflow, self.runtime = workflow.with_code("loaded"), runtime
 
     @cached_property
@@ -37,11 +37,11 @@ class Program:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Each node's position in the order in which they can run; where several can, that of the file decides."""
+        """Return each node's position in an order in which they can run. Ties are broken by the order of the file."""
         return {name: position for position, name in enumerate(self.schedule.order)}
 
     async def run(self, example: Example, draw: Draw = FIRST_DRAW) -> ExampleRun:
-        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
+        """Run all nodes, independent ones concurrently. A failing node ends the example as a failure."""
         if (elsewhere := self.runtime.elsewhere) is not None:
             return await elsewhere.run(self.workflow, example, draw)
         trace, begun, row = Trace(example.id), time.perf_counter(), RowScope()

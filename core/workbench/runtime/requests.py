@@ -1,4 +1,4 @@
-"""Requests of nodes and roles: what a language model's settings add to what the caller asks."""
+"""Requests of nodes and roles: the caller's settings, completed by those of the language model."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 from workbench.lm import THOUGHT_TOKENS, Message, Request, thinks
 from workbench.spec import LMSpec
 
-#: The output tokens of an answer where nothing bounds them.
+#: Output tokens of an answer without any other limit.
 MAX_TOKENS = 512
 
 
 def spec_thinks(spec: LMSpec) -> bool:
-    """Return True if a model thinks before it answers: as its spec says, else as its settings and its name do."""
+    """Return True if a model thinks before it answers: by its spec, else by its settings and its name."""
     return thinks(spec.model, spec.extra) if spec.thinks is None else spec.thinks
 
 
 def most_tokens(spec: LMSpec, answer: int | None) -> int:
-    """The tokens of one call at most. answer: those that the caller wants for an answer, if it says."""
+    """Return the most output tokens of one call. answer: tokens that the caller wants for the answer, if any."""
     if not spec_thinks(spec):
         return answer or spec.max_tokens or MAX_TOKENS
     return max(answer or 0, spec.max_tokens) if spec.max_tokens else (answer or MAX_TOKENS) + THOUGHT_TOKENS
 
 
 def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:
-    """A Request with the LM's own defaults for settings that the caller leaves out.
+    """Make a Request, with the LM's defaults for settings that the caller leaves out.
 
-    At temperature 0 there is nothing to sample: all replicas are the same call, which is paid once. A model that thinks
-    gets tokens for its thoughts on top of those for the answer, unless its settings name a number.
+    At temperature 0 there is no sampling: all replicas are the same call, which is paid once. A thinking model gets
+    tokens for its thoughts in addition to those for the answer, unless its settings name a number.
     """
     values = {k: v for k, v in settings.items() if v is not None}
     if spec.temperature is not None:

@@ -1,4 +1,4 @@
-"""State that lives as long as a run of an example."""
+"""State with the lifetime of an example's run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 
 class OfRow(Protocol):
-    """Something that is closed with its row."""
+    """An object that is closed with its row."""
 
     async def aclose(self) -> None: ...
 
@@ -17,19 +17,19 @@ T = TypeVar("T", bound=OfRow)
 
 
 class RowScope:
-    """Things that all nodes of a row share, and no other row: e.g. its sessions with servers."""
+    """Objects that all nodes of a row share with no other row, e.g. sessions with servers."""
 
     def __init__(self) -> None:
         self._things: dict[Any, OfRow] = {}
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """The thing of this key, made when it is first asked for."""
+        """Return the object of this key, made on first use."""
         if key not in self._things:
             self._things[key] = make()
         return cast(T, self._things[key])
 
     async def aclose(self) -> None:
-        """Close all of them."""
+        """Close all objects."""
         things = list(self._things.values())
         self._things.clear()
         await asyncio.gather(*(thing.aclose() for thing in things))

@@ -1,8 +1,8 @@
-"""A run that is open: the only way to a ledger, so that all kinds of runs are locked, stopped, billed and resumed
-alike.
+"""An open run: the only way to a ledger, so that all kinds of runs are locked, stopped, billed and resumed in the same
+way.
 
-`optimize`, `eval`, `predict` and the rest are loops on it. One that is resumed repeats its loop from the start; the
-journal answers what was paid for.
+`optimize`, `eval`, `predict` and other commands are loops on it. A resumed run repeats its loop from the start; the
+journal answers the calls already paid for.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def no_ceiling() -> BudgetSpec:
 class Run:
     """A run with its ledger and its runtime, held by this process inside `async with`.
 
-    Entry raises StoreError if another process holds it. Exit closes the runtime, stores the time so far and closes the
-    ledger, whatever happened. In a run that a command goes on with, the first SIGINT or SIGTERM lets the ledger send
-    nothing more, so that whatever would send raises Interrupted; a second one cancels the task, and a cancelled block
-    raises Interrupted, too. Other runs leave signals alone.
+    Entry raises StoreError if another process holds it. Exit always closes the runtime, stores the time so far and
+    closes the ledger. In a run that a command can resume, the first SIGINT or SIGTERM stops the ledger from sending, so
+    that any attempt to send raises Interrupted. A second one cancels the task, and a cancelled block raises
+    Interrupted, too. Other runs leave signals alone.
 
     Attributes:
-        store, id, name: where it is recorded.
-        record: its row there.
-        ledger, runtime: what its loop works with.
-        resume_with: the command that goes on with it; empty if none does.
+        store, id, name: where the run is recorded.
+        record: its row in the store.
+        ledger, runtime: used by its loop.
+        resume_with: the command that resumes it; empty if there is none.
         on_stop: called at the first signal.
     """
 
@@ -67,17 +67,17 @@ class Run:
     ):
         """
         Args:
-            store, run_id, name: a run that `add_run` made.
-            spec: the workflow file, or the one model that is asked.
-            roles: further models, where `spec` is one.
-            budget: in place of the file's; without either there is no ceiling.
-            seconds: what earlier processes of it took.
-            recorded: whether calls are journalled.
-            reuse: whether answers of other runs are taken over; default: as the file says.
-            searching: whether these count in what optimizers see as spent.
-            source: the run that is repeated: its answers alone are taken over.
-            working: its status while this process works on it.
-            pool: language models in place of those of the plugins.
+            store, run_id, name: a run made by `add_run`.
+            spec: the workflow file, or the only model.
+            roles: further models, if `spec` is a model.
+            budget: replaces the file's; without either there is no ceiling.
+            seconds: taken by its earlier processes.
+            recorded: journal the calls.
+            reuse: reuse answers of other runs; default: from the file.
+            searching: count these in the spending that optimizers see.
+            source: the run to repeat; only its answers are reused.
+            working: its status during this process.
+            pool: replaces the plugins' language models.
             sandbox, consent, data_files: see `Runtime.of_spec`.
         """
         self.store, self.id, self.name, self.record = store, run_id, name, RunRecord(store, run_id)
@@ -102,7 +102,7 @@ class Run:
 
     @classmethod
     def in_memory(cls, what: str, spec: Spec, **given: Any) -> Run:
-        """A run of which nothing is kept, and whose calls are not journalled. what: its name, such as "ping"."""
+        """Make a run that stores nothing and journals no calls. what: its name, such as "ping"."""
         store = Store(IN_MEMORY)
         run_id = add_run(store, run=what, name=spec.name, status="run", spec="", options="{}")
         run = cls(store, run_id, what, spec, budget=no_ceiling(), recorded=False, reuse=False, **given)
@@ -118,11 +118,8 @@ class Run:
         stored: dict[str, Any],
         **given: Any,
     ) -> Run:
-        """The run that was started with just this file and these options, or a new one.
-
-        statuses: while it goes on, and after it. stored: the columns of its row; `spec` and `options` tell it from
-        others.
-        """
+        """Return the run that started with exactly this file and these options, or a new one. statuses: during the run,
+        and after it. stored: the columns of its row; `spec` and `options` identify it."""
         run_id, name, seconds = find_or_add_run(store, statuses, **stored)
         run = cls(store, run_id, name, spec, seconds=seconds, working=statuses[0], **given)
         run.resume_with = "the same command"
@@ -151,7 +148,7 @@ class Run:
             raise self.ledger.stopping from None
 
     async def aclose(self) -> None:
-        """Close what it opened. Only for a run that is kept open outside `async with`, as a loaded workflow's."""
+        """Close the run. Only for one that stays open outside `async with`, as for a loaded workflow."""
         with self._closing:
             with suppress(asyncio.CancelledError):  # a second signal may cancel the closing
                 await self.runtime.aclose()

@@ -1,4 +1,4 @@
-"""Shared state of all examples of a run: ledger, language models by role, sandbox, vectors."""
+"""Shared state of all examples of a run: ledger, language models by role, sandbox, embedders."""
 
 from __future__ import annotations
 
@@ -25,11 +25,8 @@ Consent = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Shared(Protocol):
-    """The things that `Runtime.shared` keeps.
-
-    warnings: lines for the report of the run. kept_state: what was seen to outlive rows, as parts of a sentence
-    (`NodeKind.kept_state`).
-    """
+    """An object in `Runtime.shared`. warnings: lines for the report of the run. kept_state: state observed to outlive
+    rows, as parts of a sentence (`NodeKind.kept_state`)."""
 
     def warnings(self) -> list[str]: ...
 
@@ -39,14 +36,14 @@ class Shared(Protocol):
 
 
 class RowRunner(Shared, Protocol):
-    """The things that `Runtime.elsewhere` does: it runs rows, and closes with the run."""
+    """An object for `Runtime.elsewhere`, which runs rows and closes with the run."""
 
     async def open(self) -> None:
-        """Start what runs the rows. Raises SpecError or PluginError if it cannot."""
+        """Start whatever runs the rows. Raises SpecError or PluginError if it cannot."""
         ...
 
     async def run(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun:
-        """Run a row, also without `open` before. Raises what ends the run: BudgetSpent, say."""
+        """Run a row, also without an earlier `open`. Raises errors that end the run, such as BudgetSpent."""
         ...
 
 
@@ -55,7 +52,7 @@ S = TypeVar("S", bound=Shared)
 
 @dataclass
 class Runtime:
-    """Shared state of all examples of a run: the ledger, the language models, and which one plays which role."""
+    """Shared state of all examples of a run: the ledger, and the language models by role."""
 
     ledger: Ledger
     lm: LMSpec
@@ -65,13 +62,13 @@ class Runtime:
     consent: Consent | None = None
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
-    elsewhere: RowRunner | None = None  # runs the rows, if they do not run in this process
-    data_files: frozenset[Path] = frozenset()  # with the rows and their right answers, which no agent is to see
+    elsewhere: RowRunner | None = None  # runs the rows if they do not run in this process
+    data_files: frozenset[Path] = frozenset()  # with the rows and their right answers, which no agent may see
     _sandbox: Sandbox | None = None
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _flying: dict[str, asyncio.Future[Any]] = field(default_factory=dict)  # effects in flight that many may ask for
+    _flying: dict[str, asyncio.Future[Any]] = field(default_factory=dict)  # effects in flight, for all callers
 
     @classmethod
     def of_spec(
@@ -84,14 +81,14 @@ class Runtime:
         consent: Consent | None = None,
         data_files: frozenset[Path] = frozenset(),
     ) -> Runtime:
-        """The runtime that a workflow file asks for. pool: language models in place of those of the plugins."""
+        """Make the runtime for a workflow file. pool: replaces the plugins' language models."""
         sandbox = sandbox or SandboxChoice.from_environment()
         made = cls(ledger, spec.lm, spec.roles, pool or LMPool(), spec.policy, consent, sandbox, spec.timeout)
         made.data_files = data_files
         return made
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox of the run, opened at first use. Its level is stored; a resumed run refuses a weaker one."""
+        """Return the sandbox, opened at first use. Its level is stored. A resumed run refuses a weaker one."""
         async with self._opening:
             if self._sandbox is None:
                 opened = await open_sandbox(self.sandbox_choice)
@@ -107,7 +104,7 @@ class Runtime:
         self.note_sandbox(opened.name, opened.level)
 
     def note_sandbox(self, name: str, level: str) -> None:
-        """Store the level of the run's sandbox. Raises SandboxError for one that is weaker than that of its start."""
+        """Store the level of the run's sandbox. Raises SandboxError if it is weaker than at the start of the run."""
         store, run_id = self.ledger.store, self.ledger.run_id
         begun_in = RunRecord(store, run_id).find_sandbox()
         earlier = begun_in["level"] if begun_in else level
@@ -120,25 +117,24 @@ class Runtime:
             store.event(run_id, "sandbox", name=name, level=level)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
-        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
+        """Return an object that all examples share, e.g. a server: opened at first use, closed with the run."""
         async with self._opening:
             if name not in self._shared:
                 self._shared[name] = await open_it()
         return cast(S, self._shared[name])
 
     def warnings(self) -> list[str]:
-        """Collect the warnings of the shared things at the end of a run."""
+        """Collect the warnings of the shared objects at the end of a run."""
         there = self.elsewhere.warnings() if self.elsewhere is not None else []
         return [*(line for thing in self._shared.values() for line in thing.warnings()), *there]
 
     def kept_state(self) -> list[str]:
-        """Describe state that the shared things saw outlive rows, as parts of a sentence; if there is any, no gain is
-        shown."""
+        """Describe state that outlived rows in shared objects, as parts of a sentence. If any, no gain is shown."""
         there = self.elsewhere.kept_state() if self.elsewhere is not None else []
         return [*(line for thing in self._shared.values() for line in thing.kept_state()), *there]
 
     async def aclose(self) -> None:
-        """Close the language models, the sandbox, and what is shared."""
+        """Close the language models, the sandbox, and the shared objects."""
         if self.elsewhere is not None:
             await self.elsewhere.aclose()
         for thing in self._shared.values():
@@ -150,7 +146,7 @@ class Runtime:
         await self.pool.aclose()
 
     def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
-        """The LM of a role. A role that the file does not name has the task's LM, which a patch of `lm` may change."""
+        """Return the LM of a role. A role missing in the file has the task's LM, which a patch of `lm` may change."""
         if role in self.roles:
             return self.roles[role]
         return self.lm if workflow is None else task_lm(self.lm, workflow)
@@ -158,8 +154,9 @@ class Runtime:
     async def complete(
         self, spec: LMSpec, request: Request, role: str, sender: Callable[[LM], LM] | None = None
     ) -> tuple[Response, Settled]:
-        """The response, and how it was paid. sender: gives a stand-in for the language model, which sends from another
-        process. Raises LMError if the call failed for good, and SpecError for an image to a model that takes none."""
+        """Return the response and how it was paid. sender: makes a stand-in for the language model, which sends from
+        another process. Raises LMError if the call failed for good, and SpecError for an image to a model that takes
+        none."""
         lm, request = self.pool.get(spec), self.fit(spec, request)
         if not self.reads_images(spec) and any(map(count_images, request.messages)):
             raise SpecError(f"{spec.model} reads no images", hint="Name a model behind openai/ or LiteLLM that does.")
@@ -172,12 +169,12 @@ class Runtime:
         return _with_ids(settled.response, len(request.messages)), replace(settled, most_usd=most)
 
     def speaks(self, spec: LMSpec, api: str) -> bool:
-        """Return True if a request in the words of an API (`workbench.lm.API_PATHS`) passes to this model as it is."""
+        """Return True if a request in the form of an API (`workbench.lm.API_PATHS`) passes to this model unchanged."""
         return api in getattr(self.pool.get(spec), "apis", ())
 
     def fit(self, spec: LMSpec, request: Request) -> Request:
-        """The request as it is sent: in the form of chat completions, where the model's server does not speak its API.
-        Raises NotCarried where something of it would be lost."""
+        """Return the request to send: converted to chat completions if the model's server does not speak its API.
+        Raises NotCarried if the conversion would lose something."""
         native = request.native
         return request if native is None or self.speaks(spec, native.api) else request.converted()
 
@@ -186,10 +183,10 @@ class Runtime:
         return getattr(self.pool.get(spec), "reads_images", False)
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """An effect whose JSON result does not depend on who asks for it: run once for this content, and journalled.
+        """Run an effect whose JSON result does not depend on the caller, once for this content, and journal it.
 
-        Who asks while it runs waits for the same result, or the same exception. An exception is not journalled: who
-        asks later runs it again.
+        Callers during the run wait for the same result or exception. An exception is not journalled, so a later call
+        runs the effect again.
         """
         key = json.dumps([kind, content], sort_keys=True, default=str)
         while (flying := self._flying.get(key)) is not None:
@@ -203,7 +200,7 @@ class Runtime:
             del self._flying[key]
 
     def embedder(self, spec: LMSpec, role: str) -> Embedder:
-        """The embedder of a language model, shared by all nodes. Raises SpecError for a model that cannot embed."""
+        """Return a model's embedder, shared by all nodes. Raises SpecError for a model that cannot embed."""
         lm = self.pool.get(spec)
         if (lm.identity, role) not in self._embedders:
             self._embedders[lm.identity, role] = Embedder(
@@ -216,7 +213,8 @@ class Runtime:
 
 
 def _with_ids(response: Response, turn: int) -> Response:
-    """The response, each of whose calls has an id, which names its result. turn: keeps it apart from ids of others."""
+    """Return the response with an id for each tool call, to match its result. turn: keeps it apart from ids of other
+    turns."""
     ids = [call.get("id") for call in response.tool_calls]
     if all(isinstance(one, str) and one for one in ids) and len({*ids}) == len(ids):
         return response

@@ -1,6 +1,6 @@
-"""The contract of sandboxes, in which model-written code runs, and the choice of one. Plugins provide them.
+"""The contract of sandboxes, which run model-written code, and the choice of one. Plugins provide them.
 
-Code never runs in the workbench's own process. What it returns is JSON and is treated as hostile.
+Code never runs in the workbench's own process. Its result is JSON and is treated as hostile.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ BOUNDARIES = frozenset({"strong", "kernel", "wasm"})
 class SandboxResult:
     """The outcome of a call.
 
-    kind: `ok`, `error` (the code raised, or is no Python), `forbidden` (it tried what the sandbox denies), `timeout`,
-    `memory`, `output` (printed too much), `bad_result` (not JSON, or too large), `crashed`. line: of the source,
-    counted from 1, if the error has one. printed: the beginning of its output.
+    kind: `ok`, `error` (the code raised, or is not Python), `forbidden` (it tried something that the sandbox denies),
+    `timeout`, `memory`, `output` (printed too much), `bad_result` (not JSON, or too large), `crashed`. line: of the
+    source, from 1, if the error has one. printed: the beginning of its output.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class SandboxResult:
 
 
 class Sandbox(Protocol):
-    """Runs functions of Python sources, any number of calls at once. level: one of LEVELS, as measured."""
+    """Runs functions of Python sources, any number of calls concurrently. level: one of LEVELS, as measured."""
 
     name: str
     level: str
@@ -54,12 +54,12 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxChoice:
-    """Which sandbox the user wants. It comes from flags and the environment, never from a workflow file: a file from a
-    stranger must not weaken the boundary.
+    """The user's choice of a sandbox. It comes from flags and the environment, never from a workflow file: a stranger's
+    file must not weaken the boundary.
 
     Attributes:
-        name: of a registered sandbox; None takes the strongest that works here.
-        allow_limits_only: accept a sandbox without a boundary, where only resource limits hold the code.
+        name: of a registered sandbox; None: the strongest that works on this machine.
+        allow_limits_only: accept a sandbox without a boundary, with resource limits only.
     """
 
     name: str | None = None
@@ -67,11 +67,11 @@ class SandboxChoice:
 
     @classmethod
     def from_environment(cls) -> SandboxChoice:
-        """The sandbox that WORKBENCH_SANDBOX names."""
+        """Return the choice made by WORKBENCH_SANDBOX."""
         return cls(os.environ.get("WORKBENCH_SANDBOX") or None)
 
     def candidates(self) -> list[str]:
-        """The sandboxes to try. Raises SandboxError if there is none of this name."""
+        """List the openers to try. Raises SandboxError for an unknown name."""
         registered = plugins().names("sandboxes")
         if self.name is None:
             return registered
@@ -81,15 +81,17 @@ class SandboxChoice:
 
 
 async def open_sandbox(choice: SandboxChoice | None = None) -> Sandbox:
-    """Open the chosen sandbox, else the strongest that works here; its level is measured by attacking it.
+    """Open the chosen sandbox, else the strongest that works on this machine. Its level is measured by attacking it.
 
-    A sandbox whose opener has an attribute `at_best`, a level, is not tried once one at least as strong was found.
+    An opener may have the attribute `at_best`, its highest level. It is not tried once a sandbox at least as strong was
+    found.
 
     Args:
         choice: default: the one of the environment.
 
     Raises:
-        SandboxError: no sandbox has a real boundary, and the choice does not allow that. It says what to install.
+        SandboxError: no sandbox has a real boundary, and the choice does not allow that. The message says what to
+            install.
     """
     choice = choice or SandboxChoice.from_environment()
     best: Sandbox | None = None

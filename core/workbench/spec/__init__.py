@@ -1,6 +1,6 @@
 """The text of a workflow file as typed values.
 
-Text in, `Spec` and `Source` out. This room knows no data, no node kind and no language model.
+Text in, `Spec` and `Source` out. This room does not know data, node kinds or language models.
 """
 
 from workbench.spec.asked import check_asked as check_asked, forget_asked as forget_asked, note_asked as note_asked

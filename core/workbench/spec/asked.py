@@ -1,6 +1,6 @@
-"""The content that the user was asked about in this command: what is read later must be the same.
+"""The content that the user approved in this command: what is read later must be the same.
 
-A file may be replaced between the question and its use. The workflow file itself is read once and handed on; the files
+A file may be replaced between the question and its use. The workflow file itself is read once and passed on. The files
 that it refers to are read again, and refused if they have changed.
 """
 
@@ -16,17 +16,17 @@ _asked: dict[str, str] = {}
 
 
 def note_asked(digests: Mapping[str, str]) -> None:
-    """Keep what the user was asked about: SHA-256 by path, or by another name."""
+    """Store the approved content: SHA-256 by path, or by another name."""
     _asked.update(digests)
 
 
 def forget_asked() -> None:
-    """Ask nothing more of files: the command is over."""
+    """Forget the approved content: the command is over."""
     _asked.clear()
 
 
 def check_asked(place: str | Path, content: bytes) -> None:
-    """Raise SpecError if this is not what the user was asked about. place: of a file, or a name."""
+    """Raise SpecError if this is not the approved content. place: the path of a file, or a name."""
     if not _asked:
         return
     name = str(place.resolve()) if isinstance(place, Path) else place

@@ -1,4 +1,4 @@
-"""Attacks on a workflow, as a file describes them: what a row is attacked by, and when the attack has succeeded."""
+"""Attacks on a workflow, as described in a file: how a row is attacked, and when an attack has succeeded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemoryAttack(Strict):
 
 
 class AttackSuccess(Strict):
-    """When an attack on a row has succeeded: all that is given must hold."""
+    """The conditions under which an attack on a row has succeeded: all that are given must hold."""
 
     called: str | None = Field(None, description="a tool that was called, and neither refused nor failed")
     arguments: dict[str, Any] = Field(
@@ -53,7 +53,7 @@ class AttackSuccess(Strict):
 
 
 class AttackSpec(Strict):
-    """An attack: one or more parts that hold at once, and its success."""
+    """An attack: one or more parts that apply together, and the conditions of its success."""
 
     tool_result: ToolResultAttack | None = Field(None, description="a text in the results of tools")
     memory: MemoryAttack | None = Field(None, description="poisoned entries in the stores of `recall` nodes")
@@ -73,7 +73,7 @@ class AttackSpec(Strict):
 
     @property
     def key(self) -> str:
-        """A text that differs between attacks."""
+        """Return a text that differs between attacks."""
         return digest(self.model_dump(mode="json"))
 
 

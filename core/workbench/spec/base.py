@@ -1,4 +1,4 @@
-"""The base of everything that is read from a workflow file."""
+"""The base of all models of a workflow file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-#: Keys of a node that are not its kind's own settings.
+#: Keys of a node that belong to no kind.
 NODE_KEYS = ("needs", "optional", "enabled")
 
 
 def _split_names(value: Any) -> Any:
-    """`otel, mlflow`, as WORKBENCH_TRACK has it."""
+    """Split `otel, mlflow`, the form used in WORKBENCH_TRACK."""
     return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 

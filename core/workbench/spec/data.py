@@ -23,7 +23,7 @@ class SplitSpec(Strict):
 
 
 class DataSpec(Strict):
-    """Where the examples come from: one file with a seeded split, or one file for each split."""
+    """The source of the examples: one file with a seeded split, or one file for each split."""
 
     file: str | None = Field(
         None,

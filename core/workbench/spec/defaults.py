@@ -1,4 +1,4 @@
-"""Defaults for what a file leaves out. No other file of core names a plugin."""
+"""Defaults for a file's missing settings. No other file of core names a plugin."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 #: The language model.
 LM = "bundled/nano"
 
-#: The optimizer of runs that a version began which always took the same one.
+#: The optimizer of runs started by a version that always used the same one.
 _FALLBACK = "bootstrap"
 
 #: A metric for rows with a single label.
 METRIC = "exact_match(label)"
 
-#: What can be searched in a file that names no optimizer: why an optimizer is taken, and those that can do it, the best
+#: What can be searched in a file that names no optimizer: the reason for an optimizer, and those that can do it, best
 #: first. `texts` come before `mixed`: a text that a proposer writes is worth most before examples and settings are
 #: fitted to the old one, and `evolve` keeps it while it searches these; one that draws from lists would not. The
 #: measurements: docs/benchmarks.md.
@@ -27,10 +27,10 @@ OPTIMIZERS = {
 
 
 def choose_optimizers(steps: Sequence[Sequence[str]], known: Collection[str]) -> dict[str, str]:
-    """Names of optimizers for a file that names none, in their order, each with the reason.
+    """Choose the optimizers for a file that names none, in order. Returns the reason for each, by name.
 
-    steps: what is searched, in order, as keys of `OPTIMIZERS`; of each step the first that can be had. known: the
-    optimizers that are installed and loaded.
+    steps: what to search, in order, as keys of `OPTIMIZERS`; each step takes the first available one. known: the
+    installed and loaded optimizers.
     """
     found = [
         [(name, OPTIMIZERS[key][0]) for key in step for name in OPTIMIZERS[key][1] if name in known] for step in steps

@@ -1,4 +1,4 @@
-"""A language model of a workflow file, and how to reach it."""
+"""A language model in a workflow file, and the settings to reach it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from workbench.base.hashing import canonical
 from workbench.spec.base import Strict
 
-#: What no name of a variable has, and every key: many letters and digits in a row.
+#: A pattern of keys that no variable name matches: many letters and digits in a row.
 _LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")
 
 
@@ -26,7 +26,7 @@ class TokenPrice(Strict):
     cache_write_12h: float | None = Field(None, ge=0, description="of those kept for 12 hours, else as cache_write")
 
 
-#: A number of tokens that stands in a key, which in JSON is a text.
+#: A number of tokens as a key, which is a text in JSON.
 Tokens = Annotated[int, Field(strict=False, ge=1)]
 
 
@@ -87,7 +87,7 @@ class LMSpec(Strict):
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, name: str | None) -> str | None:
-        """The message does not show the value, which may be the key itself."""
+        """Check a variable's name. The message does not show the value, which may be the key itself."""
         if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
             raise ValueError(
                 "that is not the name of an environment variable. If it is the key itself, put it into a variable "
@@ -102,12 +102,12 @@ class LMSpec(Strict):
 
 
 def _with_model(value: Any) -> Any:
-    """The settings of a language model that may be written as its name alone."""
+    """Return the settings of a language model, which may be written as its name alone."""
     return {"model": value} if isinstance(value, str) else value
 
 
 def lm_spec(value: Any) -> LMSpec:
-    """A name or a mapping of settings as an LMSpec; equal settings give the same object."""
+    """Convert a name or a mapping of settings to an LMSpec. Equal settings give the same object."""
     return _lm_spec(canonical(_with_model(value)))
 
 

@@ -1,4 +1,4 @@
-"""pydantic's errors in our words, with what to write instead."""
+"""pydantic's errors in our words, with a hint for each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from workbench.spec.base import NODE_KEYS
 
 
 def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()) -> SpecError:
-    """pydantic's errors as one SpecError, unknown keys first. prefix: the path of the model in the file."""
+    """Convert pydantic's errors to one SpecError, unknown keys first. prefix: the path of the model in the file."""
     details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
-    # An unknown key beside a missing one is most often that key, mistyped.
+    # An unknown key next to a missing one is usually a misspelling of it.
     mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
     details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
     details = [e for e in details if not _is_overruled(e, details)]
@@ -25,16 +25,16 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
             found[next(iter(found))].omitted = len(details) - number
             break
         made = _complaint(detail, model, prefix)
-        # Every member of a union reports its own error: the first one about a place is enough. But several keys may be
-        # missing in one place.
+        # Every member of a union reports its own error; the first one about a location is enough. But several keys may
+        # be missing in one location.
         shared = len(made.path) - _steps_in_member(model, made.path[len(prefix) :])
         found.setdefault((made.path[:shared], made.message if detail["type"] == "missing" else ""), made)
     return merge_errors(found.values())
 
 
 def _is_overruled(detail: Any, others: list[Any]) -> bool:
-    """Return True if a union's member complains that a mapping is no text or number, and another member has read the
-    mapping and says what is wrong in it."""
+    """Return True if one member of a union rejects a mapping as no text or number, but another member accepts it as a
+    mapping and reports an error inside it."""
     if not (_is_of_member(detail) and isinstance(detail["input"], Mapping)):
         return False
     place = detail["loc"][:-1]
@@ -42,7 +42,7 @@ def _is_overruled(detail: Any, others: list[Any]) -> bool:
 
 
 def _is_of_member(detail: Any) -> bool:
-    """Return True if a union's member complains that something is no text or number; its name ends the place."""
+    """Return True if a union's member rejects a value as no text or number. The location ends with its name."""
     loc = detail["loc"]
     return bool(loc) and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0"))
 
@@ -133,14 +133,14 @@ _EXAMPLES = {
 
 
 def _example_of(path: tuple[Any, ...]) -> str | None:
-    """Return an example of the key at a path. Settings of nodes have some of the same names, with other meanings."""
+    """Return an example of the key at a path. Settings of nodes share some names, with other meanings."""
     if path[:1] == ("nodes",) and path[-1] not in ("nodes", "lm", "model"):
         return None
     return _EXAMPLES.get(str(path[-1])) if path else None
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """The known keys at a place, found by walking the models along loc."""
+    """Return the known keys at a location, found by walking the models along loc."""
     here: Any = model
     for part in loc:
         if isinstance(here, type) and issubclass(here, BaseModel):
@@ -155,8 +155,7 @@ def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 
 
 def _steps_in_member(model: type[BaseModel], path: tuple[str | int, ...]) -> int:
-    """Count the steps at the end of a path that are inside a union's member, which pydantic's loc gives by its class
-    name."""
+    """Count the steps at the end of a path inside a union's member, which pydantic's loc names by its class."""
     here: Any = model
     for done, part in enumerate(path):
         if get_origin(here) in (Union, types.UnionType) and part in _class_names(here):
@@ -174,7 +173,7 @@ def _class_names(union: Any) -> list[str]:
 
 
 def _item_type(annotation: Any) -> Any:
-    """The model inside Optional[...], list[...] or dict[..., ...], if there is one."""
+    """Return the model inside Optional[...], list[...] or dict[..., ...], if there is one."""
     if get_origin(annotation) in (Union, types.UnionType, list, dict, Annotated):
         for argument in get_args(annotation):
             found = _item_type(argument)

@@ -26,7 +26,7 @@ from workbench.spec.policy import PolicySpec
 
 
 class BudgetSpec(Strict):
-    """Hard ceilings for all roles together, retries included. What is not given has no limit."""
+    """Hard ceilings for all roles together, retries included. A missing ceiling means no limit."""
 
     calls: int | None = Field(None, ge=1, description="requests to language models, each attempt counted")
     tokens: int | None = Field(None, ge=1, description="tokens in and out together")
@@ -96,11 +96,11 @@ class DomainSpec(Strict):
 
     @property
     def is_slot(self) -> bool:
-        """Return True if it is a choice of nodes, not of values: alternatives, or leaving a node out."""
+        """Return True for a choice of nodes instead of values: alternatives, or leaving a node out."""
         return self.any_of is not None or self.optional
 
     def contains(self, value: Any) -> bool:
-        """Return True if a value is one that the domain could suggest."""
+        """Return True if the domain could suggest this value."""
         if self.choice is not None:
             return value in self.choice
         bounds = self.float_ or self.int_
@@ -191,19 +191,19 @@ class Spec(Strict):
 
     @property
     def margin_of_targets(self) -> float | None:
-        """Return how much worse than the best candidate one that meets the targets may score; None if it is enough that
-        it meets the target of score."""
+        """Return how far below the best candidate one that meets the targets may score; None if meeting the target for
+        the score is enough."""
         stated = self.targets is not None and self.targets.score is not None
         return None if stated and "margin" not in self.proof.model_fields_set else self.proof.margin
 
     @property
     def tested_sides(self) -> int:
-        """Count the workflows that the sealed rows are for: baseline, winner and, with targets, the best candidate."""
+        """Count the workflows that run on the sealed rows: baseline, winner and, with targets, the best candidate."""
         return 2 if self.targets is None else 3
 
     @property
     def metrics(self) -> list[str | dict[str, Any]]:
-        """The metrics, the first of which decides."""
+        """Return the metrics, the first of which decides."""
         return self.metric if isinstance(self.metric, list) else [self.metric]
 
     @model_validator(mode="before")
@@ -241,7 +241,7 @@ class Spec(Strict):
 
 
 def _expand_optimizer(value: Any) -> Any:
-    """The settings of one optimizer that may be written as its name alone, or with nothing after its name."""
+    """Return the settings of an optimizer, which may be written as its name alone, or with nothing after its name."""
     if isinstance(value, str):
         return {value: {}}
     return {k: dict[str, Any]() if v is None else v for k, v in value.items()} if is_dict(value) else value

@@ -1,4 +1,4 @@
-"""The objectives of a workflow file: what is to be good, which candidate is taken, and how its gain is tested."""
+"""The objectives of a workflow file: what to optimize, which candidate wins, and how its gain is tested."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TargetsSpec(Strict):
 
     @property
     def given(self) -> dict[str, float]:
-        """The limits that are set, by their objectives."""
+        """Return the limits that are set, by objective."""
         return {name: limit for name, limit in self.model_dump().items() if limit is not None}
 
     @model_validator(mode="after")
@@ -84,7 +84,7 @@ class ConfigurationSpec(Strict):
 
 
 def add_limited_costs(spec: Any) -> Any:
-    """Make the costs that `targets` limits objectives, where a file lists none."""
+    """Add the costs that `targets` limits to the objectives if a file lists none."""
     if not is_dict(spec) or not is_dict(spec.get("targets")) or "objectives" in spec:
         return spec
     costs = [name for name in OBJECTIVES if name in spec["targets"] and name != "score"]
@@ -92,7 +92,7 @@ def add_limited_costs(spec: Any) -> Any:
 
 
 def check_objectives(objectives: Sequence[Objective], pick: Pick) -> None:
-    """Raise ValueError if the objectives contradict each other, or leave `pick` nothing to choose by."""
+    """Raise ValueError if the objectives contradict each other, or leave nothing for `pick` to choose by."""
     if "score" not in objectives:
         raise ValueError("objectives must contain score: without it the cheapest nonsense is best")
     if len(set(objectives)) < len(objectives):

@@ -1,7 +1,7 @@
-"""Patterns that files and rows bring: searched within a time.
+"""Regular expressions from files and rows, with a time limit for each search.
 
-A pattern meets texts that a model or a row chose. `re` would search for ever where a pattern means harm, and hold the
-event loop.
+The searched texts come from a model or a row. A malicious pattern could make `re` search forever and block the event
+loop.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds that one search takes at most. An ordinary one takes some microseconds.
+#: Time limit of one search in seconds. An ordinary one takes some microseconds.
 SECONDS = 0.5
 
 
@@ -20,10 +20,8 @@ class TooSlow(ValueError):
 
 
 class Pattern:
-    """A regular expression of Python's `re`, whose searches end within SECONDS. They raise TooSlow.
-
-    Raises ValueError, saying why, for a text that is none.
-    """
+    """A regular expression of Python's `re` whose searches raise TooSlow after SECONDS. Raises ValueError with the
+    reason if the text is not a regular expression."""
 
     def __init__(self, pattern: str, flags: int = 0):
         try:
@@ -55,6 +53,6 @@ class Pattern:
 
 
 def check_pattern(pattern: str | None) -> str | None:
-    """A pydantic validator of a setting that holds a pattern."""
+    """Validate a setting that holds a pattern, for pydantic."""
     Pattern(pattern or "")
     return pattern

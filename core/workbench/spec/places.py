@@ -1,4 +1,4 @@
-"""Places that a file names, which may be anything."""
+"""Paths that a file names, which may be invalid."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 def existing(place: str, base: Path) -> Iterator[Path]:
-    """Yield what exists at a place, links followed, with `~` as a name and as the home."""
+    """Yield the existing paths for a text, links followed, with `~` as a name and as the home folder."""
     for written in dict.fromkeys((place, str(Path(place).expanduser()) if place.startswith("~") else place)):
         try:
             path = (base / written).resolve()
             if path.exists():
                 yield path
         except (OSError, RuntimeError, ValueError):
-            pass  # no path
+            pass  # not a path
 
 
 def is_there(path: Path) -> bool:
-    """Return True for a file."""
+    """Return True if the path is a file."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -26,7 +26,7 @@ def is_there(path: Path) -> bool:
 
 
 def lies_inside(path: Path, base: Path) -> bool:
-    """Return True if a path lies in a folder, links followed."""
+    """Return True if a path is inside a folder, links followed."""
     try:
         return path.expanduser().resolve().is_relative_to(base.resolve())
     except (OSError, RuntimeError, ValueError):

@@ -1,7 +1,7 @@
-"""Which tool calls a workflow may make: allow, deny or ask, with conditions on arguments.
+"""Policy of tool calls in a workflow: allow, deny or ask, with conditions on arguments.
 
 Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy is part
-of the workflow file, like the budget. No patch can change it, so it also holds while a workflow is optimized.
+of the workflow file, like the budget. No patch can change it, so it also holds during an optimization.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Verdict = Literal["allow", "deny", "ask"]
 
 
 class Condition(Strict):
-    """A condition on an argument. All given parts must hold; a missing argument meets no condition."""
+    """A condition on an argument. All given parts must hold. A missing argument never meets a condition."""
 
     one_of: list[Any] | None = Field(None, description="any of these values; `when: {argument: value}` names one")
     matches: str | None = Field(None, description="a regular expression for the whole text")
@@ -41,7 +41,7 @@ class Condition(Strict):
     _matches = field_validator("matches")(check_pattern)
 
     def surely_holds(self, value: Any) -> bool:
-        """Return True if a value meets the condition beyond doubt: as a rule that allows reads it."""
+        """Return True if a value certainly meets the condition, as a rule that allows requires."""
         if self.one_of is not None and not any(_surely_equal(value, one) for one in self.one_of):
             return False
         if self.matches is not None and not (isinstance(value, str) and _surely_matches(self.matches, value)):
@@ -51,21 +51,21 @@ class Condition(Strict):
         return self.max_length is None or bool(self.short_enough(value))
 
     def in_bounds(self, value: Any) -> bool | None:
-        """Tell whether a number keeps min and max; None for a value that is no number."""
-        # Not math.isfinite, which a long integer overflows.
+        """Return True if a number is within min and max; None for a value that is not a number."""
+        # Not math.isfinite, which overflows for a long integer.
         if not isinstance(value, int | float) or isinstance(value, bool) or not -math.inf < value < math.inf:
             return None
         return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
 
     def short_enough(self, value: Any) -> bool | None:
-        """Tell whether a text or list keeps max_length; None for a value that is neither."""
+        """Return True if a text or list is within max_length; None for other values."""
         if not isinstance(value, str) and not is_list(value):
             return None
         return self.max_length is None or len(value) <= self.max_length
 
 
 def _surely_equal(value: Any, wanted: Any) -> bool:
-    """Return True if both are of one kind, and equal. A truth value is no number."""
+    """Return True if both are of one kind, and equal. A boolean is not a number."""
     alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
     return alike and bool(value == wanted)
 
@@ -79,7 +79,7 @@ def _surely_matches(pattern: str, text: str) -> bool:
 
 @dataclass(slots=True)
 class MadeCall:
-    """A call of a tool that was allowed earlier in the row. done: it gave a result; None: not known yet."""
+    """A tool call that was allowed earlier in the row. done: True if it gave a result; None: not known yet."""
 
     tool: str
     done: bool | None = None
@@ -119,12 +119,12 @@ class Rule(Strict):
             self.named()
         except ValueError:
             raise
-        except Exception as error:  # also of a plugin's bug
+        except Exception as error:  # also a plugin's bug
             raise ValueError(f"nothing here decides a rule with `{self._plugin_key()}`: {error}") from None
         return self
 
     def _plugin_key(self) -> str | None:
-        """The key for which a plugin decides the rule; None for a rule that core decides."""
+        """Return the key for which a plugin decides the rule; None if core decides it."""
         given = {"formula": self.formula, "before": self.before, "after": self.after}
         timed = next((key for key, value in given.items() if value is not None), None)
         return timed or ("when" if self.when and self.allow is None else None)
@@ -136,7 +136,7 @@ class Rule(Strict):
 
     @property
     def pattern(self) -> str:
-        """The pattern of the tools that it is about; a formula is about all."""
+        """Return the pattern of the tools that the rule applies to. A formula applies to all."""
         return self.allow or self.deny or self.ask or "*"
 
     @property
@@ -144,8 +144,8 @@ class Rule(Strict):
         return "allow" if self.allow is not None else "ask" if self.ask is not None else "deny"
 
     def applies(self, tool: str, arguments: Mapping[str, Any], earlier: Sequence[MadeCall] = ()) -> bool:
-        """Return True if the rule is about a call. If that is in doubt, a rule that denies or asks applies, and one
-        that allows does not. earlier: the calls of the row before it."""
+        """Return True if the rule applies to a call. In doubt, a rule that denies or asks applies, and a rule that
+        allows does not. earlier: the row's calls before it."""
         if not self.is_time(tool, earlier):
             return False
         if self.allow is not None:
@@ -153,18 +153,17 @@ class Rule(Strict):
         return not self.when or _rule_reader().may_be_met(self, arguments)
 
     def is_time(self, tool: str, earlier: Sequence[MadeCall]) -> bool:
-        """Return True if the rule is about a call of a tool now, as far as its arguments allow."""
+        """Return True if the rule applies to a call of a tool now, before its arguments are considered."""
         if self.formula is None and not fnmatchcase(tool, self.pattern):
             return False
         return self._plugin_key() is None or _rule_reader().is_time(self, tool, earlier)
 
     def named(self) -> list[str]:
-        """The patterns of the tools that it names. Raises PluginError if nothing decides it, ValueError if it is
-        wrong."""
+        """Return the patterns of the tools that it names. Raises PluginError without a reader, ValueError if wrong."""
         return [self.pattern] if self._plugin_key() is None else _rule_reader().named(self)
 
     def impossible(self) -> list[tuple[str, str]]:
-        """(argument, reason) for each condition that nothing meets, as far as an installed plugin can tell."""
+        """Return (argument, reason) for each condition that is never met, as far as an installed plugin can tell."""
         try:
             return _rule_reader().impossible(self) if self.when else []
         except PluginError:
@@ -172,12 +171,12 @@ class Rule(Strict):
 
 
 class RuleReader(Protocol):
-    """Decides rules on earlier calls, and conditions of rules that deny or ask.
+    """A plugin that decides rules on earlier calls, and conditions of rules that deny or ask.
 
-    named: the patterns of the tools that a rule names. Raises ValueError that says what is wrong with the rule.
-    is_time: whether the calls before let a rule be about a call of a tool now.
-    may_be_met: whether arguments may meet all conditions of a rule; also where that is in doubt.
-    impossible: (argument, reason) for each condition that nothing meets.
+    named: returns the patterns of the tools that a rule names. The ValueError for a wrong rule says what is wrong.
+    is_time: returns True if, after the earlier calls, a rule may apply to a call of a tool now.
+    may_be_met: returns True if arguments may meet all conditions of a rule, also in doubt.
+    impossible: returns (argument, reason) for each condition that can never be met.
     """
 
     def named(self, rule: Rule) -> list[str]: ...
@@ -191,20 +190,20 @@ _READER = "policy"
 
 
 def readers_of(policy: PolicySpec) -> set[str]:
-    """The names of the readers of rules without which a policy cannot be decided."""
+    """Return the names of the rule readers that a policy requires."""
     own = {_READER for rule in policy.rules if rule.needs_reader}
     return own.union(*(readers_of(inherited.policy) for inherited in policy.inherited))
 
 
 def _rule_reader() -> RuleReader:
-    """The reader of a plugin. Raises PluginError without one, so that no rule is passed over."""
+    """Return the reader of a plugin. Raises PluginError without one, so that no rule is skipped."""
     return plugins().get("policies", _READER)
 
 
 class PolicySpec(Strict):
-    """Rules in order: the first that applies decides; if none does, the default.
+    """Rules in order. The first that applies decides; if none does, the default.
 
-    Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its
+    Actions in an environment are calls, too, of a tool with the environment's name and the arguments `action` (its
     text) and `verb` (its first word; in `sql`, everything that the statement would do), e.g.
     {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
     """
@@ -221,13 +220,13 @@ class PolicySpec(Strict):
         return self.default != "allow" or bool(self.rules or self.inherited)
 
     def inherit(self, inherited: Sequence[Inherited]) -> PolicySpec:
-        """This policy with those of files whose functions are used, none of them twice."""
+        """Return this policy combined with those of files whose functions are used, without duplicates."""
         more = [i for n, i in enumerate(inherited) if i not in self.inherited and i not in inherited[:n]]
         return self.model_copy(update={"inherited": [*self.inherited, *more]}) if more else self
 
     def verdict(self, tool: str, arguments: Mapping[str, Any], earlier: Sequence[MadeCall] = ()) -> tuple[Verdict, str]:
-        """(verdict, reason) on a call: by the rules, or by an inherited policy if that is stricter. A formula that it
-        makes false denies it, whatever the rules say. earlier: the calls of the row before it."""
+        """Return (verdict, reason) for a call: by the rules, or by an inherited policy if that is stricter. A formula
+        that the call would make false denies it, whatever the rules say. earlier: the row's calls before it."""
         broken = next((r for r in self.rules if r.formula is not None and r.is_time(tool, earlier)), None)
         if broken is not None:
             return "deny", broken.why or f"{broken.formula} must hold"
@@ -237,7 +236,7 @@ class PolicySpec(Strict):
         return strictest_verdict([own, *more])
 
     def permits(self, tool: str, earlier: Sequence[MadeCall]) -> bool:
-        """Return True if a call of a tool may be made now, with some arguments."""
+        """Return True if a call of a tool with some arguments is permitted now."""
         now = [rule for rule in self.rules if rule.is_time(tool, earlier)]
         if any(rule.formula is not None for rule in now):
             return False
@@ -247,7 +246,7 @@ class PolicySpec(Strict):
 
 
 class Inherited(Strict):
-    """The policy of another file, which holds for the functions taken from it."""
+    """The policy of another file, which applies to the functions taken from it."""
 
     tools: list[str] = Field(description="names of these functions")
     policy: PolicySpec = Field(description="what their file says")
@@ -257,13 +256,13 @@ PolicySpec.model_rebuild()
 
 
 def strictest_verdict(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
-    """The verdict where several policies hold: deny before ask before allow; of equal ones the first."""
+    """Return the verdict of several policies: deny before ask before allow; of equal ones the first."""
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
 def _surely_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Return True if an argument of that name meets a condition beyond doubt and, for a dotted name, also one inside
-    objects. A name that leads through anything but objects is in doubt."""
+    """Return True if the argument of that name certainly meets a condition. For a dotted name, the value inside objects
+    must meet it, too. A name that leads through anything but objects is in doubt."""
     values = [arguments[name]] if name in arguments else []
     if "." in name:
         inner: list[Any] = [dict(arguments)]

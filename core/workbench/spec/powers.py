@@ -1,15 +1,15 @@
-"""Capabilities of things that a workflow file names, besides calling its models, as their authors declare them.
+"""Capabilities of the things named in a workflow file, besides calling its models, as declared by their authors.
 
 Each registered node kind, metric, reader, LM provider, optimizer and environment has the attribute `powers`: by
-setting, what its value leads to.
+setting, the capability that its value gives.
 
     class Agent(NodeKind):
         powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES, "nodes": NODES, "lm": MODEL}
 
-`powers = {}` says that no setting leads anywhere. Without the attribute nobody knows, and a file that is not trusted
-may not use the thing. A setting counts by itself, whatever the others are, as `search:` may put any value into any.
-`trust`, bundles, `validate` and the MCP server read the same declaration; nothing is imported or started for it.
-One file: the declarations of settings, and the few kinds of things that they lead to.
+`powers = {}` declares that no setting has a capability. Without the attribute nothing is known, and an untrusted file
+may not use the thing. Each setting counts by itself, whatever the others are, since `search:` may put any value into
+any. `trust`, bundles, `validate` and the MCP server read the same declaration; nothing is imported or started for it.
+One file: the declarations of settings, and the few kinds of capabilities.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from workbench.plugins import KINDS, plugins
 from workbench.spec.places import existing, is_there, lies_inside
 from workbench.spec.user_code import PREFIX, SERVER, parse_address, parse_server, relocate_address
 
-#: What is asked about, in the words that users see.
+#: The capabilities that the user is asked about, in the words shown.
 Kind = Literal[
     "runs Python",
     "starts a program",
@@ -42,30 +42,32 @@ Kind = Literal[
     "reads a path",
     "uses what does not say what it does",
 ]
-#: Kinds of things inside others, and a file of rows, a workflow file and a model.
+#: Kinds of parts inside others, and a file of rows, a workflow file and a model.
 PartKind = Literal["node", "metric", "optimizer", "environment", "executor", "tracker", "rows", "file", "model"]
 Place = tuple[str | int, ...]
-#: How a value names the files: it is a path, an address of Python, or a command, which moves with its file; or more.
+#: The form of a value that names files: a path, an address of Python, or a command, which moves with its file; or
+#: another.
 Form = Literal["", "path", "address", "command"]
 
-#: The addresses of the gateway, which an agent that exists is given.
+#: The gateway's variables, which an existing agent receives.
 _OF_GATEWAY = frozenset({"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"})
-#: Names a variable of the environment.
+#: A reference to an environment variable.
 VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OF_IPV4 = re.compile(r"[0-9a-fxA-FX.]+")
 #: A word of a command that is written as one text.
 WORD = re.compile(r"[^\s'\"=;&|()]+")
 _LONGEST_PATH, _MOST_FOLDERS = 4096, 16
-#: What makes a program of a folder.
+#: Files that make a folder a program.
 _PROGRAMS = ("__main__.py", "pyproject.toml", "package.json", "index.js", "go.mod", "Cargo.toml", "Makefile")
 
 
 @dataclass(frozen=True)
 class Power:
-    """A thing that a file may do.
+    """A capability of a file.
 
-    text: as it is written. what: the same wherever the file lies. at: where in the file. files: what it leans on, those
-    that are there; a folder stands for all of it. outside: whether a path leads out of the folder of the file.
+    text: as written. what: the same text, independent of the file's location. at: the path in the file. files: the
+    existing files that it depends on; a folder stands for all of it. outside: True if a path leads out of the file's
+    folder.
     """
 
     kind: Kind
@@ -79,7 +81,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Part:
-    """Something inside that has a declaration of its own. value: as the file writes it."""
+    """An inner part with a declaration of its own. value: as written in the file."""
 
     of: PartKind
     value: Any
@@ -88,9 +90,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Written:
-    """A value in a file: its place, and the folder that paths in it are relative to.
+    """A value in a file, with its path in the file, and the folder for relative paths in the value.
 
-    home: the folder of the file, where that is another one.
+    home: the folder of the file, if it differs.
     """
 
     value: Any
@@ -102,13 +104,13 @@ class Written:
         return Written(self.value[key], (*self.at, key), self.base, self.home)
 
     def texts(self) -> Iterator[Written]:
-        """Each text inside, with its place."""
+        """Yield each text inside, with its path."""
         for one in self.walk():
             if isinstance(one.value, str):
                 yield one
 
     def walk(self) -> Iterator[Written]:
-        """This value and each inside it."""
+        """Yield this value and each value inside it."""
         waiting = [self]
         while waiting:
             one = waiting.pop()
@@ -119,11 +121,11 @@ class Written:
 
 Found = Iterable[Power | Part]
 Declaration = Callable[[Written], Found]
-#: By setting; or a function of all settings together.
+#: Declarations by setting, or a function of all settings together.
 Powers = Mapping[str, Declaration] | Declaration
 
 
-# What a setting may lead to
+# Declarations of a setting's capability
 
 
 def _python(setting: Written) -> Found:
@@ -131,16 +133,16 @@ def _python(setting: Written) -> Found:
 
 
 def run_python(setting: Written, address: str) -> Power:
-    """Python at an address with or without its prefix."""
+    """Return the capability of running Python at an address, with or without its prefix."""
     written = address if address.startswith(PREFIX) else f"{PREFIX}{address}"
     files: tuple[Path, ...] = ()
     try:
         parsed = parse_address(written)
     except SpecError:
-        pass  # told when it is used
+        pass  # reported when it is used
     else:
         places = [parsed.file(setting.base)]
-        if not parsed.is_file:  # the packages that it lies in, which are run, too
+        if not parsed.is_file:  # the packages that contain it are run, too
             names = parsed.module.split(".")
             places += [setting.base.joinpath(*names[: n + 1], "__init__.py") for n in range(len(names))]
         files = tuple(path for path in places if is_there(path))
@@ -149,7 +151,7 @@ def run_python(setting: Written, address: str) -> Power:
 
 
 def _tools(setting: Written) -> Found:
-    """Addresses that say by their beginning what they are; any other text leads nowhere."""
+    """Return the capabilities of addresses with a known prefix. Other texts have none."""
     for one in setting.texts():
         if one.value.startswith(PREFIX):
             yield run_python(one, one.value)
@@ -161,12 +163,13 @@ def _command_of(address: str) -> str:
     try:
         return parse_server(address).command
     except SpecError:
-        return address.removeprefix(SERVER)  # told when it is used
+        return address.removeprefix(SERVER)  # reported when it is used
 
 
 def start_program(setting: Written, command: str) -> Power:
-    """A command, with what in the folder its words name: files, modules of Python, also beneath a folder that another
-    word names (`cd agent && python main.py`), and whole folders that are programs (`uv run --project agent`)."""
+    """Return the capability of a command. Its files are those that its words name: files, Python modules, also below a
+    folder that another word names (`cd agent && python main.py`), and whole folders that are programs (`uv run
+    --project agent`)."""
     words = [word for word in dict.fromkeys(WORD.findall(command)) if word.strip("./~")]
     folders = [path for word in words for path in existing(word, setting.base) if path.is_dir()][:_MOST_FOLDERS]
     files = {path: None for path in folders if any(is_there(path / name) for name in _PROGRAMS)}
@@ -180,20 +183,20 @@ def start_program(setting: Written, command: str) -> Power:
 
 
 def _command(setting: Written) -> Found:
-    """A program and its arguments, in one text or a list."""
+    """Return the capability of a program and its arguments, in one text or a list."""
     if setting.value:
         words = setting.value if is_list(setting.value) else [setting.value]
         yield start_program(setting, " ".join(map(str, words)))
 
 
 def _server(setting: Written) -> Found:
-    """COMMAND#TOOL, with or without `mcp:`."""
+    """Return the capability of COMMAND#TOOL, with or without `mcp:`."""
     if setting.value:
         yield start_program(setting, str(setting.value).removeprefix(SERVER).rpartition("#")[0] or str(setting.value))
 
 
 def _program_folder(setting: Written) -> Found:
-    """A folder whose programs may run: all of it counts, and where it lies."""
+    """Return the capability of a folder whose programs may run. Its whole content and its location count."""
     for one in setting.texts():
         files = tuple(p for p in existing(one.value, setting.base) if p.is_dir())
         yield Power("starts a program", f"in the folder {one.value}", _absolute(one), one.at, files, form="path")
@@ -205,8 +208,8 @@ def _image(setting: Written) -> Found:
 
 
 def _variables(setting: Written) -> Found:
-    """Variables of a program's environment. Those of ours go to it, and any of them (PATH, NODE_OPTIONS) may make
-    another program of it, or send what it is given elsewhere."""
+    """Return the capabilities of a program's environment variables. Variables of ours are passed to it, and any of them
+    (PATH, NODE_OPTIONS) may replace a program by another, or send its data elsewhere."""
     for one in setting.texts():
         name = one.at[-1]
         yield replace(start_program(one, f"with {name}={one.value}"), form="")
@@ -222,7 +225,7 @@ def _variable_names(setting: Written) -> Found:
 
 
 def _anything(setting: Written) -> Found:
-    """Settings of another program, which may run commands. All of them are told as one."""
+    """Return the settings of another program, which may run commands, as a single capability."""
     if setting.value:
         text = f"{setting.at[-1]}: {json.dumps(setting.value, default=str)}"
         yield Power("starts a program", text, text, setting.at)
@@ -233,7 +236,7 @@ def _address(setting: Written) -> Found:
 
 
 def ask_address(setting: Written, address: str) -> Power:
-    """An address that is asked; one of this machine or of its network says so."""
+    """Return the capability of sending requests to an address. Addresses on this machine or its network are marked."""
     near = describe_host(address)
     return Power("asks an address", f"{address} ({near})" if near else address, address, setting.at)
 
@@ -246,7 +249,7 @@ def describe_host(address: str) -> str:
         return ""
     if host == "localhost" or host.endswith(".localhost"):
         return "a service of this machine"
-    try:  # also 127.1, 0x7f000001 and 2130706433, as libraries of C read it
+    try:  # also 127.1, 0x7f000001 and 2130706433, which C libraries accept
         found = ip_address(socket.inet_ntoa(socket.inet_aton(host)) if _OF_IPV4.fullmatch(host) else host)
     except (OSError, ValueError):
         return ""
@@ -263,8 +266,8 @@ def _path(setting: Written) -> Found:
 
 
 def read_path(setting: Written, text: str) -> Power:
-    """A file or folder that is read. One within the folder of the file is not asked about."""
-    if len(text) > _LONGEST_PATH:  # `a/../a/../...` leads somewhere at any length, but takes long to follow
+    """Return the capability of reading a file or folder. The user is not asked about one inside the file's folder."""
+    if len(text) > _LONGEST_PATH:  # `a/../a/../...` is valid at any length, but slow to resolve
         return Power("reads a path", f"{text[:80]}...", text, setting.at, (), True)
     found = tuple(existing(text, setting.base))
     home = setting.home or setting.base
@@ -273,12 +276,12 @@ def read_path(setting: Written, text: str) -> Power:
 
 
 def part(kind: PartKind) -> Declaration:
-    """The setting holds one such thing."""
+    """Declare that the setting holds one such part."""
     return lambda setting: [Part(kind, setting.value, setting.at)] if setting.value is not None else []
 
 
 def each(inner: Declaration) -> Declaration:
-    """The setting holds several, in a list or by name."""
+    """Declare that the setting holds several values, in a list or by name."""
 
     def found(setting: Written) -> Found:
         value = setting.value
@@ -289,12 +292,12 @@ def each(inner: Declaration) -> Declaration:
 
 
 def one_or_each(inner: Declaration) -> Declaration:
-    """The setting holds one, or a list of them."""
+    """Declare that the setting holds one value, or a list."""
     return lambda setting: (each(inner) if is_list(setting.value) else inner)(setting)
 
 
 def inside(**settings: Declaration) -> Declaration:
-    """The setting holds a group of settings."""
+    """Declare that the setting holds a group of settings."""
     return partial(_of_group, settings)
 
 
@@ -305,23 +308,23 @@ def _of_group(settings: Mapping[str, Declaration], setting: Written) -> Found:
 
 
 def _functions(setting: Written) -> Found:
-    """Functions written out, and references to those of another workflow file: FILE#nodes.NAME."""
+    """Return the capabilities of functions, written out or as references to another workflow file: FILE#nodes.NAME."""
     items = [setting / i for i in range(len(setting.value))] if is_list(setting.value) else [setting]
     return [Part("file", one.value, one.at) for one in items if isinstance(one.value, str)]
 
 
-#: Python, by its address, with or without `python:`.
+#: A Python address, with or without `python:`.
 PYTHON: Declaration = _python
-#: `python:` or `mcp:` addresses; a text that begins otherwise leads nowhere.
+#: Addresses with `python:` or `mcp:`. Other texts have no capability.
 TOOL_ADDRESSES: Declaration = _tools
 COMMAND: Declaration = _command
 SERVER_TOOL: Declaration = _server
 PROGRAM_FOLDER: Declaration = _program_folder
 IMAGE: Declaration = _image
 VARIABLES: Declaration = _variables
-#: Variables by name, for the workers of an executor.
+#: Names of variables, for the workers of an executor.
 VARIABLE_NAMES: Declaration = _variable_names
-#: Settings of a program that is not ours.
+#: Settings of a foreign program.
 FOREIGN_SETTINGS: Declaration = _anything
 ADDRESS: Declaration = _address
 PATH: Declaration = _path
@@ -356,7 +359,7 @@ def declared_powers(kind: str, name: str) -> Powers | None:
 
 
 def declaration_of(thing: Any) -> Powers | None:
-    """Return the declaration of a class or function. A class that adds settings to those of its base declares anew."""
+    """Return the declaration of a class or function. A class that adds settings to its base must declare anew."""
     if not isinstance(thing, type):
         return getattr(thing, "powers", None)
     for cls in thing.__mro__:
@@ -370,7 +373,7 @@ def declaration_of(thing: Any) -> Powers | None:
 
 def _adds_settings(cls: type[Any]) -> bool:
     fields = getattr(cls, "model_fields", None)
-    if fields is None:  # a node kind, or a metric, whose settings are its arguments
+    if fields is None:  # a node kind, or a metric whose settings are its arguments
         return "Config" in vars(cls) or ("__init__" in vars(cls) and not hasattr(cls, "Config"))
     return any(all(name not in getattr(base, "model_fields", ()) for base in cls.__bases__) for name in fields)
 

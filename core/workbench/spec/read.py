@@ -14,12 +14,12 @@ from workbench.spec.messages import spec_error
 from workbench.spec.models import Spec
 from workbench.spec.yaml_source import Source, load_yaml_file
 
-#: What takes the place of required sections that are missing or broken, where they are not used.
+#: Values for required sections that are missing or broken but not used.
 STAND_INS: dict[str, Any] = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
 
 
 def load_spec(path: str | Path) -> tuple[Spec, Source]:
-    """Read and check a workflow file. Raises SpecError with the line and column of each fault."""
+    """Read and check a workflow file. Raises SpecError with the line and column of each error."""
     return check_spec(load_yaml_file(Path(path)))
 
 
@@ -32,11 +32,11 @@ def check_spec(source: Source) -> tuple[Spec, Source]:
 
 
 def check_nodes(source: Source) -> Spec:
-    """Check a parsed file that is to be called and not improved: it needs neither data nor metric, and what it has of
-    them is not read. Raises SpecError."""
+    """Check a parsed file that is only called, not improved: it needs neither data nor metric, and these sections are
+    not read if present. Raises SpecError."""
     value = source.value
     if not is_dict(value):
-        return check_spec(source)[0]  # which raises
+        return check_spec(source)[0]  # this raises
     unused = {key: STAND_INS[key] for key in ("data", "metric")}
     try:
         return Spec.model_validate({**value, **unused, "search": {}, "optimize": []})
@@ -45,7 +45,7 @@ def check_nodes(source: Source) -> Spec:
 
 
 def read_attacks(given: str | dict[str, AttackSpec], base: Path) -> dict[str, AttackSpec]:
-    """The attacks of a workflow file, or those of the file that it names. Raises SpecError at the place in it."""
+    """Return a workflow file's attacks, or those of the file that it names. Raises SpecError with the location."""
     if not isinstance(given, str):
         return given
     source = load_yaml_file(base / given)

@@ -1,6 +1,6 @@
 """Settings from the command line, the environment and the user's config, applied to a parsed file before it is checked.
 
-The first of these that says something wins: flag, environment (WORKBENCH_*), file, config, default.
+Order of precedence: flag, environment (WORKBENCH_*), file, config, default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workbench.errors import PluginError, SpecError, suggest
 from workbench.plugins import plugins
 from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
 
-#: Environment variables, and the address in the file that each sets.
+#: Environment variables, each with the address that it sets.
 ENVIRONMENT = {
     "WORKBENCH_LM": "lm",
     "WORKBENCH_SEED": "seed",
@@ -29,13 +29,13 @@ ENVIRONMENT = {
     "WORKBENCH_BUDGET_USD": "budget.usd",
     "WORKBENCH_BUDGET_MINUTES": "budget.minutes",
 }
-#: What the user's config may hold.
+#: Sections allowed in the user's config.
 _IN_CONFIG = ("lm", "budget", "concurrency", "track")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting and where its value came from: flag, environment, file, config or default."""
+    """A setting with the origin of its value: flag, environment, file, config or default."""
 
     address: str
     value: Any
@@ -43,7 +43,7 @@ class Setting:
 
 
 def parse_value(text: str) -> Any:
-    """The value of a text such as `0.3`, `true` or `[1, 2]`, by the rules of YAML."""
+    """Parse a text such as `0.3`, `true` or `[1, 2]` as YAML."""
     try:
         return load_yaml(f"value: {text}", "--set").value["value"]
     except SpecError:
@@ -51,14 +51,14 @@ def parse_value(text: str) -> Any:
 
 
 def config_file() -> Path:
-    """The user's config: WORKBENCH_CONFIG, else ~/.config/workbench/config.yaml."""
+    """Return the path of the user's config: WORKBENCH_CONFIG, else ~/.config/workbench/config.yaml."""
     given = os.environ.get("WORKBENCH_CONFIG")
     root = Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config"))
     return Path(given) if given else root / "workbench" / "config.yaml"
 
 
 def environment_settings() -> list[Setting]:
-    """Settings from WORKBENCH_* variables."""
+    """Return the settings from WORKBENCH_* variables."""
     given = ((variable, address) for variable, address in ENVIRONMENT.items() if os.environ.get(variable))
     return [
         Setting(address, parse_value(os.environ[variable]), f"environment {variable}") for variable, address in given
@@ -66,7 +66,7 @@ def environment_settings() -> list[Setting]:
 
 
 def config_settings() -> list[Setting]:
-    """Settings from the user's config, which hold only where the file says nothing."""
+    """Return the settings from the user's config, which apply only if the file does not set them."""
     path = config_file()
     if not path.is_file():
         return []
@@ -80,21 +80,21 @@ def _outer_settings(value: dict[str, Any]) -> list[Setting]:
 
 
 def outer_settings(source: Source) -> list[tuple[str, Any]]:
-    """(address, value) of what config and environment add to a file. It is stored with a run, so that a resumed run
-    does not depend on the shell."""
+    """Return (address, value) of the settings that config and environment add to a file. They are stored with a run, so
+    that a resumed run does not depend on the shell."""
     return [(s.address, s.value) for s in _outer_settings(load_yaml(source.text, source.file).value)]
 
 
 def apply_overrides(
     source: Source, flags: Sequence[tuple[str, Any]], kept: Sequence[tuple[str, Any]] | None = None
 ) -> Source:
-    """The file with settings from outside in its value. A price goes with the model that it is of: who sets
-    `lm.model` sets `lm.price` too, or there is none.
+    """Return the file with outer settings applied to its value. A price belongs to its model: setting `lm.model`
+    without `lm.price` removes the price.
 
     Args:
         source: the file.
-        flags: (address, value) of each `--set`; of several for one address the last wins.
-        kept: `outer_settings` from the start of the run, in place of config and environment as they are now.
+        flags: (address, value) of each `--set`; the last one for an address wins.
+        kept: `outer_settings` from the start of the run, in place of the current config and environment.
 
     Raises:
         SpecError: an address leads nowhere.
@@ -110,7 +110,7 @@ def apply_overrides(
 
 
 def _forget_prices(value: Any, before: Any, addresses: Sequence[str]) -> None:
-    """Remove the price that the file gives a model where another one was set in its place, and no price with it."""
+    """Remove a model's price from the file if another model was set in its place without a price."""
     for place in (address.removesuffix(".model") for address in addresses if address.endswith(".model")):
         if {place, f"{place}.price"} & {*addresses}:
             continue
@@ -123,7 +123,7 @@ def _forget_prices(value: Any, before: Any, addresses: Sequence[str]) -> None:
 
 
 def _at(value: Any, address: str) -> Any:
-    """The value at an address, None where there is none."""
+    """Return the value at an address; None if there is none."""
     for part in address.split("."):
         inside: dict[Any, Any] = {str(i): one for i, one in enumerate(value)} if is_list(value) else value
         value = inside.get(part) if is_dict(inside) else None
@@ -136,7 +136,7 @@ def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
     if parts[0] == "executor" and (len(parts) > 1 or isinstance(setting.value, str)):
         name = parts[1] if len(parts) > 1 else setting.value
         written = value.get("executor")
-        value["executor"] = {name: written.get(name) or {} if is_dict(written) else {}}  # it replaces another one
+        value["executor"] = {name: written.get(name) or {} if is_dict(written) else {}}  # it replaces another executor
         if len(parts) < 3 and isinstance(setting.value, str | None):
             return ("executor",)
     nodes = value.get("nodes")
@@ -151,10 +151,8 @@ def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
 
 
 def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], setting: Setting) -> Any:
-    """The mapping or list under one part of an address, made if it is not there; short forms are written out.
-
-    path: of value; the part is appended to it.
-    """
+    """Return the mapping or list under one part of an address, created if missing. Short forms are expanded. path: of
+    value; the part is appended to it."""
     if is_list(value):
         index = _index(value, part, setting)
         path.append(index)
@@ -178,10 +176,9 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
 
 
 def written_key(node: Mapping[str, Any], name: str) -> str:
-    """The key under which a mapping of a file has a setting: `{ensemble: NODE}` is short for
-    `{kind: ensemble, of: NODE}`."""
+    """Return the key of a setting as written: `{ensemble: NODE}` is short for `{kind: ensemble, of: NODE}`."""
     if name not in node and "kind" not in node:
-        with suppress(PluginError):  # told when the kind is used
+        with suppress(PluginError):  # reported when the kind is used
             kinds = (key for key in node if key in plugins().names("node_kinds"))
             return next((key for key in kinds if plugins().get("node_kinds", key).primary == name), name)
     return name

@@ -1,11 +1,11 @@
-"""The user's own Python, as workflow files name it: tools, metrics, environments, judges of states.
+"""The user's own Python, named in workflow files: tools, metrics, environments, judges of states.
 
 `python:path/tools.py:lookup`   `lookup` of a file; the path is relative to the workflow file
 `python:tools:lookup`           of a module: the file tools.py beside the workflow file, else an installed module
 `python:tools.lookup`           the same; modules may be dotted, as in `python:package.tools.lookup`
 `mcp:COMMAND ARGS#name`         the tool `name` of the MCP server that the command starts; without `#name` all its tools
 
-The code is trusted and runs in this process. Nothing runs it but `load_user_code`; the caller says whether a node or a
+The code is trusted and runs in this process. Only `load_user_code` runs it. The caller decides whether a node or a
 metric is made with its code (`Code`).
 """
 
@@ -33,24 +33,24 @@ from workbench.errors import SpecError, suggest
 from workbench.spec.asked import check_asked
 
 PREFIX = "python:"
-#: The names of modules that were loaded from files begin so.
+#: Prefix of the names of modules loaded from files.
 USER_MODULES = "_workbench_user_"
 SERVER = "mcp:"
-#: The end of an address of a server that names a tool; any other `#` belongs to the command.
+#: The tool name at the end of a server's address. Any other `#` belongs to the command.
 _TOOL = re.compile(r"#([\w./:-]*)\Z")
 
 #: State of the user code of nodes and metrics. `unread`: only its addresses are known, for stored runs, whose code may
-#: be lost. `outlined`: its source is parsed and must be there, for files that are checked. `loaded`: it was run.
+#: be lost. `outlined`: its source exists and was parsed, for checks of files. `loaded`: it was run.
 Code = Literal["unread", "outlined", "loaded"]
 
-#: True while a node is made whose code is not to be loaded: also its kind's own call of `load_user_code` is refused.
+#: True while a node is made whose code must not be loaded: calls of `load_user_code` by its kind are refused, too.
 _refused: ContextVar[bool] = ContextVar("refused", default=False)
 #: The file that is being executed to load it.
 _loading: ContextVar[Path | None] = ContextVar("loading", default=None)
 
 
 def check_not_loading(what: str) -> None:
-    """Raise SpecError while a file of user code is loaded. what: that which its top level starts."""
+    """Raise SpecError while a file of user code is being loaded. what: the action at its top level."""
     if (path := _loading.get()) is not None:
         raise SpecError(
             f"{path} calls {what} when it is loaded, which would run it twice",
@@ -70,13 +70,13 @@ class Address:
         return self.module.endswith(".py")
 
     def file(self, base: Path) -> Path:
-        """The path of the file named, or of a module's file if that lies beside the workflow file; it may not exist."""
+        """Return the path of the named file, or of a module's file next to the workflow file. It may not exist."""
         inside = Path(self.module) if self.is_file else Path(*self.module.split(".")).with_suffix(".py")
         return (base / inside).resolve()
 
 
 def parse_address(address: str) -> Address:
-    """The parts of an address, given with or without its prefix. Raises SpecError."""
+    """Parse an address, given with or without its prefix. Raises SpecError."""
     place = address.removeprefix(PREFIX)
     module, mark, name = place.rpartition(":") if ":" in place or place.endswith(".py") else place.rpartition(".")
     if place.endswith(".py"):
@@ -102,7 +102,7 @@ def parse_address(address: str) -> Address:
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """A command that starts a server, as it is written, and the name of one of its tools; "" for all of them."""
+    """A command that starts a server, as written, and the name of one of its tools; "" for all."""
 
     command: str
     tool: str
@@ -113,7 +113,7 @@ class ServerAddress:
 
 
 def parse_server(address: str) -> ServerAddress:
-    """The parts of an address of a server, given with or without its prefix. Raises SpecError."""
+    """Parse an address of a server, given with or without its prefix. Raises SpecError."""
     text = address.removeprefix(SERVER)
     found = _TOOL.search(text)
     parsed = ServerAddress(text[: found.start()] if found else text, found[1] if found else "")
@@ -125,7 +125,7 @@ def parse_server(address: str) -> ServerAddress:
         if parsed.words:
             return parsed
         wrong = f"'{address}' names no command that starts a server"
-    except ValueError as error:  # a quotation mark that is never closed
+    except ValueError as error:  # an unclosed quotation mark
         wrong = f"the command of '{address}' cannot be read: {error}"
     raise SpecError(wrong, hint=f"Write {SERVER}COMMAND ARGS#name, as in a shell, or without #name for all tools.")
 
@@ -145,7 +145,7 @@ def load_user_code(address: str, base: Path) -> Any:
 
 @contextmanager
 def refused_unless(code: Code) -> Generator[None]:
-    """Refuse `load_user_code` inside, unless the code is `loaded`."""
+    """Refuse `load_user_code` in the block, unless the code is `loaded`."""
     token = _refused.set(code != "loaded")
     try:
         yield
@@ -154,7 +154,7 @@ def refused_unless(code: Code) -> Generator[None]:
 
 
 def read_user_code(address: str, base: Path, code: Code) -> Any:
-    """The function or class at an address if `code` is `loaded`, else an outline of it, which cannot be called.
+    """Return the function or class at an address if `code` is `loaded`, else its outline, which cannot be called.
 
     Raises SpecError if it does not exist, unless the code is `unread`.
     """
@@ -164,41 +164,41 @@ def read_user_code(address: str, base: Path, code: Code) -> Any:
 
 
 def _outline(address: str, base: Path) -> Outline:
-    """Read the outline of a function or class from its source; of an installed module, only that it exists."""
+    """Read the outline of a function or class from its source. For an installed module, only check that it exists."""
     parsed = parse_address(address)
     path = parsed.file(base)
     if path.is_file():
         return outline_function(path, parsed.name)
     if parsed.is_file:
         raise _no_file(path)
-    if importlib.util.find_spec(parsed.module.partition(".")[0]) is None:  # which imports nothing
+    if importlib.util.find_spec(parsed.module.partition(".")[0]) is None:  # imports nothing
         raise SpecError(f"there is no module '{parsed.module}'", hint=_looked_for(parsed, path))
     return Outline(parsed.name)
 
 
 def names_code(value: Any) -> bool:
-    """Return True if a text inside a value is an address of user code or of a server that a command starts."""
+    """Return True if a text inside a value is an address of user code, or of a server that a command starts."""
     for part in walk(value):
         if isinstance(part, str) and part.startswith((PREFIX, SERVER)):
-            with suppress(SpecError):  # not an address, but a text that begins like one
+            with suppress(SpecError):  # not an address, though it begins like one
                 _ = parse_address(part) if part.startswith(PREFIX) else parse_server(part)
                 return True
     return False
 
 
 def code_files(value: Any, base: Path) -> list[Path]:
-    """The files named by each `python:...` inside a value, sorted; without installed modules and without imports."""
+    """Return the files named by each `python:...` inside a value, sorted; without installed modules and imports."""
     found: set[Path] = set()
     for part in walk(value):
         if isinstance(part, str) and part.startswith(PREFIX):
-            with suppress(SpecError):  # not an address, but a text that begins like one
+            with suppress(SpecError):  # not an address, though it begins like one
                 found.add(parse_address(part).file(base))
     return sorted(path for path in found if path.is_file())
 
 
 def relocate_address(address: str, base: Path, folder: Path) -> str:
-    """An address in a workflow file in `base`, as a file in another folder writes it. An address of an installed module
-    and a text that is no address stay as they are."""
+    """Rewrite an address in a workflow file in `base` for a file in another folder. An address of an installed module
+    and a text that is no address do not change."""
     if not address.startswith(PREFIX):
         return address
     try:
@@ -249,10 +249,8 @@ def _looked_for(parsed: Address, path: Path) -> str:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """The file as a module. It is executed once for each content: a changed file is a new module.
-
-    What was read is what runs: a loader would read the file anew, or run the bytecode of an edit in the same second.
-    """
+    """Load the file as a module. It is executed once for each content: a changed file is a new module. The content that
+    was read is executed: a loader would read the file again, or run the bytecode of an edit in the same second."""
     content = path.read_bytes()
     check_asked(path, content)
     mark = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
@@ -262,7 +260,7 @@ def _load_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up there
+    sys.modules[name] = module  # dataclasses look up their module there
     token = _loading.set(path)
     try:
         exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))

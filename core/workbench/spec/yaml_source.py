@@ -1,7 +1,7 @@
 """A strict YAML reader that keeps the position of everything, so that errors can name line and column.
 
-It reads the part of YAML 1.2 that a workflow file needs. Everything else is refused while the parser's events are
-read, without recursion and before any value is built, so that a hostile file costs neither time nor memory.
+It reads the part of YAML 1.2 that a workflow file needs. Everything else is refused while the parser's events are read,
+without recursion and before any value is built, so that a hostile file costs neither time nor memory.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _WORDS: dict[str, bool | None] = {
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed file: its value (plain values only), its text, and where in it everything is.
+    """A parsed file: its value (plain values only), its text, and the position of everything in it.
 
-    Paths are tuples of keys and list indexes. partial: whether it was made in Python, and may lack what flags add.
+    Paths are tuples of keys and list indexes. partial: made in Python, and possibly without settings that flags add.
     """
 
     value: Any
@@ -53,16 +53,16 @@ class Source:
         return path in self._places
 
     def position(self, path: Path_) -> Place:
-        """(line, column), from 1, of a key or a list's item; of its nearest ancestor where the file has none."""
+        """Return (line, column), from 1, of a key or a list's item, or of its nearest ancestor if the file has none."""
         while path and path not in self._places:
             path = path[:-1]
         return self._places.get(path, (1, 1))
 
     def locate(self, error: SpecError) -> SpecError:
-        """The same error with file, line and column filled in from its path, and so for each in its `more`.
+        """Fill in file, line and column of an error from its path, and of each error in its `more`. Returns the error.
 
-        An error that names a file already keeps it. Where a flag or the environment set the value, that is named
-        instead of a line.
+        An error that already names a file keeps it. If a flag or the environment set the value, that is named instead
+        of a line.
         """
         for one in (error, *error.more):
             if one.file is not None:
@@ -77,7 +77,7 @@ class Source:
 
     @contextmanager
     def locating(self) -> Generator[None]:
-        """Locate every SpecError that is raised inside (see `locate`)."""
+        """Locate every SpecError raised in the block (see `locate`)."""
         try:
             yield
         except SpecError as error:
@@ -85,25 +85,24 @@ class Source:
             raise
 
     def _origin(self, path: Path_) -> str | None:
-        """The flag or variable that set the value at a path, if it does not come from the file."""
+        """Return the flag or variable that set the value at a path, if it does not come from the file."""
         for place, origin in self._origins.items():
             if path[: len(place)] == place or (path and place[: len(path)] == path and not self.has(path)):
                 return origin
         return None
 
     def with_value(self, value: Any, origins: dict[Path_, str] | None = None) -> Source:
-        """The same file with settings from outside in its value. origins: by path, where they came from."""
+        """Return the same file with outer settings in its value. origins: by path, where the settings came from."""
         return replace(self, value=value, _origins=origins or {})
 
 
 def reads_as_text(text: str) -> bool:
-    """Return True if a text stays one that is written without quotes, as far as numbers and words go. 12e34567 does
-    not."""
+    """Return True if an unquoted text is read as text again, as far as numbers and words go. 12e34567 is not."""
     return text not in _WORDS and not any(form.match(text) for form in (_INT, _FLOAT, _NOT_FINITE))
 
 
 def read_source(file: str | Path | Source) -> Source:
-    """A file, or one that was read before. Raises SpecError."""
+    """Read a file, or return one that was already read. Raises SpecError."""
     return file if isinstance(file, Source) else load_yaml_file(file)
 
 
@@ -136,7 +135,7 @@ def load_yaml_file(path: str | Path) -> Source:
 
 
 def load_yaml(text: str, file: str) -> Source:
-    """Parse a workflow file's text. Raises SpecError with line, column and what to write instead."""
+    """Parse a workflow file's text. Raises SpecError with line, column and a hint."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _too_large(file)
     text = text.removeprefix("\ufeff")
@@ -164,7 +163,7 @@ def _too_large(file: str) -> SpecError:
 
 
 def _place(text: str, index: int) -> Place:
-    """Line and column of a character, counted from 1 as YAML counts lines."""
+    """Return line and column of a character, from 1 as YAML counts lines."""
     before = re.sub("\r\n?", "\n", text[:index])
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
@@ -208,7 +207,7 @@ class _Builder:
         return Source(self.root, self.file, text, self.places)
 
     def _events(self, text: str, yaml: Any) -> Iterator[Any]:
-        """PyYAML's events; its errors become SpecErrors."""
+        """Yield PyYAML's events. Its errors become SpecErrors."""
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             yield from yaml.parse(text, Loader=loader)
@@ -225,7 +224,7 @@ class _Builder:
         lines = re.split("\r\n|\r|\n", text)
         row = lines[line - 1] if line <= len(lines) else ""
         indent = row[: len(row) - len(row.lstrip())]
-        if "nesting" in problem:  # libyaml has a bound of its own, which it meets while it looks ahead
+        if "nesting" in problem:  # libyaml's own limit, reached while it looks ahead
             return SpecError(_TOO_DEEP, file=self.file, line=line, column=column, hint=_LESS_DEEP)
         hint = "Check quotes, brackets and indentation here and in the line before."
         if "\t" in indent or row[column - 1 : column] == "\t":
@@ -250,7 +249,7 @@ class _Builder:
         return SpecError(message, file=self.file, line=mark.line + 1, column=mark.column + 1, hint=hint)
 
     def _node(self, event: Any, yaml: Any) -> None:
-        """A scalar, or the start of a mapping or list: a key or value of the open container."""
+        """Process a scalar, or the start of a mapping or list: a key or value of the open container."""
         if event.anchor is not None:
             hint = "Write the value out in both places."
             raise self._error(event, "anchors and aliases are not allowed", hint)
@@ -273,7 +272,7 @@ class _Builder:
     def _key(self, event: Any, frame: _Frame, scalar: bool) -> None:
         if not scalar:
             raise self._error(event, "a key must be a text, not a mapping or a list", "Write key: value.")
-        key = event.value  # `true:` and `1:` are the texts "true" and "1", as a branch's cases need
+        key = event.value  # `true:` and `1:` are the texts "true" and "1", as needed for the cases of a branch
         if key == "<<" and not event.style:
             raise self._error(event, "merge keys (<<) are not allowed", "Write the entries out.")
         path = (*frame.path, key)
@@ -284,7 +283,7 @@ class _Builder:
         self.places[path] = (event.start_mark.line + 1, event.start_mark.column + 1)
 
     def _add(self, event: Any, value: Any, frame: _Frame | None) -> Path_:
-        """Put a value into the open mapping or list. Its place is that of its key, if it has one."""
+        """Put a value into the open mapping or list. Its position is that of its key, if it has one."""
         path: Path_ = ()
         if frame is None:
             self.root = value
@@ -305,7 +304,7 @@ class _Builder:
         self.stack.append(_Frame(container, self._add(event, container, frame)))
 
     def _value_error(self, event: Any, message: str, hint: str) -> SpecError:
-        """An error about a value, at its key, where the checks of the spec report theirs."""
+        """Make an error about a value, located at its key like errors of the spec's checks."""
         frame = self.stack[-1] if self.stack else None
         if frame is None or frame.key is None:
             return self._error(event, message, hint)
@@ -313,9 +312,9 @@ class _Builder:
         return SpecError(message, file=self.file, line=line, column=column, hint=hint)
 
     def _scalar(self, event: Any) -> Any:
-        """The value of a scalar. Plain ones follow YAML 1.2 (010 is a text); quoted and block scalars are texts."""
+        """Return the value of a scalar. Plain ones follow YAML 1.2 (010 is a text); others are texts."""
         text = event.value
-        if event.style:  # plain: None, and "" from the C parser
+        if event.style:  # plain scalars: None, or "" from the C parser
             return text
         if text in _WORDS:
             return _WORDS[text]

@@ -1,6 +1,6 @@
-"""The run database: one SQLite file. All SQL of core stands here.
+"""The run database: one SQLite file. All SQL of core is in this room.
 
-This room knows no budget and no optimizer.
+This room does not know budgets or optimizers.
 """
 
 from workbench.store.candidates import (

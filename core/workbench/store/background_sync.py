@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 class BackgroundSync:
-    """Calls fsync on a file, `delay` seconds after a write and no more often. Safe from any thread and event loop."""
+    """Calls fsync on a file `delay` seconds after a write and no more often. Safe from any thread and event loop."""
 
     def __init__(self, path: Path, delay: float):
         self.path, self.delay = path, delay
-        self.error: OSError | None = None  # of the last fsync that failed: recent writes may not be on disk
+        self.error: OSError | None = None  # of the last failed fsync: recent writes may not be on disk
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._written = False
         self._thread: threading.Thread | None = None
 
     def written(self) -> None:
-        """Note that the file was written just now."""
+        """Record that the file was just written."""
         with self._lock:
             self._written = True
             if self._thread is None and not self._closing.is_set():
@@ -48,7 +48,7 @@ class BackgroundSync:
             self.error = error
 
     def close(self) -> None:
-        """Wait until all writes are synced; a failure is in `error`."""
+        """Wait until all writes are synced. A failure is stored in `error`."""
         self._closing.set()
         thread = self._thread
         if thread is not None and thread.is_alive():

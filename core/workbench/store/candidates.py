@@ -1,4 +1,4 @@
-"""The candidates of runs: workflows that were proposed."""
+"""The candidates of runs: workflows proposed by optimizers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from workbench.base.type_guards import is_dict
 from workbench.store.content import check_sum, checksum, parse_json
 from workbench.store.database import Store
 
-#: What the checksum of a candidate covers.
+#: Columns of a candidate that its checksum covers.
 _SUMMED = ("hash", "seq", "parent", "optimizer", "note", "patch", "tree")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates of one run. The first of them is the workflow of the file."""
+    """The candidates of one run. The first is the workflow of the file."""
 
     store: Store
     run_id: int
@@ -24,7 +24,7 @@ class Candidates:
     def add(
         self, hash_: str, seq: int, parent: str | None, optimizer: str, note: str, patch: str | None, tree: str
     ) -> None:
-        """Queue a candidate; one that is there already stays as it is."""
+        """Queue a candidate. An existing one does not change."""
         values = (hash_, seq, parent, optimizer, note, patch, tree)
         sql = "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         self.store.write(sql, self.run_id, *values, checksum(*values))
@@ -34,7 +34,7 @@ class Candidates:
         return self.store.number("select count(*) from candidates where run_id = ?", self.run_id)
 
     def unreached(self, reached: int, run: str) -> list[str]:
-        """A warning about candidates of earlier processes that a replay did not reach; an empty list if none."""
+        """Warn about candidates of earlier processes that a replay did not reach; an empty list if there are none."""
         self.store.flush()
         if (left := self.count() - reached) <= 0:
             return []
@@ -44,18 +44,18 @@ class Candidates:
         ]
 
     def find_baseline(self) -> str | None:
-        """The hash of the baseline: the workflow of the file, or what became of it when its nodes were observed."""
+        """Return the hash of the baseline: the workflow of the file, or its successor after its nodes were observed."""
         sql = "select hash from candidates where run_id = ? and optimizer = 'baseline' order by seq desc limit 1"
         row = self.store.row(sql, self.run_id)
         return self.find_first() if row is None else row["hash"]
 
     def find_first(self) -> str | None:
-        """The hash of the first candidate."""
+        """Return the hash of the first candidate."""
         row = self.store.row("select hash from candidates where run_id = ? order by seq limit 1", self.run_id)
         return None if row is None else row["hash"]
 
     def find_tree(self, hash_: str | None) -> dict[str, Any] | None:
-        """The tree of a candidate by (a beginning of) its hash; None asks for the first one."""
+        """Return the tree of a candidate by its hash or a prefix; None returns the first one."""
         if hash_ is None:
             row = self.store.row("select * from candidates where run_id = ? order by seq limit 1", self.run_id)
         else:
@@ -67,8 +67,8 @@ class Candidates:
         return parse_json(row["tree"], place, dict)
 
     def read_all(self) -> list[dict[str, Any]]:
-        """Every candidate in order, with its score on val (None if it was never evaluated to the end) and what it sets
-        in its parent, by address. Raises StoreError for a damaged one."""
+        """Return every candidate in order, with its score on val (None if its evaluation never finished) and its
+        changes to its parent, by address. Raises StoreError for a damaged one."""
         sql = (
             "select c.*, e.score, e.failed, e.objectives from candidates c "  # under names whose types are checked
             "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
@@ -88,21 +88,21 @@ class Candidates:
         return found
 
     def _check(self, row: sqlite3.Row) -> str:
-        """Raise StoreError if a candidate is not what was written. Returns its place, for other errors."""
+        """Raise StoreError if a candidate differs from what was written. Returns its location, for other errors."""
         place = f"the workflow {row['hash'][:16]} of {self.store.path} (table candidates)"
         check_sum(row, place, *(row[name] for name in _SUMMED))
         return place
 
 
 def find_choices(store: Store, hash_: str, data_hash: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The rows of val and train in the runs of `optimize` that proposed a workflow, each with the name of the run: by
-    their scores it was made, and chosen or not. None of runs that began with it. First those of runs on this data, by
+    """Return the val and train rows of the runs of `optimize` that proposed a workflow, each with the run's name: their
+    scores helped to make and choose it. Runs that started with it do not count. First the rows of runs on this data, by
     id; then those of runs on other data, by key (`SeenRows`)."""
     of = (
         "with of as (select distinct u.id, u.run, u.data_hash from candidates c join runs u on u.id = c.run_id "
         "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and coalesce(u.kind, 'optimize') = 'optimize') "
     )
-    here = store.rows(  # of val one evaluation shows all rows: the largest
+    here = store.rows(  # of val only the largest evaluation, which has all rows
         f"{of}, scored as (select of.id as run_id, (select e.id from evaluations e where e.run_id = of.id and "
         "e.split = 'val' order by e.n desc limit 1) as id from of union select of.id, e.id from of join "
         "evaluations e on e.run_id = of.id where e.split = 'train') "

@@ -1,6 +1,5 @@
-"""Checks of what is read from a run database: checksums match, and texts are JSON. Damage ends in a StoreError that
-names the place.
-"""
+"""Checks of data read from a run database: checksums match, and texts are JSON. Damage raises a StoreError that names
+the location."""
 
 from __future__ import annotations
 
@@ -15,25 +14,25 @@ T = TypeVar("T", dict[str, Any], list[Any])
 
 
 def checksum(*parts: object) -> str:
-    """24 hexadecimal digits that change with any part. Guards against damage, not against forgery."""
+    """Return 24 hexadecimal digits that change with any part. They detect damage, not forgery."""
     text = "\0".join("" if part is None else str(part) for part in parts)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def text_key(text: str) -> str:
-    """The key of a large text."""
+    """Return the key of a large text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def check_sum(row: sqlite3.Row | dict[str, Any], place: str, *parts: object, column: str = "checksum") -> None:
-    """Raise StoreError if the parts are not those of which the row's checksum was made. Rows that were written before
-    there were checksums have none. place: names the table and the row."""
+    """Raise StoreError if the parts do not match the row's checksum. Rows from before there were checksums have none.
+    place: names the table and the row."""
     if row[column] is not None and row[column] != checksum(*parts):
         raise StoreError(f"{place} is damaged: its content does not match its checksum; use a copy of the database")
 
 
 def parse_json(text: str, place: str, kind: type[T]) -> T:
-    """A stored text as the JSON that it must be. Raises StoreError, which names the place."""
+    """Parse a stored text as JSON of a type. Raises a StoreError that names the location."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError, TypeError):
@@ -45,7 +44,7 @@ def parse_json(text: str, place: str, kind: type[T]) -> T:
 
 
 def read_report(row: Any) -> dict[str, Any] | None:
-    """The report of a stored run; None if it has none. Raises StoreError if it is damaged."""
+    """Return the report of a stored run; None if it has none. Raises StoreError if it is damaged."""
     if not row["report"]:
         return None
     place = f"the report of run {row['run']} (table runs)"
@@ -54,14 +53,14 @@ def read_report(row: Any) -> dict[str, Any] | None:
 
 
 def read_spec(row: Any) -> str:
-    """The workflow file that a stored run was started with, as text. Raises StoreError if it is damaged."""
+    """Return the text of the workflow file that a stored run started with. Raises StoreError if it is damaged."""
     kept = (row["run"], row["name"], row["file"], row["spec"])
     check_sum(row, f"the workflow file of run {row['run']} (table runs)", *kept, column="spec_checksum")
     return row["spec"]
 
 
 def read_options(row: Any) -> dict[str, Any]:
-    """The options that a stored run was started with, `sets` as a list of (address, value). Raises StoreError."""
+    """Return the options that a stored run started with, `sets` as a list of (address, value). Raises StoreError."""
     place = f"the options of run {row['run']} (table runs)"
     options = parse_json(row["options"], place, dict)
     outside = options.get("outside")

@@ -6,7 +6,7 @@ thread calls fsync at most `SYNC_EVERY` seconds later, so a power loss can lose 
 database.
 """
 
-# One file: one connection, and all that guards it.
+# One file: a single connection and everything that guards it.
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from workbench.store.schema import SCHEMA_VERSION, check_version, make_migration
 
 T = TypeVar("T")
 
-#: A path for a database that is on no disk and ends with its Store.
+#: A path for a database in memory that ends with its Store.
 IN_MEMORY = ":memory:"
 
-#: The tables, and what each holds.
+#: The tables with their contents.
 TABLES = {
     "runs": "one row for each run: of `workbench optimize`, `eval`, `run`, `predict` and of plugins",
     "candidates": "workflows that were proposed: tree, parent and patch",
@@ -53,13 +53,13 @@ TABLES = {
     "scored_candidates": "these candidates",
 }
 
-#: The kinds of runs that `workbench runs list` lists.
+#: Kinds of runs that `workbench runs list` shows.
 LISTED = ("optimize", "eval")
 
-#: The status of a run that was removed. Its row stays, since its tests on sealed rows still count.
+#: The status of a removed run. Its row stays, since its tests on sealed rows still count.
 REMOVED = "removed"
 
-#: Seconds between a commit and the fsync that makes it survive a power loss.
+#: Seconds from a commit to the fsync that protects it from a power loss.
 SYNC_EVERY = 0.1
 
 #: Seconds to wait for another process that holds the write lock, and between two attempts.
@@ -75,7 +75,7 @@ class Store:
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._batch: asyncio.Future[None] | None = None
-        self._waiting_since: float | None = None  # for another process that is writing
+        self._waiting_since: float | None = None  # since another process has been writing
         self._sync = BackgroundSync(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
         self._known_texts: dict[str, None] = {}
         try:
@@ -91,7 +91,7 @@ class Store:
                 self._prepare()
             self.conn.execute("pragma busy_timeout=0")  # SQLite's own waiting would block the event loop
             self._reader = self._connect()
-        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite quotes damaged content
             raise StoreError(f"cannot use the run database {self.path}: {one_line(error)}{_advice(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:
@@ -105,7 +105,7 @@ class Store:
         import sqlite_utils
 
         version = check_version(self.conn, self.path)
-        self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
+        self.conn.execute("pragma journal_mode=wal")  # permanent, so only after the file is known to be ours
         if version < SCHEMA_VERSION:
             if self.conn.execute("select count(*) from sqlite_master").fetchone()[0]:
                 self._keep_copy()
@@ -113,7 +113,7 @@ class Store:
             self.conn.execute(f"pragma user_version={SCHEMA_VERSION}")
 
     def _keep_copy(self) -> None:
-        """Copy an older database before it is upgraded, beside it. A copy that is there stays."""
+        """Copy an older database to a file next to it before an upgrade. An existing copy is not replaced."""
         kept = self.path.with_name(f"{self.path.name}.before-schema{SCHEMA_VERSION}")
         if not kept.exists():
             part = kept.with_name(f".{kept.name}.{os.getpid()}.part")
@@ -126,10 +126,10 @@ class Store:
     # Writing
 
     def write(self, sql: str, *values: Any) -> asyncio.Future[None]:
-        """Queue one row; the future is done when it is committed. An error is set on all futures of the same commit."""
+        """Queue one row. The future is done when it is committed. An error is set on all futures of the same commit."""
         loop = asyncio.get_running_loop()
         if self._batch is not None and self._batch.get_loop() is not loop:
-            self.flush()  # rows queued by an event loop that has ended
+            self.flush()  # rows queued in an event loop that has ended
         if self._batch is None:
             self._batch = loop.create_future()
             loop.call_soon(self._commit_queued)
@@ -137,9 +137,9 @@ class Store:
         return self._batch
 
     def _commit_queued(self) -> None:
-        """Commit what this turn of the loop queued; if another process holds the write lock, try again later."""
+        """Commit the rows queued in this turn of the loop. If another process holds the write lock, try again later."""
         if self._batch is None:
-            return  # flushed meanwhile
+            return  # flushed in the meantime
         try:
             self._commit(self._pending)
         except Exception as error:
@@ -151,7 +151,7 @@ class Store:
             self._resolve_batch(None)
 
     def _resolve_batch(self, error: StoreError | None) -> None:
-        """Clear the queue and set the outcome of its commit on the future that callers await."""
+        """Clear the queue and set the result of its commit on the future that callers await."""
         batch, self._batch, self._pending, self._waiting_since = self._batch, None, [], None
         if batch is None or batch.done() or batch.get_loop().is_closed():
             return
@@ -159,23 +159,23 @@ class Store:
             batch.set_result(None)
         else:
             batch.set_exception(error)
-            batch.exception()  # marks it as retrieved: it is no second error if nobody awaits it
+            batch.exception()  # mark it as retrieved: an error that nobody awaits is not reported again
 
     def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """Commit all rows in order, or none. Raises sqlite3.Error, StoreError, and what unsupported values raise."""
+        """Commit all rows in order, or none. Raises sqlite3.Error, StoreError, and the errors of unsupported values."""
         self._check_disk()
         if not rows:
             return
         try:
             self._insert(rows)
-        except UnicodeEncodeError:  # a lone surrogate in a text from outside, e.g. an error message
+        except UnicodeEncodeError:  # a lone surrogate in external text, e.g. an error message
             self._insert(
                 [(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows]
             )
         self._sync.written()
 
     def _insert(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
-        if len(rows) == 1:  # is a transaction by itself
+        if len(rows) == 1:  # a transaction by itself
             self.conn.execute(*rows[0])
             return
         try:
@@ -189,7 +189,7 @@ class Store:
             raise
 
     def _check_disk(self) -> None:
-        """Raise StoreError, once, if an earlier commit could not be synced to disk."""
+        """Raise StoreError once if an earlier commit could not be synced to disk."""
         if (error := self._sync.error) is not None:
             self._sync.error = None
             raise StoreError(
@@ -198,7 +198,7 @@ class Store:
             )
 
     def _may_retry(self, error: Exception) -> bool:
-        """Return True if another process holds the write lock, for less than PATIENCE seconds so far."""
+        """Return True if another process has held the write lock for less than PATIENCE seconds."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte is the primary code
             return False
         self._waiting_since = self._waiting_since or time.monotonic()
@@ -225,7 +225,7 @@ class Store:
         )
 
     def flush(self) -> None:
-        """Commit what is queued, now."""
+        """Commit all queued rows now."""
         try:
             self._retry_while_busy(lambda: self._commit(self._pending))
         except StoreError as error:
@@ -234,17 +234,17 @@ class Store:
         self._resolve_batch(None)
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """Run one statement and commit it at once, after what is queued."""
+        """Run one statement and commit it immediately, after all queued rows."""
         self.flush()
         cursor = self._retry_while_busy(lambda: self.conn.execute(sql, values))
         self._sync.written()
         return cursor
 
     def text(self, text: str) -> str:
-        """Keep a large text once; returns its hash. The row joins the next batch."""
+        """Store a large text once and return its hash. The row joins the next batch."""
         key = text_key(text)
         if key not in self._known_texts:
-            if len(self._known_texts) >= 4096:  # a bound on memory
+            if len(self._known_texts) >= 4096:  # limits memory
                 self._known_texts.clear()
             self._known_texts[key] = None
             self.write("insert or ignore into texts values (?, ?)", key, _storable(text))
@@ -256,30 +256,30 @@ class Store:
     # Reading
 
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
-        """The rows of a query. Raises StoreError where the file cannot be read."""
+        """Yield the rows of a query. Raises StoreError if the file cannot be read."""
         try:
             for row in self._reader.execute(sql, values):  # noqa: UP028  # which would close a cursor of a closed file
                 yield row
-        except (sqlite3.Error, UnicodeError) as error:  # the last: SQLite quotes what is damaged
+        except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: SQLite quotes damaged content
             raise StoreError(f"cannot read {self.path}: {one_line(error)}{_advice(error)}") from error
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        """The first row of a query, or None. Raises what `rows` raises."""
+        """Return the first row of a query, or None. Raises the same errors as `rows`."""
         return next(self.rows(sql, *values), None)
 
     def number(self, sql: str, *values: Any) -> int:
-        """The number that a query asks for, e.g. a count."""
+        """Return the single number that a query selects, e.g. a count."""
         row = self.row(sql, *values)
         return row[0] if row else 0
 
     def list_runs(self, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
-        """The runs of some kinds, newest first, without those that were removed."""
+        """List the runs of some kinds, newest first, without removed ones."""
         rows = self.rows("select * from runs where file is not null or status = 'eval' order by id desc")
         return [row for row in rows if kind_of(row) in kinds and row["status"] != REMOVED]
 
     def find_run(self, run: str, *, kinds: Collection[str] = LISTED) -> sqlite3.Row:
-        """Find a run by its name, a tag, or a prefix of its name. "last" is the newest of these kinds, a tag stands for
-        the newest run that has it.
+        """Find a run by its name, a tag, or a prefix of its name. "last" is the newest of these kinds. A tag stands for
+        the newest run with it.
 
         Raises StoreError if there is none, or several.
         """
@@ -301,7 +301,7 @@ class Store:
         return found[0]
 
     def _tagged(self, tag: str) -> list[sqlite3.Row]:
-        """The runs of any kind with a tag, newest first."""
+        """List the runs of any kind with a tag, newest first."""
         rows = self.rows("select * from runs order by id desc")
         return [row for row in rows if row["status"] != REMOVED and tag in tags_of(row)]
 
@@ -325,8 +325,8 @@ class Store:
 
 @contextmanager
 def _creation_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time create a database in a folder: SQLite's busy timeout ignores the change to WAL. Raises
-    StoreError where another one holds the folder's lock for more than PATIENCE seconds."""
+    """Let one process at a time create a database in a folder, because SQLite's busy timeout does not cover the change
+    to WAL. Raises StoreError if another process holds the folder's lock for more than PATIENCE seconds."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
@@ -351,12 +351,12 @@ def _creation_lock(folder: Path) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """The text of an error on one line, since SQLite quotes statements of several."""
+    """Return an error's text on one line, since SQLite quotes multi-line statements."""
     return " ".join(str(error).split())[:300]
 
 
 def _advice(error: Exception) -> str:
-    """The end of an error message: what the user can do, if anything."""
+    """Return the end of an error message: advice for the user, or an empty text."""
     words = str(error)
     if "full" in words or "No space" in words or "disk I/O error" in words:
         return "; free some space on that disk, then continue with workbench resume"
@@ -368,13 +368,13 @@ def _advice(error: Exception) -> str:
 
 
 def kind_of(row: sqlite3.Row) -> str:
-    """The kind of a run: `optimize`, `eval`, or that of runs that are not listed. Versions that stored none told it by
-    other columns."""
+    """Return the kind of a run: `optimize`, `eval`, or the kind of a run that is not listed. Versions that stored no
+    kind are recognized by other columns."""
     return row["kind"] or ("optimize" if row["file"] is not None else row["status"])
 
 
 def tags_of(row: sqlite3.Row) -> list[str]:
-    """The tags of a run."""
+    """Return the tags of a run."""
     return parse_json(row["tags"], f"the tags of run {row['run']} (table runs)", list) if row["tags"] else []
 
 
@@ -383,7 +383,7 @@ def now() -> str:
 
 
 def insertion(into: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The statement that adds a row, given by its columns, and then the values. into: e.g. `insert into calls`."""
+    """Return the statement that adds a row, given by column, followed by the values. into: e.g. `insert into calls`."""
     return f"{into} ({', '.join(row)}) values ({', '.join('?' * len(row))})", *row.values()
 
 

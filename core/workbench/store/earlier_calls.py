@@ -14,13 +14,13 @@ from workbench.store.content import checksum, parse_json
 from workbench.store.database import Store
 from workbench.store.journal import Journal, summed_parts
 
-#: So many runs are searched for an answer, and so many calls of a model are averaged, newest first.
+#: Numbers of newest runs to search for an answer, and of newest calls of a model to average.
 MOST_RUNS, MOST_CALLS = 16, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The means of a model's recorded calls. seconds: of the requests alone; None if no call tells them apart."""
+    """The means of a model's recorded calls. seconds: of the requests alone; None if no call stored them separately."""
 
     calls: int
     prompt_tokens: float
@@ -30,24 +30,24 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class EarlierCalls:
-    """The calls of the runs before one run. only: of this one."""
+    """The calls of the runs before a run. only: the single run to search."""
 
     store: Store
     run_id: int
     only: int | None = None
 
     def find(self, key: str, *, tokens: bool = False) -> sqlite3.Row | None:
-        """The newest answered call with this key whose row is what was written; None if there is none.
+        """Return the newest answered call with this key and an undamaged row; None if there is none.
 
-        Rows without a checksum cannot be checked, so they count as damaged. Answers that every node counts as a failure
-        are passed over, so that they are asked for again: refusals, and those without a text and without a call of a
-        tool, e.g. where thoughts used up `max_tokens`. Whether a text can be parsed, or was cut too early, depends on
-        who reads it; a call with unreadable arguments is answered by the agent, which goes on. These are taken. A run
-        that repeats one other (`only`) takes all, as that one was answered.
+        Rows without a checksum count as damaged. Answers that every node counts as a failure are skipped, so that the
+        run asks again: refusals, and answers with neither text nor tool call, e.g. because thinking used up
+        `max_tokens`. Other answers are reused, even if cut short or hard to parse: that depends on the reader, and an
+        agent replies to a tool call with unreadable arguments and continues. A run that repeats one other (`only`)
+        reuses all of its answers.
 
         Args:
             key: the content key.
-            tokens: whether the answer must have token ids and log-probabilities, as a rollout for training has.
+            tokens: require token ids and log-probabilities, as in a rollout for training.
         """
         sql = (
             "select * from calls where key = ? and run_id < ? and kind = 'lm' and response is not null "
@@ -59,12 +59,12 @@ class EarlierCalls:
         return None
 
     def find_effect(self, key: str) -> str | None:
-        """The result of an effect of the one run, as JSON; None if all runs are searched, since effects may differ."""
+        """Return the result of an effect of the run `only`, as JSON; None without `only`, since effects may differ."""
         return None if self.only is None else Journal(self.store, self.only).find_effect(key)
 
 
 def read_usual_calls(store: Store, lm: str) -> Usual | None:
-    """The means over the newest calls that a model answered as the task's; None if there are none. lm: its identity."""
+    """Return the means over a model's newest answered calls as `task`; None if there are none. lm: its identity."""
     sql = (
         "select count(*) as n, avg(prompt_tokens) as prompt, avg(completion_tokens) as completion, avg(case when "
         "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = 'task' and "
@@ -77,8 +77,7 @@ def read_usual_calls(store: Store, lm: str) -> Usual | None:
 
 
 def _whole_answer(row: Any, tokens: bool) -> dict[str, Any] | None:
-    """The answer of a row that is what was written: its checksum matches, and what that does not cover can be counted
-    with."""
+    """Return the answer of an undamaged row: its checksum matches, and the numbers that it does not cover are valid."""
     if row["checksum"] != checksum(*summed_parts(row)):
         return None
     counts = (row["attempts"], row["prompt_tokens"], row["completion_tokens"])
@@ -98,6 +97,6 @@ def _whole_answer(row: Any, tokens: bool) -> dict[str, Any] | None:
 
 
 def _failed(answer: Mapping[str, Any]) -> bool:
-    """Return True if a stored answer is a failure to every node that reads it."""
+    """Return True if every node counts a stored answer as a failure."""
     said = split_thoughts(answer["text"])[1]
     return answer["finish"] == "refusal" or not (said.strip() or answer.get("tool_calls"))

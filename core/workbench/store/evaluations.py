@@ -1,4 +1,4 @@
-"""The evaluations of a run with the results of their rows."""
+"""The evaluations of a run with their rows' results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from workbench.store.database import Store, dumps, insertion
 class ResultRow(NamedTuple):
     """A row of an evaluation as it is stored.
 
-    prediction, spans, fields (of the row), scores (by further metrics) and cost are JSON. row_key: equal for equal
-    rows of any file; cluster: equal for rows that count once.
+    prediction, spans, fields (of the row), scores (by further metrics) and cost are JSON. row_key: equal for equal rows
+    of any file. cluster: equal for rows that count as one.
     """
 
     example: str
@@ -42,24 +42,24 @@ _ADD_RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The evaluations of one run. An evaluation is known by its candidate, split and replica."""
+    """The evaluations of one run. Each is identified by its candidate, split and replica."""
 
     store: Store
     run_id: int
 
     def find(self, candidate: str, split: str, replica: int) -> sqlite3.Row | None:
-        """n and complete of an evaluation."""
+        """Return n and complete of an evaluation."""
         sql = "select n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?"
         return self.store.row(sql, self.run_id, candidate, split, replica)
 
     def delete_val(self) -> None:
-        """Delete, at once, all evaluations on val."""
+        """Delete all evaluations on val immediately."""
         self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
 
-    # Rows are stored as they come or all at once; n and score stay empty until the end
+    # Rows are stored one by one or all at once; n and score stay empty until the end.
 
     def begin(self, candidate: str, split: str, replica: int) -> None:
-        """Queue an evaluation that has no rows yet. One that is there loses its rows: they are scored anew."""
+        """Queue an evaluation without rows. An existing one loses its rows, which are scored again."""
         key = (self.run_id, candidate, split, replica)
         one = "run_id = ? and candidate = ? and split = ? and replica = ?"
         self._begin(candidate, split, replica)
@@ -71,13 +71,13 @@ class Evaluations:
         self.store.write(*insertion("insert or ignore into evaluations", {**row, "n": 0, "failed": 0, "complete": 0}))
 
     def add_row(self, candidate: str, split: str, replica: int, position: int, row: ResultRow) -> asyncio.Future[None]:
-        """Queue a row of an evaluation that has begun, in place of an earlier result of it."""
+        """Queue a row of an evaluation that has begun. It replaces an earlier result of the row."""
         return self.store.write(_ADD_RESULT, self.run_id, candidate, split, replica, position, *row, checksum(*row))
 
     def end(
         self, candidate: str, split: str, replica: int, *, n: int, score: float, failed: int, complete: bool, means: str
     ) -> asyncio.Future[None]:
-        """Queue the sums of an evaluation that has begun. means: objectives as JSON."""
+        """Queue the totals of an evaluation that has begun. means: objectives as JSON."""
         return self.store.write(
             "update evaluations set n = ?, score = ?, failed = ?, complete = ?, objectives = ? "
             "where run_id = ? and candidate = ? and split = ? and replica = ?",
@@ -87,8 +87,8 @@ class Evaluations:
     def read_rows(
         self, candidate: str | None = None, *, split: str | None = None, examples: Collection[str] | None = None
     ) -> list[dict[str, Any]]:
-        """The results of a candidate, or of all, with `candidate`, `split` and `replica`; those of one split, or of
-        some examples. Raises StoreError for what is damaged."""
+        """Return the results of a candidate, or of all, with `candidate`, `split` and `replica`; optionally of one
+        split or of some examples. Raises StoreError for damaged rows."""
         asked = None if examples is None else dumps([*examples])
         rows = self.store.rows(
             "select r.*, e.candidate, e.split, e.replica from results r join evaluations e on e.id = r.evaluation_id "
@@ -102,10 +102,10 @@ class Evaluations:
             check_sum(row, place, *(row[name] for name in ResultRow._fields))
         return found
 
-    # Looks at a part of it, for lists of many rows
+    # Partial reads, for lists of many rows
 
     def list_all(self) -> list[sqlite3.Row]:
-        """The evaluations in their order: candidate, split, replica, n, score, failed, complete."""
+        """List the evaluations in order: candidate, split, replica, n, score, failed, complete."""
         sql = (
             "select candidate, split, replica, n, score, failed, complete from evaluations where run_id = ? order by id"
         )
@@ -120,8 +120,8 @@ class Evaluations:
         return self.store.number(sql, self.run_id)
 
     def list_scores(self, candidate: str, split: str, *, part: str = "") -> list[sqlite3.Row]:
-        """example, score and failure of the rows of a candidate in a split, and replica, in their order. part: only of
-        rows whose trace, as it is stored, has this text."""
+        """List example, score and failure of a candidate's rows in a split, with replica, in order. part: only rows
+        whose stored trace contains this text."""
         sql = (
             "select r.example, r.score, r.failure, e.replica from results r join evaluations e on e.id = "
             "r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = ? and (? = '' or "
@@ -130,19 +130,19 @@ class Evaluations:
         return list(self.store.rows(sql, self.run_id, candidate, split, part, part))
 
     def list_keys(self, candidate: str) -> list[sqlite3.Row]:
-        """example, row_key, cluster and split of the rows of a candidate in all splits, each once."""
+        """List example, row_key, cluster and split of a candidate's rows in all splits, each once."""
         sql = (
             "select distinct r.example, r.row_key, r.cluster, e.split from results r join evaluations e on e.id = "
             "r.evaluation_id where e.run_id = ? and e.candidate = ? order by e.id, r.position"
         )
         return list(self.store.rows(sql, self.run_id, candidate))
 
-    # Train rows: those of one candidate and replica gather in one evaluation, whose n and score stay empty
+    # Train rows: those of one candidate and replica are collected in one evaluation, whose n and score stay empty.
 
     def add_train(
         self, candidate: str, replica: int, results: Iterable[tuple[int, str, float | None, str | None]]
     ) -> None:
-        """Queue (position, example, score, failure) of train rows; only where a score is missing is it replaced."""
+        """Queue (position, example, score, failure) of train rows. An existing score is not replaced."""
         key = (self.run_id, candidate, replica)
         self._begin(candidate, "train", replica)
         for result in results:
@@ -150,13 +150,13 @@ class Evaluations:
                 "insert into results (evaluation_id, position, example, score, failure) values ((select id from "
                 "evaluations where run_id = ? and candidate = ? and replica = ? and split = 'train'), ?, ?, ?, ?) "
                 "on conflict do update set score = excluded.score, failure = excluded.failure "
-                "where score is null",  # a server that is back
+                "where score is null",  # the server failed then, and is back now
                 *key,
                 *result,
             )
 
     def read_train_scores(self) -> list[tuple[str, float]]:
-        """(example, score) of every train row that was scored, in the order of the evaluations."""
+        """Return (example, score) of every scored train row, in the order of the evaluations."""
         rows = self.store.rows(
             "select r.example, r.score from results r join evaluations e on e.id = r.evaluation_id where e.run_id = ? "
             "and e.split = 'train' and r.score is not null order by e.id, r.position",

@@ -1,4 +1,4 @@
-"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests."""
+"""The journal of one run: its calls, attempts without an answer, and the large texts of its requests."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from workbench.lm import Request, Response, is_blank, is_refusal, split_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps, insertion
 
-#: A message with more characters is stored once, by its hash.
+#: A message with more characters is stored once, under its hash.
 LARGE_TEXT = 256
 
-#: What the checksum of a call covers, besides its tokens.
+#: Columns of a call that its checksum covers, in addition to its tokens.
 _SUMMED = ("key", "role", "request", "response", "outcome", "message")
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The calls and attempts of one run. What is added is queued: the future is done when it is committed."""
+    """The calls and attempts of one run. Additions are queued: their future is done when they are committed."""
 
     store: Store
     run_id: int
@@ -33,7 +33,7 @@ class Journal:
     # Calls
 
     def find_call(self, key: str) -> sqlite3.Row | None:
-        """The settled call or effect with this key."""
+        """Return the settled call or effect with this key."""
         row = self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
         if row is not None:
             self._check(row)
@@ -44,7 +44,7 @@ class Journal:
         return self.store.row("select 1 from calls where run_id = ? and key = ?", self.run_id, key) is not None
 
     def has_answer(self) -> bool:
-        """Return True if any call of a model was answered."""
+        """Return True if any model call was answered."""
         sql = "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1"
         return self.store.row(sql, self.run_id) is not None
 
@@ -54,7 +54,7 @@ class Journal:
         return self.store.row(sql, lm) is not None
 
     def find_effect(self, key: str) -> str | None:
-        """The result of the effect with this key, as JSON."""
+        """Return the result of the effect with this key, as JSON."""
         row = self.find_call(key)
         return None if row is None else row["response"]
 
@@ -69,11 +69,11 @@ class Journal:
         message: str | None,
         **others: Any,
     ) -> asyncio.Future[None]:
-        """Queue a settled call of a model; it takes the place of an earlier one with its key. Large texts are
-        stored once, by their hash.
+        """Queue a settled model call. It replaces an earlier one with its key. Large texts are stored once, under their
+        hash.
 
-        others: lm (its identity), attempts, prompt_tokens, completion_tokens, usd, seconds (of its requests) and queued
-            (those that it waited before and between them).
+        others: lm (its identity), attempts, prompt_tokens, completion_tokens, usd, seconds (in its requests) and queued
+        (seconds of waiting before and between them).
         """
         body = request.as_dict()
         body["messages"] = [self._without_large(message) for message in body["messages"]]
@@ -85,13 +85,13 @@ class Journal:
         return self._put("lm", summed, packed_tokens=tokens, **others)
 
     def _put(self, kind: str, summed: Sequence[str | None], **others: Any) -> asyncio.Future[None]:
-        """summed: what the checksum covers besides tokens."""
+        """Queue a row. summed: the parts that the checksum covers in addition to tokens."""
         row = {"run_id": self.run_id, "kind": kind, **dict(zip(_SUMMED, summed, strict=True)), **others}
         row["checksum"] = checksum(*summed_parts(row))
         return self.store.write(*insertion("insert or replace into calls", row))
 
     def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
-        """Queue an answer that an earlier run paid for (`EarlierCalls`), with what it cost then."""
+        """Queue an answer that an earlier run paid for (`EarlierCalls`), with its cost at that time."""
         changed = {
             "run_id": self.run_id,
             "role": role,
@@ -101,7 +101,7 @@ class Journal:
         return self.store.write(*insertion("insert or replace into calls", {**dict(row), **changed}))
 
     def _without_large(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A message with the hash of a large text, or of a large image, in its place."""
+        """Return a message with the hash of a large text or large image in its place."""
         content = message.get("content")
         if isinstance(content, str) and len(content) > LARGE_TEXT:
             return {**message, "content": {"text": self.store.text(content)}}
@@ -117,8 +117,8 @@ class Journal:
         return {**message, "content": parts}
 
     def _by_hash(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body of a request with the hash of each large field, and of each large turn, in its place: the next
-        request of a conversation holds the same ones."""
+        """Return the body of a request with each large field and each large turn replaced by its hash: the next request
+        of a conversation repeats them."""
 
         def kept(value: Any) -> Any:
             written = dumps(value)
@@ -128,21 +128,21 @@ class Journal:
         return {n: [*map(kept, part)] if n in turns and is_list(part) else kept(part) for n, part in body.items()}
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
-        """Queue the result of an effect that is no call of a model."""
+        """Queue the result of an effect other than a model call."""
         paid = {"lm": "", "attempts": 0, "prompt_tokens": 0, "completion_tokens": 0, "usd": 0, "seconds": seconds}
         return self._put(kind, (key, "task", content, result, "ok", None), packed_tokens=None, **paid)
 
     def delete_call(self, key: str) -> asyncio.Future[None]:
-        """Queue that a call is forgotten, so that a resumed run asks again."""
+        """Queue the deletion of a call, so that a resumed run asks again."""
         return self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, key)
 
     def delete_unanswered_calls(self) -> None:
-        """Forget, at once, all calls of models that got no answer."""
+        """Delete immediately all model calls that got no answer."""
         self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
 
     def read_calls(self, limit: int, roles: Collection[str] = ()) -> list[dict[str, Any]]:
-        """Some calls of models, in no order (the journal keeps none), with the large texts put back; response: the
-        answer as an object, or None. roles: only of these. Raises StoreError for what is damaged."""
+        """Return some model calls in no particular order, with their large texts; response: the answer as an object, or
+        None. roles: only these. Raises StoreError for damaged rows."""
         sql = (
             "select * from calls where run_id = ? and kind = 'lm' and (? or role in (select value from json_each(?))) "
             "limit ?"
@@ -150,7 +150,7 @@ class Journal:
         return [self._whole(row) for row in self.store.rows(sql, self.run_id, not roles, dumps([*roles]), limit)]
 
     def read_call(self, key: str) -> dict[str, Any] | None:
-        """The call of a model with this key, as `read_calls` gives it."""
+        """Return the model call with this key, in the form of `read_calls`."""
         row = self.store.row("select * from calls where run_id = ? and key = ? and kind = 'lm'", self.run_id, key)
         return None if row is None else self._whole(row)
 
@@ -160,7 +160,7 @@ class Journal:
         return dict(tuple(row) for row in self.store.rows(sql, self.run_id))
 
     def _whole(self, row: sqlite3.Row) -> dict[str, Any]:
-        """A call of a model with its large texts and its answer."""
+        """Return a model call with its large texts and its answer."""
         place = self._check(row)
         request = parse_json(row["request"], place, dict)
         messages = request.get("messages")
@@ -173,13 +173,13 @@ class Journal:
         return {**dict(row), "request": request, "response": response}
 
     def _check(self, row: sqlite3.Row) -> str:
-        """Raise StoreError if a call is not what was written. Returns its place, for other errors."""
+        """Raise StoreError if a call differs from what was written. Returns its location, for other errors."""
         place = f"the call {row['key'][:16]} of {self.store.path} (table calls)"
         check_sum(row, place, *summed_parts(row))
         return place
 
     def _content(self, content: Any, place: str) -> Any:
-        """The content of a message; of a large text or image, which stands there by its hash, the text."""
+        """Return the content of a message, with the text of a large text or image in place of its hash."""
         if is_list(content):
             return [
                 {**part, "image_url": {**part["image_url"], "url": self._content(part["image_url"].get("url"), place)}}
@@ -192,7 +192,7 @@ class Journal:
         row = self.store.row("select text from texts where hash = ?", str(content["text"]))
         if row is None:
             return "(missing)"
-        escaped = re.search(r"\\ud[89a-f]", row["text"])  # for a lone surrogate: its key is that of the text before
+        escaped = re.search(r"\\ud[89a-f]", row["text"])  # a lone surrogate: its key was computed before escaping
         if text_key(row["text"]) != content["text"] and not escaped:
             raise StoreError(f"{place} is damaged: a text of it (table texts) does not match its hash")
         return row["text"]
@@ -202,13 +202,13 @@ class Journal:
     def add_attempt(
         self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
     ) -> asyncio.Future[None]:
-        """Queue an attempt that gave no answer, with what it may cost; outcome: None if nobody knows it."""
+        """Queue an attempt without an answer, with its possible cost; outcome: None if unknown."""
         row = {"run_id": self.run_id, "key": key, "role": role, "process": process, "outcome": outcome}
         row |= {"message": message, "prompt_tokens": tokens, "usd": usd}
         return self.store.write(*insertion("insert into attempts", row))
 
     def record_lost_attempt(self, key: str, role: str, process: int, tokens: int, usd: float) -> None:
-        """Write, at once, an attempt of a process that ended before its outcome was known."""
+        """Write immediately an attempt of a process that ended before the outcome was known."""
         row = {"run_id": self.run_id, "key": key, "role": role, "process": process, "prompt_tokens": tokens, "usd": usd}
         self.store.execute(*insertion("insert into attempts", row))
 
@@ -235,15 +235,15 @@ class Journal:
         return dict(tuple(row) for row in self.store.rows(sql, self.run_id))
 
     def find_last_failure(self) -> str | None:
-        """The message of the attempt that failed last, or None if none failed."""
+        """Return the message of the latest failed attempt, or None if none failed."""
         sql = "select message from attempts where run_id = ? and outcome is not null order by rowid desc limit 1"
         row = self.store.row(sql, self.run_id)
         return None if row is None else str(row["message"])
 
-    # Sums
+    # Totals
 
     def sum_calls(self) -> tuple[int, int, int, float]:
-        """Attempts, prompt tokens, completion tokens and dollars of all settled calls of models that were paid here."""
+        """Sum attempts, prompt tokens, completion tokens and dollars of all settled model calls that this run paid."""
         row = self.store.row(
             "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
             "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm' "
@@ -254,14 +254,13 @@ class Journal:
         return tuple(row)
 
     def sum_usd(self, lm: str) -> float:
-        """The dollars of all settled calls of one model. lm: its identity."""
+        """Sum the dollars of all settled calls of one model. lm: its identity."""
         sql = "select coalesce(sum(usd), 0.0) as usd from calls where run_id = ? and lm = ? and kind = 'lm'"
         row = self.store.row(sql, self.run_id, lm)
         return row["usd"] if row else 0.0
 
     def sum_open_attempts(self) -> tuple[int, int, float]:
-        """Sum the attempts that no settled call counts, and the prompt tokens and dollars that all attempts may
-        cost."""
+        """Sum the attempts outside of settled calls, and the prompt tokens and dollars that all attempts may cost."""
         row = self.store.row(
             "select coalesce(sum(outcome is null or key not in (select key from calls where run_id = ?)), 0), "
             "coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts where run_id = ?",
@@ -272,7 +271,7 @@ class Journal:
         return tuple(row)
 
     def sum_possible_costs(self) -> dict[str, Any]:
-        """The tokens and dollars that attempts without an answer may cost at worst: maybe_tokens, maybe_usd."""
+        """Return the worst-case tokens and dollars of attempts without an answer: maybe_tokens, maybe_usd."""
         row = self.store.row(
             "select coalesce(sum(prompt_tokens), 0) as maybe_tokens, coalesce(sum(usd), 0.0) as maybe_usd "
             "from attempts where run_id = ?",
@@ -282,9 +281,9 @@ class Journal:
         return dict(row)
 
     def count_answers_by_role(self) -> list[dict[str, Any]]:
-        """For each role but the task: n calls, how many of them failed, the kinds of failure, and a message.
+        """For each role except `task`, return n calls, the number of failures, the kinds of failure, and a message.
 
-        A proposer that says nothing, or refuses, has failed, too: its answer holds no proposal.
+        An empty or refusing answer of a proposer is a failure, too: it holds no proposal.
         """
         sql = (
             "select role, outcome, message, response from calls where run_id = ? and kind = 'lm' and role != 'task' "
@@ -309,6 +308,6 @@ class Journal:
 
 
 def summed_parts(row: Any) -> list[Any]:
-    """The parts of a call that its checksum covers."""
+    """Return the parts of a call that its checksum covers."""
     tokens = row["packed_tokens"]
     return [*(row[name] for name in _SUMMED), *([tokens.hex()] if tokens else [])]

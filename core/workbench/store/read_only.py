@@ -1,4 +1,4 @@
-"""A run database to look at: it stays as it is to the byte, and damage is one error that names the file."""
+"""Read-only access to a run database: not a byte changes, and any damage is one error that names the file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from workbench.errors import StoreError, WorkbenchError
 from workbench.store.database import Store, one_line
 from workbench.store.schema import check_version
 
-#: Bytes up to which the whole file is checked on opening, which takes at most about a second.
+#: Files up to this many bytes are checked completely on opening, which takes at most about a second.
 CHECKED = 64_000_000
 
-#: Errors that content raises where it is used, if it is not what workbench writes.
+#: Errors raised on use by content that workbench did not write.
 _OF_CONTENT = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 class ReadOnlyStore(Store):
-    """The runs in a database, to be read only. Nothing is written: no migration, no lock, no file beside it.
+    """A run database opened read-only. Nothing is written: no migration, no lock, no file next to it.
 
-    Files of up to `CHECKED` bytes are checked as a whole by SQLite, larger ones only where they are read. Raises
-    StoreError for whatever is no run database, or is damaged; in a `with` also where its content is used.
+    SQLite checks files of up to `CHECKED` bytes completely, larger ones only where they are read. Raises StoreError for
+    a file that is no run database or is damaged; in a `with` block also when its content is used.
     """
 
     def __init__(self, path: str | Path, *, check: bool = True):
-        """check: whether the whole file is looked at first; a second look at the same file need not."""
+        """Open the file. check: check all of it first, which a second look at the same file does not need."""
         self.path, self._check = Path(path), check
         if not self.path.is_file():
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
@@ -39,7 +39,7 @@ class ReadOnlyStore(Store):
         try:
             self._reader = self.conn = self._open()
             self._prepare_reader()
-        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite quotes damaged content
             self.close()
             raise StoreError(f"cannot use the run database {self.path}: {one_line(error)}") from error
         except StoreError:
@@ -47,8 +47,9 @@ class ReadOnlyStore(Store):
             raise
 
     def _open(self) -> sqlite3.Connection:
-        """A writer of today is read beside it. What one of yesterday left beside the file is read in a copy, since
-        SQLite would write there. Else the file is all there is, and SQLite need not look for more."""
+        """Connect to the file. If a process is writing now, read next to it. If an ended process left a WAL, read a
+        copy, since SQLite would write to the original. Otherwise the file is complete, and SQLite need not look for a
+        WAL."""
         wal, shared = (self.path.with_name(f"{self.path.name}-{end}") for end in ("wal", "shm"))
         left = wal.is_file() and wal.stat().st_size > 0
         self._seen: tuple[int, int] | None = None
@@ -81,8 +82,7 @@ class ReadOnlyStore(Store):
         return found.st_mtime_ns, found.st_size
 
     def is_current(self) -> bool:
-        """Return True if a new look would find what this one does: the file was opened beside its writer, or nobody has
-        written since."""
+        """Return True if reopening would show the same content: a writer is next to it, or nobody has written since."""
         if self._copy is not None:
             return False
         return self._seen is None or (
@@ -90,19 +90,19 @@ class ReadOnlyStore(Store):
         )
 
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
-        """The rows of a query. Raises StoreError where the file cannot be read."""
+        """Yield the rows of a query. Raises StoreError if the file cannot be read."""
         yield from super().rows(sql, *values)
         if self._seen is not None and self._seen != self._stamp():
             raise StoreError(f"{self.path} was written while it was read; look once more")
 
     def write(self, sql: str, *values: Any) -> NoReturn:
-        """Refused."""
+        """Refuse to write."""
         raise StoreError(f"{self.path} was opened to be read only")
 
     execute = write
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Do nothing: there is nothing to write."""
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -113,7 +113,7 @@ class ReadOnlyStore(Store):
             ) from error[1]
 
     def close(self) -> None:
-        """Close the file, and remove a copy of it."""
+        """Close the file and remove its copy, if any."""
         conn = getattr(self, "_reader", None)
         if conn is not None:
             conn.close()
@@ -128,7 +128,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def is_run_database(path: Path) -> bool:
-    """Return True if a file is a database of runs. Agents may have databases of their own."""
+    """Return True if a file is a run database. Agents may have databases of their own."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(address, timeout=0.1, uri=True)) as found:
         return found.execute("select 1 from sqlite_master where name = 'sealed_tests'").fetchone() is not None

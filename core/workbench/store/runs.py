@@ -1,6 +1,4 @@
-"""The rows of runs: what each was started with, how it ended, what happened in it, what users ordered meanwhile, and
-the files that it wrote.
-"""
+"""The rows of runs: their start and end, events, orders of users, and the files that they wrote."""
 
 from __future__ import annotations
 
@@ -18,18 +16,15 @@ from workbench.store.database import LISTED, REMOVED, Store, dumps, insertion, k
 
 
 def new_run_name() -> str:
-    """Return a name for a run: eight hexadecimal digits, at random."""
+    """Return a random name for a run: eight hexadecimal digits."""
     return secrets.token_hex(4)
 
 
 def add_run(
     store: Store, *, run: str, name: str, spec: str, file: str | None = None, **others: str | int | None
 ) -> int:
-    """Add a run that starts now; returns its number.
-
-    others: status and options; and, where they are known, seed, data_hash, host, pid, version and kind, the command of
-        those whose runs are listed.
-    """
+    """Add a run that starts now. Returns its number. others: status and options; and, if known, seed, data_hash, host,
+    pid, version and kind (for listed runs, the command)."""
     row = {"run": run, "name": name, "spec": spec, "file": file, "started": now(), **others}
     row["spec_checksum"] = checksum(run, name, file, spec)
     number = store.execute(*insertion("insert into runs", row)).lastrowid
@@ -40,8 +35,8 @@ def add_run(
 def find_or_add_run(
     store: Store, statuses: Sequence[str], *, spec: str, options: str, **others: Any
 ) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the newest run that was started with just this file and these options and has one
-    of the statuses, those named first before others; else of a new run of the first status."""
+    """Return (id, name, seconds so far) of the newest run that started with exactly this file and these options and has
+    one of the statuses, earlier statuses first; otherwise of a new run with the first status."""
     sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
     for status in statuses:
         if (row := store.row(sql, status, spec, options)) is not None:
@@ -51,29 +46,29 @@ def find_or_add_run(
 
 
 def list_attributions(store: Store) -> list[sqlite3.Row]:
-    """The runs of `workbench agent attribute` that have a report, the oldest first."""
+    """List the runs of `workbench agent attribute` that have a report, the oldest first."""
     rows = store.rows("select * from runs where file is null and report is not null order by id")
     return [row for row in rows if kind_of(row) == "attribute" and row["status"] != REMOVED]
 
 
-#: The short columns of a run: what a list of many shows.
+#: The short columns of a run, for lists of many.
 _SHORT = "id, run, name, status, started, finished, file, seconds, host, pid, kind, tags, note"
 
 
 def list_run_heads(store: Store, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
-    """The runs that `Store.list_runs` gives, without their files, options and reports."""
+    """List the runs of `Store.list_runs` without their files, options and reports."""
     rows = store.rows(f"select {_SHORT} from runs where file is not null or status = 'eval' order by id desc")
     return [row for row in rows if kind_of(row) in kinds and row["status"] != REMOVED]
 
 
 def find_exact_run(store: Store, run: str) -> sqlite3.Row | None:
-    """The run of just this name, if it was not removed."""
+    """Return the run with exactly this name, unless it was removed."""
     row = store.row("select * from runs where run = ?", run)
     return None if row is None or row["status"] == REMOVED else row
 
 
 def find_runs(store: Store, ids: Collection[int]) -> list[sqlite3.Row]:
-    """The whole rows of some runs, newest first."""
+    """Return the full rows of some runs, newest first."""
     sql = "select * from runs where id in (select value from json_each(?)) order by id desc"
     return list(store.rows(sql, dumps([*ids])))
 
@@ -86,20 +81,20 @@ class RunRecord:
     run_id: int
 
     def tag(self, tags: Collection[str], note: str | None) -> None:
-        """Write, at once, the tags and the note of the run, in place of those it has."""
+        """Replace the tags and the note of the run immediately."""
         sql = "update runs set tags = ?, note = ? where id = ?"
         self.store.execute(sql, dumps(sorted(tags)), note, self.run_id)
 
     def remove(self) -> None:
-        """Remove, at once, all that is stored of the run, but its tests on sealed rows: they were looks at these."""
+        """Remove immediately everything stored for the run, except its tests on sealed rows: those rows were seen."""
         for table in ("evaluations", "candidates", "calls", "attempts", "events", "artifacts", "orders"):
             self.store.execute(f"delete from {table} where run_id = ?", self.run_id)
         sql = "update runs set status = ?, spec = '', options = '{}', report = null, checksum = null, note = null, "
         self.store.execute(f"{sql} spec_checksum = null, tags = null where id = ?", REMOVED, self.run_id)
 
     def remove_losers(self, keep: Collection[str]) -> int:
-        """Remove, at once, the results of candidates other than these; scores and the candidates themselves stay.
-        Returns how many results."""
+        """Remove immediately the results of all candidates but these. Scores and the candidates themselves stay.
+        Returns the number of removed results."""
         sql = (
             "delete from results where evaluation_id in (select id from evaluations where run_id = ? and candidate "
             "not in (select value from json_each(?)))"
@@ -107,43 +102,43 @@ class RunRecord:
         return self.store.execute(sql, self.run_id, dumps(sorted(keep))).rowcount
 
     def find_name(self) -> str:
-        """The name of the run."""
+        """Return the name of the run."""
         row = self.store.row("select run from runs where id = ?", self.run_id)
         assert row is not None
         return row["run"]
 
     def mark_running(self, pid: int, host: str, status: str = "running") -> None:
-        """Write, at once, that a process works on the run."""
+        """Record immediately that a process works on the run."""
         sql = "update runs set status = ?, pid = ?, host = ? where id = ?"
         self.store.execute(sql, status, pid, host, self.run_id)
 
     def replace_options(self, options: str) -> None:
-        """Write, at once, the options that the run goes on with."""
+        """Replace immediately the options with which the run continues."""
         self.store.execute("update runs set options = ? where id = ?", options, self.run_id)
 
     def save_seconds(self, seconds: float) -> None:
-        """Queue how long the run has taken so far."""
+        """Queue the seconds that the run has taken so far."""
         self.store.write("update runs set seconds = ? where id = ?", seconds, self.run_id)
 
     def read_events(self, kind: str) -> list[dict[str, Any]]:
-        """The data of the events of a kind, the oldest first. Raises StoreError for what is damaged."""
+        """Return the data of the events of a kind, oldest first. Raises StoreError for damaged events."""
         sql = "select data from events where run_id = ? and kind = ? order by id"
         place = f"an event of {self.store.path} (table events)"
         return [parse_json(row["data"], place, dict) for row in self.store.rows(sql, self.run_id, kind)]
 
     def read_last_events(self, most: int) -> list[dict[str, Any]]:
-        """The newest events, the newest first: at, kind, data. Raises StoreError for what is damaged."""
+        """Return the newest events, newest first: at, kind, data. Raises StoreError for damaged events."""
         rows = self.store.rows("select * from events where run_id = ? order by id desc limit ?", self.run_id, most)
         place = f"an event of {self.store.path} (table events)"
         return [{"at": r["at"], "kind": r["kind"], "data": parse_json(r["data"], place, dict)} for r in rows]
 
     def count_calls(self) -> int:
-        """Count the settled model calls, those that other runs paid for included."""
+        """Count the settled model calls, including those that other runs paid for."""
         return self.store.number("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
 
     def list_calls(self, role: str, after: str, most: int) -> list[sqlite3.Row]:
-        """Calls of models in the order of their keys, without their texts. role: of this one; "" of all. after: only
-        those with a larger key."""
+        """List model calls in the order of their keys, without their texts. role: only this one; "" for all. after:
+        only calls with a larger key."""
         sql = (
             "select key, role, lm, outcome, attempts, prompt_tokens, completion_tokens, usd, seconds, queued, reused "
             "from calls where run_id = ? and key > ? and kind = 'lm' and (? = '' or role = ?) order by key limit ?"
@@ -151,23 +146,23 @@ class RunRecord:
         return list(self.store.rows(sql, self.run_id, after, role, role, most))
 
     def end(self, status: str) -> None:
-        """Write, at once, that the run has ended, without a report."""
+        """Record immediately that the run has ended without a report."""
         sql = "update runs set status = ?, finished = ? where id = ?"
         self.store.execute(sql, status, now(), self.run_id)
 
     def end_with_report(self, status: str, report: dict[str, Any], seconds: float) -> None:
-        """Queue that the run has ended, and its report."""
+        """Queue the end of the run and its report."""
         sql = "update runs set status = ?, finished = ?, report = ?, checksum = ?, seconds = ? where id = ?"
         text = dumps(report)
         self.store.write(sql, status, now(), text, checksum(self.find_name(), text), seconds, self.run_id)
 
     def add_artifact(self, path: str, hash_: str, content: str) -> None:
-        """Store, at once, that the run writes a workflow file. hash_: of the workflow; content: SHA-256 of the file."""
+        """Record immediately that the run writes a file. hash_: of the workflow; content: SHA-256 of the file."""
         sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
         self.store.execute(sql, self.run_id, path, hash_, content)
 
     def find_rate_limits(self) -> dict[str, tuple[int, int]]:
-        """By the identity of a model, how many requests it got at once before its rate limits, and at least after."""
+        """Return, by identity of a model, its most concurrent requests before its rate limits, and its fewest after."""
         found: dict[str, tuple[int, int]] = {}
         sql = "select data from events where run_id = ? and kind = 'rate_limited' order by id"
         for row in self.store.rows(sql, self.run_id):
@@ -179,7 +174,7 @@ class RunRecord:
         return found
 
     def find_sandbox(self) -> dict[str, str] | None:
-        """Name and level of the sandbox that the run began in, or None if it opened none."""
+        """Return name and level of the sandbox in which the run started, or None if it opened none."""
         sql = "select data from events where run_id = ? and kind = 'sandbox' order by id"
         row = self.store.row(sql, self.run_id)
         return parse_json(row["data"], "the sandbox of the run (table events)", dict) if row else None
@@ -196,20 +191,20 @@ def is_result(store: Store, name: str, path: str, content: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Orders of users to a running run, the oldest first. All is written at once: other processes read it."""
+    """Orders of users to a running run, oldest first. All writes are immediate, for other processes to read."""
 
     store: Store
     run_id: int
 
     def add(self, kind: str, data: dict[str, Any], outcome: str | None = None) -> int:
-        """Add an order; returns its number. outcome: of one that was carried out before it is written."""
+        """Add an order and return its number. outcome: for an order that was carried out before it is written."""
         sql = "insert into orders (run_id, at, kind, data, outcome) values (?, ?, ?, ?, ?)"
         number = self.store.execute(sql, self.run_id, now(), kind, dumps(data), outcome).lastrowid
         assert number is not None
         return number
 
     def read_all(self) -> list[dict[str, Any]]:
-        """All orders: id, at, kind, data, candidate, outcome. Raises StoreError for what is damaged."""
+        """Return all orders: id, at, kind, data, candidate, outcome. Raises StoreError for damaged orders."""
         return self._read("")
 
     def read_open(self) -> list[dict[str, Any]]:
@@ -221,11 +216,11 @@ class Orders:
         return self._read("and candidate = ?", candidate)
 
     def take(self, number: int, candidate: str) -> None:
-        """Record after the evaluation of which candidate an order takes effect, before it does."""
+        """Record, before an order takes effect, the candidate after whose evaluation it does."""
         self.store.execute("update orders set candidate = ? where id = ?", candidate, number)
 
     def settle(self, number: int, outcome: str) -> None:
-        """Record what became of an order: `done`, or why not."""
+        """Record the outcome of an order: `done`, or the reason for a refusal."""
         self.store.execute("update orders set outcome = ? where id = ?", outcome, number)
 
     def _read(self, where: str, *values: Any) -> list[dict[str, Any]]:
@@ -236,7 +231,7 @@ class Orders:
 
 
 class RunLock:
-    """Keeps a second process off a run. The system releases it when the process dies, however it dies."""
+    """Keeps a second process off a run. The system releases it when the process dies for any reason."""
 
     def __init__(self, store: Store, run: str):
         self.path = store.path.with_name(f"{store.path.name}-{run}.lock")
@@ -257,7 +252,7 @@ class RunLock:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
                     break
-            self._file.close()  # its holder removed it between our opening and our locking
+            self._file.close()  # its holder removed the file between our opening and our locking
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {os.uname().nodename}")
         self._file.flush()
@@ -268,7 +263,7 @@ class RunLock:
         self._file.close()
 
     def held(self) -> bool:
-        """Return True if a process has the lock now."""
+        """Return True if a process holds the lock now."""
         import fcntl
 
         try:
@@ -282,8 +277,7 @@ class RunLock:
 
 
 def remove_unused_texts(store: Store) -> None:
-    """Remove the large texts that no call refers to any more, and give the space of what was removed back to the
-    disk."""
+    """Remove the large texts that no call refers to any more, and return the freed space to the disk."""
     store.execute(
         "delete from texts where hash not in (select t.value from calls c, json_tree(c.request) t "
         "where c.kind = 'lm' and t.key in ('text', 'json') and t.type = 'text')"

@@ -1,4 +1,4 @@
-"""The tables of the run database, how an older file is brought up to date, and how another file is told from one."""
+"""The tables of the run database, upgrades of older files, and the check that a file is one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-#: checksum: of a row's other columns; spec_checksum: of what a run was started with.
+#: checksum: of a row's other columns; spec_checksum: of the file and options that a run started with.
 #: results: `fields` is the row itself, `scores` are by further metrics; `row_key` (that of `seen_rows` and a hash of
-#: the label) and `cluster` tell which are equal.
-#: calls: `queued` are the seconds that a call waited here, which its `seconds` do not hold; `reused` is the run that
-#: paid for the answer, where this one took it over; `packed_tokens` are ids and log-probabilities (`lm.split_tokens`).
-#: orders: what users ordered while a run went on; `candidate` is that after whose evaluation the order took effect.
-#: seen_rows: those that were seen before; `texts` are the words of a row, by which near copies are known.
-#: scored_rows: those of a split on which the `scored_candidates` of a run were scored.
+#: the label) and `cluster` identify equal rows.
+#: calls: `queued` are seconds of waiting in workbench, which are not part of `seconds`; `reused` is the run that paid
+#: for a reused answer; `packed_tokens` are ids and log-probabilities (`lm.split_tokens`).
+#: orders: orders of users to a running run; `candidate` is the one after whose evaluation the order took effect.
+#: seen_rows: rows seen before; `texts` are the words of a row, used to find near copies.
+#: scored_rows: rows of a split on which the `scored_candidates` of a run were scored.
 #: artifacts: `content` is the SHA-256 of the file.
 _M001_INITIAL = """
 create table runs (
@@ -73,15 +73,15 @@ create table scored_candidates (
     run_id integer not null references runs(id), split text not null, candidate text not null,
     primary key (run_id, split, candidate)) without rowid;
 """
-#: The statements of each version, in order. Those that were released stay as they are.
+#: The statements of each version, in order. Released ones never change.
 VERSIONS = (_M001_INITIAL,)
 SCHEMA_VERSION = len(VERSIONS)
-#: The statements that make a database of today.
+#: The statements that make a current database.
 SCHEMA = "".join(VERSIONS)
 
 
 def make_migrations() -> Any:
-    """The migrations by which `sqlite_utils` brings a file to `SCHEMA_VERSION`."""
+    """Return the migrations by which `sqlite_utils` upgrades a file to `SCHEMA_VERSION`."""
     from sqlite_utils import Migrations
 
     migrations = Migrations("workbench")
@@ -101,7 +101,7 @@ def _run_script(db: Any, script: str) -> None:
 
 
 def check_version(conn: sqlite3.Connection, path: Path) -> int:
-    """The version of a run database; 0 for an empty one. Raises StoreError for a newer or another database."""
+    """Return the version of a run database; 0 for an empty one. Raises StoreError for a newer or a foreign database."""
     version = conn.execute("pragma user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise StoreError(

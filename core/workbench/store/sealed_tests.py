@@ -1,4 +1,4 @@
-"""Which rows were seen before: the tests of workflows on sealed rows, and the rows that candidates were scored on."""
+"""Rows seen before: the tests of workflows on sealed rows, and the rows on which candidates were scored."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from workbench.store.database import Store, dumps, now
 
 @dataclass(frozen=True, slots=True)
 class SealedTests:
-    """The tests in a database: workflows of which the scores on some rows were seen. rows: keys, each once."""
+    """The tests in a database: workflows with the rows on which their scores were seen. rows: keys, each once."""
 
     store: Store
 
     def add(self, run_id: int, candidate: str, rows: Sequence[str]) -> None:
-        """Write, at once, that a candidate was tested on these rows."""
+        """Record immediately that a candidate was tested on these rows."""
         sql = "insert into sealed_tests (run_id, candidate, n, at) values (?, ?, ?, ?)"
         cursor = self.store.execute(sql, run_id, candidate, len(rows), now())
         sql = "insert into sealed_test_rows select ?, value from json_each(?)"
@@ -46,7 +46,7 @@ class SealedTests:
         )
 
     def find(self, run_id: int, candidate: str, rows: Sequence[str]) -> int | None:
-        """The number of a test of this candidate in this run on just these rows."""
+        """Return the number of a test of this candidate in this run on exactly these rows."""
         row = self.store.row(
             "select t.id from sealed_tests t where t.run_id = ? and t.candidate = ? and t.n = ? and not exists "
             "(select 1 from sealed_test_rows s where s.test_id = t.id and s.row not in "
@@ -61,11 +61,11 @@ class SealedTests:
     def find_overlapping(
         self, same: Mapping[str, str], more_than: float, *, before: int | None, except_of: Collection[str]
     ) -> list[str]:
-        """The runs of tests that share more than so many rows, one name for each test.
+        """List the runs of tests that share more than `more_than` rows, one name for each test.
 
-        same: the rows that are asked about, by every key that stands for them. before: only tests with a smaller
-        number; except_of: names of workflows whose evaluations (`workbench eval`) are left out. What a run of
-        `optimize` tested was chosen, and counts.
+        same: the rows in question, by every key that stands for them. before: only tests with a smaller number.
+        except_of: candidates whose evaluations (`workbench eval`) do not count. Tests by `optimize` always count,
+        because the workflow was chosen.
         """
         found = self.store.rows(
             "select t.id, r.run, s.row from sealed_tests t join runs r on r.id = t.run_id join sealed_test_rows s "
@@ -91,7 +91,7 @@ def _are_texts(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """The rows that were scored in a database. A row is known by its key; its texts show near copies."""
+    """The rows that were scored in a database. A row is identified by its key; its texts show near copies."""
 
     store: Store
 
@@ -101,7 +101,7 @@ class SeenRows:
             self.store.write("insert or ignore into seen_rows values (?, ?)", key, dumps(texts))
 
     def add_scored(self, run_id: int, split: str, candidate: str, rows: Iterable[str]) -> None:
-        """Queue that a candidate of a run was scored, and these rows of the split if they are new."""
+        """Queue that a candidate of a run was scored, and add these rows of the split if they are new."""
         self.store.write("insert or ignore into scored_candidates values (?, ?, ?)", run_id, split, candidate)
         for row in rows:
             self.store.write("insert or ignore into scored_rows values (?, ?, ?)", run_id, split, row)
@@ -109,7 +109,7 @@ class SeenRows:
     def read_texts(
         self, *, of: Collection[str] | None = None, without: Collection[str] = ()
     ) -> list[tuple[str, dict[str, object]]]:
-        """(key, texts) of the rows. of: only of these. without: of all but these."""
+        """Return (key, texts) of the rows. of: only these. without: all but these."""
         sql = "select row, texts from seen_rows where row {} (select value from json_each(?)) order by row"
         asked = ("not in", without) if of is None else ("in", of)
         rows = self.store.rows(sql.format(asked[0]), json.dumps([*asked[1]]))
@@ -117,8 +117,8 @@ class SeenRows:
         return [(row, texts) for row, texts in found if all(map(_are_texts, map(texts.get, ("telling", "others"))))]
 
     def find_selections(self, same: Mapping[str, str], more_than: float, *, before: int, baseline: str) -> list[str]:
-        """The runs of `optimize` before this one that scored candidates on more than so many of the rows in another
-        split, one name for each candidate but the baseline, since each may have been chosen by it. same: as of
+        """List the earlier runs of `optimize` that scored candidates on more than `more_than` of the rows in another
+        split, one name for each candidate except the baseline: each may have been chosen by them. same: as in
         `SealedTests.find_overlapping`."""
         found = self.store.rows(
             "select run_id, split, row from scored_rows where run_id < ? and row in (select value from json_each(?))",

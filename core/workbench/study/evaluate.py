@@ -1,4 +1,4 @@
-"""Evaluation: a workflow on many examples, concurrently, failures recorded and losers stopped early."""
+"""Evaluation of a workflow on many examples, concurrently. Failures are recorded, and losers stopped early."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from workbench.study.racing import Race
 from workbench.task import Example, Metric, MetricFaults, Score, as_score, highest_score
 from workbench.workflow import ExampleRun, Trace, Workflow
 
-#: How the message of a row begins that failed in the metric. The rest may quote the right answer.
+#: Prefix of a row's message if its metric failed. The rest may quote the right answer.
 METRIC_SAID = "metric: "
 
 
 def estimate_calls(evaluation: Evaluation, n: int) -> int:
-    """Calls that n examples of an evaluated workflow take, on average."""
+    """Estimate the calls for n examples of an evaluated workflow, from its average."""
     return math.ceil(n * evaluation.objectives["calls"])
 
 
 def kind_of_scoring(error: BaseException) -> FailureKind:
-    """Return the kind of failure of a row whose metric raised this."""
+    """Return the kind of failure for a row whose metric raised this error."""
     kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
     if isinstance(error, LMError) and not kind.no_result:
-        return FailureKind.JUDGE  # whatever kept the judge from a grade, the workflow did not fail
+        return FailureKind.JUDGE  # the judge gave no grade, which is not the workflow's failure
     return kind
 
 
 class Evaluator:
     """Runs and scores examples under one runtime.
 
-    block: racing sees the scores only after each block of this many examples, in order, so that what it stops does not
+    block: racing sees the scores only after each block of this many examples, in order, so that its decisions do not
     depend on which answer came first.
-    source: locates `metric` in the file, for the error if it never works.
-    further: metrics whose scores are shown beside that of `metric`, by name. What they raise fails no row.
+    source: location of `metric` in the file, for the error if it never works.
+    further: metrics by name whose scores are shown next to the score of `metric`. Their errors fail no row.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Evaluator:
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
         self.faults, self._source = MetricFaults(metric), source
         self.further = tuple((name, one, MetricFaults(one)) for name, one in further)
-        self.named: Mapping[str, Metric] = {}  # metrics that are asked for by name, and score no row by themselves
+        self.named: Mapping[str, Metric] = {}  # metrics to be called by name, which score no row by themselves
         self._programs: dict[str, Program] = {}
         self._user_code = asyncio.Lock()
-        self.running = asyncio.Event()  # rows begin while it is set
+        self.running = asyncio.Event()  # rows begin only while it is set
         self.running.set()
         self.on_row: Callable[[RowRun], None] | None = None
         self._numbers = itertools.count(1)
-        self.judged, self.judging_spent = 0, Spend()  # rows that a model scored, and what that took
+        self.judged, self.judging_spent = 0, Spend()  # number of rows that a model scored, and the spending for them
 
     def program(self, workflow: Workflow) -> Program:
         if workflow.hash not in self._programs:
@@ -86,7 +86,7 @@ class Evaluator:
         race: Race | None = None,
         traces: bool = False,
     ) -> Evaluation:
-        """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
+        """Score a workflow. Raises BudgetSpent if the budget ends before all requested examples are done."""
         program = self.program(workflow)
 
         def run(row: int) -> Awaitable[Result]:
@@ -105,10 +105,8 @@ class Evaluator:
         return Evaluation(workflow, split, tuple(results), True, draw.replica)
 
     async def gather(self, n: int, job: Callable[[int], Any]) -> list[Any]:
-        """Run n jobs, `concurrency` at once, started in order. The first error stops the rest and is raised.
-
-        Calls in flight when the budget ends are awaited: they are paid, so they are recorded.
-        """
+        """Run n jobs, at most `concurrency` at once, started in order. The first error stops the rest and is raised. If
+        the budget ends, calls in flight are awaited: they are paid for, so they are recorded."""
         results: list[Any] = [None] * n
         following = iter(range(n))
         stop: list[BaseException] = []
@@ -172,7 +170,7 @@ class Evaluator:
         self.on_row(RowRun(number, workflow, split, draw.replica, result, trace, began, time.time(), scored))
 
     async def _result(self, example: Example, outcome: ExampleRun, traces: bool) -> Result:
-        """The scored outcome of a run."""
+        """Score the outcome of a run."""
         calls = outcome.trace.calls
         cost: dict[str, Any] = {
             "calls": len(calls),
@@ -191,7 +189,7 @@ class Evaluator:
             )
         try:
             scored = await self.score(example, outcome.prediction, outcome.trace)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is a failure of this example
             if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
             kind = kind_of_scoring(error)
@@ -210,7 +208,7 @@ class Evaluator:
     async def _score_further(
         self, example: Example, prediction: Mapping[str, Any], trace: Trace
     ) -> dict[str, float | None]:
-        """The scores by the further metrics; None for what one of them raised on."""
+        """Return the scores of the further metrics; None for a metric that raised an error."""
         found: dict[str, float | None] = {}
         for name, metric, faults in self.further:
             try:
@@ -231,12 +229,13 @@ class Evaluator:
             raise self._source.locate(error) if self._source else error from None
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace, name: str = "") -> Score:
-        """The metric's score of a prediction. Raises whatever the metric raises. name: of one of `named`, instead."""
+        """Return the metric's score of a prediction. Raises whatever it raises. name: use this one of `named`
+        instead."""
         return await self._score_by(self.named[name] if name else self.metric, example, prediction, trace)
 
     async def _score_by(self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
-        given: dict[str, Any] = {}  # what the protocol does not have
-        prediction = copied(prediction)  # which a metric may change
+        given: dict[str, Any] = {}  # optional arguments, which the protocol does not have
+        prediction = copied(prediction)  # a metric may change it
         if getattr(metric, "needs_sandbox", False):
             given["sandbox"] = self._call_in_sandbox
         if getattr(metric, "needs_lm", False):
@@ -253,12 +252,12 @@ class Evaluator:
         return as_score(value, highest_score(metric))
 
     async def _call_in_sandbox(self, *call: Any, **settings: Any) -> SandboxResult:
-        return await (await self.runtime.sandbox()).call(*call, **settings)  # opened by the first who needs it
+        return await (await self.runtime.sandbox()).call(*call, **settings)  # opened on first use
 
     async def _score_by_user_code(
         self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace
     ) -> Any:
-        """Call the metric in a thread: one row at a time, since it may not be written for more."""
+        """Call the metric in a thread, for one row at a time, since it may not be thread-safe."""
         seconds = self.runtime.timeout
         async with self._user_code:
             try:
@@ -270,7 +269,7 @@ class Evaluator:
 
     @property
     def judging(self) -> Spend:
-        """Return the average spending of the metric's own model per row; one call until a row was scored."""
+        """Return the average spending of the metric's model per row. Until a row was scored, it is one call."""
         if not getattr(self.metric, "needs_lm", False):
             return Spend()
         n, spent = self.judged, self.judging_spent
@@ -279,17 +278,15 @@ class Evaluator:
         return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)
 
     def complete_as(self, role: str, spent: Spend | None = None) -> Callable[..., Any]:
-        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid under a role.
-
-        spent: accumulates what the calls cost when they were first paid, so that a replay counts the same.
-        """
+        """Return a coroutine function (messages, *, replica=0, **settings) -> Response, paid under a role. spent:
+        accumulates the cost of the calls when they were first paid, so that a replay counts the same."""
         spec = self.runtime.lm_spec(role)
 
         async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:
             request = make_request(spec, messages, replica, settings)
             response, paid = await self.runtime.complete(spec, request, role)
             if spent is not None:
-                waited = paid.seconds + paid.queued  # what the minutes of the proof are reserved by
+                waited = paid.seconds + paid.queued  # the proof reserves its minutes by this
                 spent.add(Spend(1, 0, response.prompt_tokens, response.completion_tokens, paid.usd, waited))
             return response.without_thoughts()
 

@@ -31,21 +31,21 @@ class Result:
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0
-    seconds: float = 0.0  # of its calls' requests
-    queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
-    unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
+    seconds: float = 0.0  # in the requests of its calls
+    queued: float = 0.0  # in which its calls waited for a slot, a rate limit or another attempt
+    unreadable_calls: int = 0  # tool calls of the model that could not be parsed (`Trace.unreadable_calls`)
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
-    turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
+    turn: int = 0  # of a sealed row: the position of this side, from 1, in the order of running; 0 if no other side ran
     perturbed: Mapping[str, Result] = field(default_factory=dict[str, "Result"])  # of the same row, by perturbation
-    cached_tokens: int = 0  # of `tokens`, those that the server had in its cache, as far as it says
+    cached_tokens: int = 0  # the part of `tokens` that the server reported as cached
 
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
     """A run of a workflow on an example, for trackers.
 
-    number: that of its calls (`workbench.ledger.CallInfo.row`). result: with the score, unless `scored` is False.
-    began, ended: in seconds since 1970.
+    number: the row number of its calls (`workbench.ledger.CallInfo.row`). result: with the score, unless `scored` is
+    False. began, ended: in seconds since 1970.
     """
 
     number: int
@@ -71,17 +71,17 @@ class Evaluation:
 
     @property
     def scores(self) -> list[float]:
-        """A score per row, for search (`filled_scores`). The proof uses `Result.score` instead."""
+        """Return a score per row, for search (`filled_scores`). The proof uses `Result.score` instead."""
         return filled_scores(self.results)
 
-    @cached_property  # a search asks each candidate for it after every other one
+    @cached_property  # a search reads it for each candidate after every new one
     def score(self) -> float:
-        """The mean over the rows with a result; 0.0 without any."""
+        """Return the mean over the rows with a result; 0.0 if there are none."""
         return mean_score(self.results) or 0.0
 
     @cached_property
     def lost(self) -> tuple[int, ...]:
-        """The places of the rows without a result."""
+        """Return the positions of the rows without a result."""
         return tuple(place for place, result in enumerate(self.results) if result.score is None)
 
     @property
@@ -90,13 +90,13 @@ class Evaluation:
 
     @property
     def missing(self) -> dict[str, int]:
-        """The number of rows without a result, by the kind of failure."""
+        """Return the number of rows without a result, by kind of failure."""
         return count_missing(self.failures)
 
     @cached_property
     def objectives(self) -> dict[str, float]:
-        """Means over the rows with a result (all, if none has one), and a percentile. Costs are those of the calls'
-        first payment, so that a cached call costs the same."""
+        """Return means over the rows with a result (over all rows if there are none), and a percentile of the seconds.
+        Costs are those of the first payment, so that a cached call costs the same."""
         counted = [r for r in self.results if r.score is not None] or self.results
         n = max(1, len(counted))
         return {
@@ -109,7 +109,7 @@ class Evaluation:
         }
 
     def _percentile95(self) -> float:
-        """The seconds of the row at rank ceil(0.95 n). Rows that timed out count as the slowest."""
+        """Return the seconds of the row at rank ceil(0.95 n). Rows that timed out count as the slowest."""
         seconds = [r.seconds for r in self.results]
         slowest = max(seconds, default=0.0)
         ranked = sorted(slowest if r.failure == FailureKind.TIMEOUT else r.seconds for r in self.results)
@@ -117,32 +117,32 @@ class Evaluation:
 
     @property
     def queued(self) -> float:
-        """Mean seconds per example that its calls waited in our own queue, which `latency` does not hold."""
+        """Return the mean seconds per example spent in our own queue, which `latency` does not include."""
         return sum(r.queued for r in self.results) / max(1, len(self.results))
 
 
 def score_of(result: Result) -> float:
-    """Return the score of a row that has one. Raises ValueError for a row without a result."""
+    """Return the score of a row. Raises ValueError for a row without a result."""
     if result.score is None:
         raise ValueError(f"the row {result.example.id} has no result ({result.failure}): leave it out")
     return result.score
 
 
 def mean_score(results: Iterable[Result]) -> float | None:
-    """Return the mean score over the rows with a result; None without any."""
+    """Return the mean score over the rows with a result; None if there are none."""
     scores = [r.score for r in results if r.score is not None]
     return math.fsum(scores) / len(scores) if scores else None
 
 
 def filled_scores(results: Sequence[Result]) -> list[float]:
-    """Return a score for each row. A row without a result gets the mean of the others, which leaves the mean as it
-    is and favors no side of a paired comparison."""
+    """Return a score for each row. A row without a result gets the mean of the others: this keeps the mean, and favors
+    no side of a paired comparison."""
     mean = mean_score(results) or 0.0
     return [mean if r.score is None else r.score for r in results]
 
 
 def unanswered_error(evaluation: Evaluation) -> LMError | None:
-    """The error to raise if no row was answered: none has a result, or the server refused each as a bad request."""
+    """Return the error if no row was answered: none has a result, or the server refused each as a bad request."""
     kinds = evaluation.failures
     if (
         not evaluation.results

@@ -1,4 +1,4 @@
-"""Optimizers as a file names them."""
+"""Optimizers by their names in a file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
         raise ValueError(f"there is no optimizer '{name}'. {suggest(name, known)}")
     try:
         return plugins().get("optimizers", name)(**(parameters or {}))
-    except ValidationError as error:  # its places are those of this optimizer, not of who names it
+    except ValidationError as error:  # paths are relative to this optimizer, not to the setting that names it
         first = error.errors()[0]
         message, where = first["msg"].removeprefix("Value error, "), ".".join(map(str, first["loc"]))
-        if not where:  # about several settings together
+        if not where:  # an error about several settings together
             raise ValueError(f"{name}: {message}") from None
         raise ValueError(f"{name} does not take {where}: {message}, given {first['input']!r}") from None

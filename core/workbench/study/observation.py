@@ -1,5 +1,5 @@
-"""Observation of nodes before a search, as some settings show only when they run: the prompts of a foreign agent become
-settings of its node."""
+"""Observation of nodes before a search, for settings that are known only at run time: the prompts of a foreign agent
+become settings of its node."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workbench.study.evaluate import Evaluator
 from workbench.task import Example, Task
 from workbench.workflow import ExampleRun, NodeKind, Patch, Span, Workflow
 
-#: So many rows are run to see what the nodes do.
+#: Number of rows to run.
 ROWS = 4
 
 
 async def observe_nodes(task: Task, evaluator: Evaluator, rows: int = ROWS) -> tuple[Workflow, Sequence[ExampleRun]]:
-    """The workflow with what its nodes show, and the runs that showed it. It does what the given one does.
+    """Return the workflow with the settings that its nodes revealed, and the runs. Its behavior does not change.
 
-    Raises SpecError where the runs show that a search would be in vain, and BudgetSpent.
+    Raises SpecError if the runs show that a search cannot help, and BudgetSpent.
     """
     workflow = task.workflow
     watched = {address: node for address, node in _nodes(workflow) if node.observed}
@@ -40,7 +40,7 @@ def _first(task: Task, rows: int) -> list[Example]:
 
 
 def _nodes(workflow: Workflow) -> list[tuple[str, NodeKind]]:
-    """(address, node) of all enabled nodes, those inside others too."""
+    """List (address, node) of all enabled nodes, including those inside others."""
     found: list[tuple[str, NodeKind]] = []
 
     def walk(address: str, node: NodeKind) -> None:

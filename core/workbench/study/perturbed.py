@@ -1,4 +1,4 @@
-"""Perturbed rows: each runs as it is and under each perturbation at the same seeds, so what differs is its effect."""
+"""Perturbed rows: each runs unchanged and under each perturbation with the same seeds, to show its effect."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from workbench.workflow import Workflow
 
 
 class Perturbation:
-    """A change of the runs of a row: of the workflow, of the row, or of the context of nodes (`runtime.Variation`).
-
-    By default it changes nothing. It is pickled where rows run on workers.
-    """
+    """A change to the run of a row: to the workflow, to the row, or to the context of nodes (`runtime.Variation`). By
+    default it changes nothing. It is pickled if rows run on workers."""
 
     @property
     def context(self) -> type[Context]:
-        """Return the class of the contexts of nodes."""
+        """Return the class of the nodes' contexts."""
         return Context
 
     def change_workflow(self, workflow: Workflow) -> Workflow:
-        """Return the workflow that runs."""
+        """Return the workflow to run."""
         return workflow
 
     def change_row(self, workflow: Workflow, row: Example) -> Example:
-        """Return the row that it gets. workflow: as it was."""
+        """Return the row to run on. workflow: the unchanged one."""
         return row
 
 
@@ -40,7 +38,7 @@ class PerturbedRows:
         self._programs = {name: evaluator.program(one.change_workflow(workflow)) for name, one in perturbations.items()}
 
     async def run(self, clean: Result, split: str = "") -> Result:
-        """Return the result of a row as it is with those of its perturbed runs, by name in `perturbed`."""
+        """Return the result of the unchanged row, with the results of its perturbed runs by name in `perturbed`."""
         found = dict[str, Result]()
         for name, perturbation in self._perturbations.items():
             row = perturbation.change_row(self._workflow, clean.example)

@@ -1,9 +1,9 @@
-"""The state that a long search needs to resume from its own checkpoint: the position in its budget, and known scores.
+"""A checkpoint of the study's state for long searches: its position in the budget, and known scores.
 
-Without it, a resumed run replays all that it did before from its journal. An optimizer that writes checkpoints of its
-own stores `read_position` in each; after a kill, `restore_position` counts what lies before as spent, and the optimizer
-proceeds from its checkpoint. What it calls from there on is answered by the journal as far as the first run came.
-Candidates of before are known again by `recall_evaluation`.
+Without it, a resumed run replays its whole past from the journal. An optimizer with checkpoints of its own stores
+`read_position` in each. After a kill, `restore_position` counts the earlier spending, and the optimizer continues from
+its checkpoint. From there on the journal answers the calls that the first run made. `recall_evaluation` makes earlier
+candidates known again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from workbench.study.study import Study
     from workbench.workflow import Workflow
 
-#: A call is remembered by so many bytes of its key (`Ledger.touched`).
+#: Bytes of a call's key that are stored to remember it (`Ledger.touched`).
 _KEY_BYTES = 8
 
 
 def read_position(study: Study) -> dict[str, Any]:
-    """Where the run stands, as JSON values: what is spent, and which calls are paid."""
+    """Return the position of the run as JSON values: its spending so far, and the calls that are paid."""
     ledger, evaluator = study.ledger, study.evaluator
     return {
         "spent": asdict(ledger.spent),
@@ -44,10 +44,10 @@ def read_position(study: Study) -> dict[str, Any]:
 
 
 def restore_position(study: Study, position: Mapping[str, Any]) -> None:
-    """Count what was spent up to a position, in place of what this process replayed so far.
+    """Set the spending to that of a stored position, in place of the spending that this process replayed so far.
 
     Raises:
-        StoreError: for a position that `read_position` did not write.
+        StoreError: `read_position` did not write the position.
     """
     ledger, evaluator = study.ledger, study.evaluator
     try:
@@ -71,10 +71,10 @@ def restore_position(study: Study, position: Mapping[str, Any]) -> None:
 
 
 async def recall_evaluation(study: Study, workflow: Workflow) -> Evaluation | None:
-    """Make a candidate that an earlier process of this run evaluated on val known again, without calling anything.
+    """Make a candidate known again that an earlier process of this run evaluated on val. Calls nothing.
 
     Returns:
-        The stored evaluation; None where there is none.
+        The stored evaluation; None if there is none.
     """
     found = study.progress.stored(workflow) if study.progress.stored else None
     if found is not None:

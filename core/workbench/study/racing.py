@@ -1,4 +1,4 @@
-"""Racing: candidates that are clearly worse than the best so far are stopped early."""
+"""Racing: stop candidates early that are clearly worse than the best so far."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import lru_cache
 
 from workbench.base.distributions import signed_rank_p
 
-#: Called after each block with the scores so far, in the order of the examples; True stops the evaluation.
+#: Called after each block with the scores so far, in the order of the examples. True stops the evaluation.
 Race = Callable[[Sequence[float]], bool]
 
 
 def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -> Race:
-    """Stop a candidate that is worse than the reference on the same examples (one-sided Wilcoxon, p-value below p).
+    """Return a race that stops a candidate worse than the reference on the same examples (one-sided Wilcoxon, below p).
 
-    The test is that of Optuna's WilcoxonPruner: signed ranks of the differences, zeros split between the sides.
-    It also stops where even full marks on what is left could not bring the mean above the reference's.
+    The test is that of Optuna's WilcoxonPruner: signed ranks of the differences, zeros split between the sides. The
+    race also stops a candidate that cannot reach the reference's mean even with full marks on all other examples.
     """
 
     def stop(scores: Sequence[float]) -> bool:
@@ -31,7 +31,7 @@ def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -
 
 
 def p_worse(scores: Sequence[float], reference: Sequence[float]) -> float:
-    """The one-sided p-value, by that test, of a candidate that is worse than the reference; 1 where it is not."""
+    """Return the one-sided p-value of the same test for a candidate worse than the reference; 1 if it is not worse."""
     differences = [a - b for a, b in zip(scores, reference, strict=False)]
     if not any(differences) or sum(differences) > 0:
         return 1.0

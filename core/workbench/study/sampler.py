@@ -16,8 +16,7 @@ from workbench.workflow import Patch, Workflow
 
 
 class RandomTrial:
-    """A trial that draws every value at random, the baseline of all searches; but those that are `fixed`, by name (see
-    `Space.starts`)."""
+    """A trial that draws every value at random, except `fixed` ones, by name (`Space.starts`). A baseline search."""
 
     def __init__(self, rng: random.Random, fixed: Mapping[str, Any] = MappingProxyType({})):
         self.rng, self.fixed = rng, fixed
@@ -53,14 +52,14 @@ class AskedTrial:
     workflow: Workflow
     values: dict[str, Any]
     trial: Any
-    reported: int = 0  # how many scores of single examples were reported to the trial
+    reported: int = 0  # number of example scores reported to the trial
 
 
 class Searcher:
     """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc.
 
-    starts: suggest those of `Space.starts` first. startup: number of random candidates before the sampler learns.
-    study: one of Optuna's that others search, too; default: one in memory.
+    starts: suggest the candidates of `Space.starts` first. startup: random candidates before the sampler learns.
+    study: an Optuna study that others search, too; default: one in memory.
     salt: mixed into the seed, so that several runs that search one study draw different candidates.
     """
 
@@ -86,18 +85,18 @@ class Searcher:
         self.study = study or optuna.create_study(directions=cast(Any, list(directions)))
         own = random.Random(f"{seed}:{salt}").getrandbits(31) if salt else seed
         self.study.sampler = make_sampler(sampler, own, startup)
-        # CMA-ES warns of each; GP draws at random as soon as one is missed by all candidates alike.
+        # CMA-ES warns about each constraint. GP draws at random once all candidates so far miss the same one.
         self.takes_constraints = sampler not in ("cmaes", "gp")
         self.study.pruner = optuna.pruners.NopPruner()
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
 
     def ask(self, note: str = "") -> AskedTrial:
-        """The next candidate: the searcher's workflow with suggested values."""
+        """Return the next candidate: the searcher's workflow with suggested values."""
         return self.candidate(self.study.ask(), note)
 
     def candidate(self, trial: Any, note: str = "") -> AskedTrial:
-        """That of a trial, which has its values if it was asked for before."""
+        """Return the candidate of a trial. A trial that was asked for before already has its values."""
         values = self.space.suggest(trial, self.workflow)
         return AskedTrial(
             trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
@@ -111,10 +110,10 @@ class Searcher:
         pruned: bool = False,
         constraints: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Tell the sampler the objectives of a candidate; None if it could not be evaluated. constraints: above 0 where
-        one is missed; candidates that meet all of them come first.
+        """Report the objectives of a candidate to the sampler; None if it could not be evaluated.
 
-        Others may have ended its trial, where they search the study, too.
+        constraints: above 0 if missed. Candidates that meet all of them rank first. A trial may already be finished by
+        another searcher of the same study.
         """
         import optuna
 
@@ -131,7 +130,7 @@ class Searcher:
 
 
 def make_sampler(name: str, seed: int, startup: int) -> Any:
-    """Optuna's sampler of that name. startup: random trials before it learns. Raises SpecError for an unknown name."""
+    """Make the Optuna sampler of a name. startup: random trials before it learns. Raises SpecError if unknown."""
     import warnings
 
     import optuna

@@ -1,4 +1,4 @@
-"""The contract of an optimizer, and the study that it gets: its view of a run."""
+"""The contract of an optimizer, and its view of a run, the study."""
 
 from __future__ import annotations
 
@@ -28,58 +28,54 @@ from workbench.workflow import ExampleRun, Trace, Workflow
 class Optimizer(BaseModel):
     """Base of all optimizers: its fields are its parameters, each with a default and a description.
 
-    An optimizer must honour these promises, which `workbench_testing.check_optimizer` checks:
-    - everything with an effect goes through the study, all randomness comes from `study.rng`;
-    - it lets BudgetSpent pass (or catches it and returns): the best candidate so far is kept anyway;
-    - it never changes a workflow in place (they are immutable) and keeps no state between two calls.
+    `workbench_testing.check_optimizer` checks these rules:
+    - Everything with an effect goes through the study. All randomness comes from `study.rng`.
+    - BudgetSpent passes, or is caught and ends the search. The best candidate so far is kept in either case.
+    - Workflows are never changed in place (they are immutable), and no state is kept between two calls.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    #: The kinds of settings that it writes where a file leaves them empty, e.g. the functions of an agent.
+    #: Kinds of settings that the optimizer writes if a file leaves them empty, e.g. the functions of an agent.
     fills: ClassVar[Collection[str]] = ()
-    #: What it may do besides asking models, by setting (`workbench.spec`). One that does not say is not run from an
-    #: untrusted file.
+    #: Actions of the optimizer other than asking models, by setting (`workbench.spec`). One without this declaration is
+    #: not run from an untrusted file.
     powers: ClassVar[Powers]
 
     async def optimize(self, study: Study) -> Workflow:
-        """Search, and return the workflow to go on with: usually `study.best`."""
+        """Search, and return the workflow to continue with: usually `study.best`."""
         raise NotImplementedError
 
     async def ready(self, study: Study) -> None:
         """Raise an error if `optimize` could not start: a missing package or sandbox, a setting unfit for the rows.
 
-        Called before a run pays for its first call, and by `workbench validate`; it must not call a model. The path of
-        a SpecError is relative to the optimizer's parameters. study.workflow is the start of the run: optimizers before
-        this one may change it.
+        Called before a run pays for its first call, and by `workbench validate`. It must not call a model. The path of
+        a SpecError is relative to the optimizer's parameters. study.workflow is the start of the run, which earlier
+        optimizers may still change.
         """
 
     def lacking(self, workflow: Workflow) -> str | None:
-        """Return what the optimizer needs and the workflow lacks, e.g. "an agent with tools"; None if nothing.
-
-        A file is refused if this is not None for its workflow nor for any that `search:` can make of it.
-        """
+        """Return what the workflow is missing for this optimizer, e.g. "an agent with tools"; None if nothing. A file
+        is refused if this is not None for its workflow and for all workflows that `search:` can make of it."""
         return None
 
     def reads_search(self) -> bool:
-        """Return True if it searches what the file lists under `search:`. Users are warned where no optimizer does."""
+        """Return True if the optimizer searches the settings under `search:`. If none does, the user is warned."""
         return True
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
-        """The most calls that `optimize` makes on this workflow and these rows without a budget (`workbench estimate`).
-
-        Evaluations on val count, retries do not. None if the settings do not bound it.
-        """
+        """Return the most calls that `optimize` makes on these rows without a budget, for `workbench estimate`.
+        Evaluations on val count, retries do not. None if the settings do not bound the number."""
         return None
 
 
 @dataclass
 class Study:
-    """An optimizer's view of a run. There is no test split in it.
+    """An optimizer's view of a run, without the test split.
 
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
-    domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
-    limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
-    levels: the service levels of the file (`targets:`). description: what the file says that it is for.
+    domains: the `search:` space of the file (see `space`). targets: the field of the label, by output.
+    limits: the run's total calls, tokens and usd at which this study ends, see `narrow`.
+    levels: the service levels of the file (`targets:`). description: the purpose of the workflow, from the file.
     """
 
     workflow: Workflow
@@ -100,7 +96,8 @@ class Study:
 
     @property
     def raced(self) -> bool:
-        """Return True if the best score on val wins. Otherwise what scores worse may be cheaper, and is evaluated."""
+        """Return True if the best score on val wins. Otherwise a candidate with a worse score may be cheaper, so none
+        is stopped."""
         return len(self.objectives) == 1 and self.levels is None
 
     async def evaluate(
@@ -118,7 +115,7 @@ class Study:
         Args:
             workflow: the candidate.
             examples: default: val.
-            race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
+            race: stop a candidate early that is clearly worse than the best so far (True), or by your own rule. The
                 evaluation then has complete=False and cannot win. On val nothing is stopped unless `raced`.
             traces: keep each result's trace.
             replica: another number draws fresh samples wherever there is sampling.
@@ -152,14 +149,14 @@ class Study:
         return paired_race(best.scores) if (best := self.progress.best) is not None else None
 
     async def record(self, evaluation: Evaluation) -> None:
-        """Note an evaluation on val: its candidate may be the best so far."""
+        """Record an evaluation on val. Its candidate may be the best so far."""
         if evaluation.complete:
             self.progress.add(evaluation)
         await self.progress.on_evaluation(evaluation)
 
     @property
     def best(self) -> Workflow:
-        """The candidate with the best score on all of val so far; the start if there is none yet."""
+        """Return the candidate with the best score on all of val so far; the start if there is none yet."""
         return self.progress.best.workflow if self.progress.best is not None else self.workflow
 
     @property
@@ -167,18 +164,15 @@ class Study:
         return self.progress.best
 
     def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
-        """Return True if the budget covers the worst case of evaluating a workflow; retries and cached calls do not
-        count."""
+        """Return True if the budget covers the worst case of an evaluation, without retries and cached calls."""
         return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
 
     def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
-        """The most calls that evaluating a workflow takes, without retries; the metric's own calls count by their
-        average."""
+        """Return the most calls of an evaluation, without retries. The metric's own calls count by their average."""
         return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
 
     def remaining(self, what: str = "calls") -> float:
-        """Return what search may still use of `calls`, `tokens`, `usd` or `minutes`, without the reserve for the
-        proof."""
+        """Return the calls, tokens, usd or minutes left for search, without the reserve for the proof."""
         left = self.ledger.remaining(what)
         return min(left, max(0.0, self.limits[what] - self._spent(what))) if what in self.limits else left
 
@@ -200,35 +194,35 @@ class Study:
         self.ledger.store.event(self.ledger.run_id, kind, optimizer=self.name, **data)
 
     def known(self, workflow: Workflow) -> Evaluation | None:
-        """The evaluation of a workflow on all of val, if there is one."""
+        """Return the evaluation of a workflow on all of val; None if there is none."""
         return self.progress.complete.get(workflow.hash)
 
     @property
     def database(self) -> Path:
-        """The path of the run database. An optimizer keeps its own files beside it."""
+        """Return the path of the run database. An optimizer writes its own files next to it."""
         return self.ledger.store.path
 
     def flush(self) -> None:
-        """Commit what is queued for the run database, before another library opens it."""
+        """Commit all queued writes to the run database, before another library opens it."""
         self.ledger.store.flush()
 
     @property
     def run_id(self) -> int:
-        """The number of this run in the database."""
+        """Return the number of this run in the database."""
         return self.ledger.run_id
 
     @property
     def seconds(self) -> float:
-        """Seconds that the run has taken, earlier processes included."""
+        """Return the seconds that the run has taken, including earlier processes."""
         return self.ledger.seconds
 
     @property
     def concurrency(self) -> int:
-        """Examples that run at once."""
+        """Return the number of examples that run at once."""
         return self.evaluator.concurrency
 
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
-        """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
+        """Return a model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
         complete = self.evaluator.complete_as(role)
         if not self.limits:
             return complete
@@ -240,17 +234,17 @@ class Study:
         return within_limits
 
     def role_spec(self, role: str) -> LMSpec | None:
-        """The language model that the file names for a role, or None. `task`: that of the workflow."""
+        """Return the language model that the file names for a role, or None. `task` is the workflow's model."""
         if role == "task":
             return self.evaluator.runtime.lm_spec("task", self.workflow)
         return self.evaluator.runtime.roles.get(role)
 
     def open_lm(self, spec: LMSpec) -> LM:
-        """The language model object, e.g. to train its weights. To call it use `lm`, which goes through the ledger."""
+        """Return the language model object, e.g. to train its weights. For calls use `lm`, which uses the ledger."""
         return self.evaluator.runtime.pool.get(spec)
 
     async def release_lm(self, spec: LMSpec) -> None:
-        """Close a language model that is not needed any more."""
+        """Close a language model that is no longer needed."""
         await self.evaluator.runtime.pool.release(spec)
 
     async def open_sandbox(self) -> None:
@@ -258,12 +252,12 @@ class Study:
         await self.evaluator.runtime.sandbox()
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
-        """Run a workflow on one example without scoring it. Raises as `evaluate`."""
+        """Run a workflow on one example without scoring it. Raises the same errors as `evaluate`."""
         self._within_limits(self.evaluator.program(workflow).max_calls)
         return await self.evaluator.run_unscored(workflow, example, Draw(replica))
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
-        """The metric's score of a prediction. Raises whatever the metric raises."""
+        """Return the metric's score of a prediction. Raises whatever the metric raises."""
         return await self.evaluator.score(example, prediction, trace)
 
     async def sandboxed(
@@ -278,12 +272,13 @@ class Study:
         return await self.ledger.effect("code", [source, function, dict(arguments)], run)
 
     def space(self, domains: Mapping[str, DomainSpec] | None = None) -> Space:
-        """A search space: the given domains, else those of the file, else the demos of every node."""
+        """Return a search space: the given domains, else those of the file, else the demos of every node."""
         chosen = domains or self.domains or default_space(self.workflow)
         return Space(chosen, self.train, self.targets, self.seed)
 
     def searcher(self, space: Space | None = None, **settings: Any) -> Searcher:
-        """Ask-and-tell on a space, seeded from `rng`. settings: those of `workbench.study.Searcher`."""
+        """Return an ask-and-tell searcher of a space, seeded from `rng`. settings: those of
+        `workbench.study.Searcher`."""
         seed = self.rng.randrange(2**31)
         return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
@@ -296,13 +291,14 @@ class Study:
         share: float = 1.0,
         name: str = "",
     ) -> Study:
-        """A study on other rows or from another start, for an inner optimizer (see `improve`).
+        """Return a study on other rows or from another start, for an inner optimizer (see `improve`).
 
         Args:
             train: default: the same rows.
-            val: default: the same rows. On others the study has its own best, and its evaluations cannot win the run.
+            val: default: the same rows. On other rows the study has its own best, and its evaluations cannot win the
+                run.
             workflow: default: the same start.
-            share: of the calls, tokens and usd left; beyond it ShareSpent is raised.
+            share: fraction of the calls, tokens and usd left. Beyond it ShareSpent is raised.
             name: appended to this study's name.
         """
         left = {what: self.remaining(what) for what in ("calls", "tokens", "usd")}
@@ -319,9 +315,10 @@ class Study:
         )
 
     async def take_share(self, left: int) -> Study:
-        """This study with 1/left of the calls, tokens and usd that are left, for the first of `left` optimizers.
+        """Return this study with 1/left of the remaining calls, tokens and usd, for the first of `left` optimizers.
 
-        The last one has all of the rest. Minutes are not shared: a resumed run would end a share elsewhere.
+        The last optimizer gets all of the rest. Minutes are not shared: a resumed run would end a share at another
+        point.
         """
         part = self.narrow(share=1 / left) if left > 1 else self
 
@@ -330,13 +327,14 @@ class Study:
 
         if not part.limits:
             return part
-        # Journalled, so that a run resumed with a larger budget repeats what was searched with the smaller one.
+        # Journalled, so that a run resumed with a larger budget repeats the search made with the smaller one.
         return replace(part, limits=await self.ledger.effect("share", [self.run_id, self.name, left], limits))
 
     async def improve(self, optimizer: Optimizer) -> Workflow:
         """Run an inner optimizer on this study, usually a narrowed one, and return its best.
 
-        The end of its share of the budget (ShareSpent) is caught; that of the run's budget (BudgetSpent) is not.
+        ShareSpent, at the end of this study's share of the budget, is caught. BudgetSpent, at the end of the run's, is
+        not.
         """
         try:
             await optimizer.optimize(self)
@@ -346,4 +344,4 @@ class Study:
 
 
 async def _unrecorded(evaluation: Evaluation) -> None:
-    """Evaluations on a part of val are not recorded."""
+    """Do nothing: evaluations on a part of val are not recorded."""

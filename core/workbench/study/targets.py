@@ -1,4 +1,4 @@
-"""Service levels: the cheapest candidate that meets the targets of a file, and faster ones for times of load."""
+"""Service levels: the cheapest candidate that meets the targets of a file, and faster ones for times of high load."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from workbench.study.evaluation import Evaluation, Result
 from workbench.study.standing import fill_missing, objective_sign, pareto_set, pick
 from workbench.workflow import Workflow
 
-#: The share of rows that may take longer than `p95_latency`.
+#: Share of rows that may take longer than `p95_latency`.
 SLOW_SHARE = 0.05
 
-#: What is cheap is told by the first of these that the objectives name, else that the candidates differ in.
+#: Costs by which the cheapest candidate is chosen: the first that the objectives name, else the first that differs
+#: between candidates.
 _COSTS = ("usd", "tokens", "calls")
 
 
 def is_slow(result: Result, limit: float) -> bool:
-    """Return True if a row took more seconds than the limit. One that timed out did, and one that a server did not
-    answer, however soon it refused."""
+    """Return True if a row took longer than the limit, timed out, or has no result, however fast it failed."""
     return result.seconds > limit or result.failure == FailureKind.TIMEOUT or result.score is None
 
 
 def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> str:
-    """The objective by which the cheapest candidate is chosen."""
+    """Return the objective by which the cheapest candidate is chosen."""
     for name in _COSTS:
         if name in objectives:
             return name
@@ -37,8 +37,8 @@ def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str])
 
 
 def pick_winner(evaluations: Sequence[Evaluation], spec: Spec) -> Evaluation:
-    """The winner among complete evaluations on val, the first of which is the baseline: the best score; with several
-    objectives the named pick of the Pareto set; with targets the cheapest that meets them."""
+    """Return the winner among complete evaluations on val, the first of which is the baseline. It has the best score;
+    with several objectives it is the named pick of the Pareto set; with targets the cheapest that meets them."""
     evaluations = fill_missing(evaluations)
     if (aims := Aims.of(spec, evaluations)) is not None:
         return pick_by_targets(evaluations, aims, spec.objectives)
@@ -51,8 +51,8 @@ def pick_winner(evaluations: Sequence[Evaluation], spec: Spec) -> Evaluation:
 class Aims:
     """The requirements for a candidate on val.
 
-    targets: of the file. best: the best score among all candidates. margin: how much worse than that a candidate may
-    score; None: only the target of score counts.
+    targets: from the file. best: the best score among all candidates. margin: how far below the best a candidate may
+    score; None: only the target for the score counts.
     """
 
     targets: TargetsSpec
@@ -66,10 +66,8 @@ class Aims:
         return None if spec.targets is None else cls(spec.targets, best, spec.margin_of_targets)
 
     def shortfalls(self, evaluation: Evaluation, room: float = 0.0) -> dict[str, float]:
-        """By how much, as a part of its limit, each target is missed; `margin` is that against the best.
-
-        room: standard errors by which a target must be met.
-        """
+        """Return how far each missed target is missed, as a fraction of its limit. `margin` is the one against the best
+        score. room: standard errors by which a target must be met."""
         found: dict[str, float] = {}
         for name, limit in self.targets.given.items():
             by = objective_sign(name) * (limit - evaluation.objectives[name]) / limit
@@ -86,17 +84,18 @@ class Aims:
 
 
 def pick_by_targets(evaluations: Sequence[Evaluation], aims: Aims, objectives: Sequence[str]) -> Evaluation:
-    """The cheapest candidate that meets all targets on val by one standard error; of equals the best.
+    """Return the cheapest candidate that meets all targets on val by one standard error; of equals the best.
 
-    Who only just meets a target on val often misses it on other rows: of several such candidates, the cheapest is the
-    luckiest. Hence the standard error (the rule of Breiman et al., Classification and Regression Trees, 1984, section
-    3.4.3, where it picks the simplest tree). If no candidate has that much room, the one with the smallest sum of
-    shortfalls is taken: 0 if it meets the targets by its values, and then it is one of the Pareto set.
+    A candidate that only just meets a target on val often misses it on other rows: of several such candidates, the
+    cheapest is the luckiest. Hence the standard error (the rule of Breiman et al., Classification and Regression Trees,
+    1984, section 3.4.3, where it picks the simplest tree). If no candidate has that much room, the one with the
+    smallest sum of shortfalls is taken. That sum is 0 if it meets the targets by its values, and then it is one of the
+    Pareto set.
 
     Args:
         evaluations: complete ones on val.
-        aims: what is to be met.
-        objectives: of the file: what is cheap is told by the first cost among them.
+        aims: the requirements.
+        objectives: those of the file. The first cost among them decides which candidate is cheapest.
     """
     cost = cost_objective(evaluations, objectives)
 
@@ -109,7 +108,7 @@ def pick_by_targets(evaluations: Sequence[Evaluation], aims: Aims, objectives: S
 
 
 def _slow_share(evaluation: Evaluation, limit: float, room: float) -> float:
-    """The share of rows that took too long, plus standard errors of a share of SLOW_SHARE."""
+    """Return the share of rows that took too long, plus `room` standard errors of a share of SLOW_SHARE."""
     n = max(1, len(evaluation.results))
     error = math.sqrt(SLOW_SHARE * (1 - SLOW_SHARE) / n)
     return sum(is_slow(result, limit) for result in evaluation.results) / n + room * error
@@ -122,7 +121,7 @@ def _values(evaluation: Evaluation, objective: str) -> list[float]:
 
 
 def _standard_error(values: Sequence[float]) -> float:
-    """Of the mean; 0 for one value."""
+    """Return the standard error of the mean; 0 for one value."""
     n = len(values)
     if n < 2:
         return 0.0
@@ -131,10 +130,10 @@ def _standard_error(values: Sequence[float]) -> float:
 
 
 def configurations(workflow: Workflow, evaluations: Mapping[str, Evaluation], spec: Spec) -> list[Evaluation]:
-    """A workflow and what `serve` may take in its place when requests have to wait: the faster ones of the Pareto set
-    that meet each target on val, cheapest first. Empty without such, or without a target of time.
+    """Return a workflow and the faster ones that `serve` may use when requests have to wait.
 
-    evaluations: complete ones on val, by hash.
+    The faster ones are those of the Pareto set that meet each target on val, cheapest first. Returns an empty list if
+    there are none, or without a target of time. evaluations: complete ones on val, by hash.
     """
     chosen, targets, found = evaluations.get(workflow.hash), spec.targets, list(evaluations.values())
     if chosen is None or targets is None or (targets.p95_latency is None and targets.latency is None):

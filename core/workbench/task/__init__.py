@@ -1,6 +1,6 @@
 """The content of a workflow file: workflow, data, metric and search space, each checked against the others.
 
-Everything that can be done with a file before a call is paid for.
+This room does everything that needs no paid call.
 """
 
 from workbench.task.alternatives import variants as variants

@@ -16,19 +16,19 @@ from workbench.errors import PluginError, SpecError, errors_at
 from workbench.spec import NODE_KEYS, DomainSpec
 from workbench.workflow import Tree, Workflow, check_flow, disable_nodes, node_tree
 
-#: The options of a slot besides its alternatives: the node as the workflow has it, or nothing.
+#: The options of a slot in addition to its alternatives: the node as the workflow has it, or nothing.
 AS_WRITTEN, ABSENT = "as_written", "absent"
 
 
 def list_options(domain: DomainSpec) -> list[str]:
-    """The names of the options of a slot."""
+    """List the names of a slot's options."""
     return [AS_WRITTEN, *(domain.any_of or {}), *([ABSENT] if domain.optional else [])]
 
 
 def resolve_picks(workflow: Workflow, picks: Mapping[str, str], domains: Mapping[str, DomainSpec]) -> Tree:
-    """The settings that put the picked option into each slot, as a patch's `set`.
+    """Return the settings that put the picked option into each slot, as a patch's `set`.
 
-    Nothing reads what a left-out node alone wrote (`disable_nodes`).
+    Fields that only a left-out node wrote are dropped from all readers (`disable_nodes`).
 
     Args:
         workflow: the one to patch.
@@ -57,7 +57,7 @@ def _tree(raw: Mapping[str, Any], path: tuple[str | int, ...]) -> Tree:
 
 
 def parent_slots(address: str, slots: Iterable[str]) -> list[str]:
-    """The slots whose node holds the setting at an address, the outermost first."""
+    """Return the slots whose node holds the setting at an address, the outermost first."""
     return sorted((slot for slot in slots if address.startswith(f"{slot}.")), key=len)
 
 
@@ -83,7 +83,7 @@ def is_applicable(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
 
 
 def variants(domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[tuple[str, Workflow]]:
-    """(address, workflow) for each choice made by itself; numbers and demos are left out.
+    """Yield (address, workflow) for each single choice. Numbers and demos are left out.
 
     A choice inside a slot is made in every option of the slot that has such a setting.
     """
@@ -97,7 +97,7 @@ def variants(domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[
 
 
 def check_slots(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Collection[str] = ()) -> None:
-    """Each option of each slot must fit into the workflow, and so must any two options of two slots.
+    """Check that each option of each slot fits the workflow, and also any two options of two slots.
 
     given: the fields of an example. Raises SpecError.
     """

@@ -1,4 +1,4 @@
-"""The arguments of a metric in a workflow file, against the parameters that it declares."""
+"""Checks of a metric's arguments in a workflow file against its declared parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.errors import SpecError
 
 
 def find_missing_arguments(factory: Any, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """The parameters of a metric that have no default and are not given."""
+    """Return the metric's parameters that have no default and are not given."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
@@ -24,16 +24,16 @@ def find_missing_arguments(factory: Any, args: Sequence[Any], options: Mapping[s
 
 
 def check_types(factory: Any, args: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Raise SpecError for an argument that is not of the declared type: it would fail in a row, or score in silence.
+    """Raise SpecError for an argument of the wrong type: it would fail in a row, or silently give wrong scores.
 
-    A parameter whose type cannot be read takes anything.
+    A parameter whose type cannot be read accepts anything.
     """
     made = factory.__init__ if inspect.isclass(factory) else factory
     try:
         hints = get_type_hints(made)
         given = inspect.signature(factory).bind(*args, **options).arguments
     except (TypeError, ValueError, NameError):
-        return  # arguments that do not fit are told by the call
+        return  # the call reports arguments that do not fit
     for name, value in given.items():
         try:
             adapter = TypeAdapter(hints.get(name, Any), config=ConfigDict(arbitrary_types_allowed=True))
@@ -44,5 +44,5 @@ def check_types(factory: Any, args: Sequence[Any], options: Mapping[str, Any]) -
         except ValidationError as error:
             why = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
             raise SpecError(f"the metric's '{name}' {why}, not {value!r:.80}") from None
-        if isinstance(value, str) and isinstance(fitted, int | float):  # 'no' would be taken for true
+        if isinstance(value, str) and isinstance(fitted, int | float):  # 'no' would count as true
             raise SpecError(f"the metric's '{name}' should be {fitted}, not the text {value!r:.80}")

@@ -1,4 +1,4 @@
-"""Clusters: rows that count once in the proof, since their scores hang together."""
+"""Clusters: rows that count as one in the proof, since their scores depend on each other."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Clusters:
     """The clusters of the rows of a split.
 
     Attributes:
-        of: by id of a row, a key that is equal for the rows of a cluster.
-        notes: what the proof takes for one row although nobody said so, in sentences.
+        of: by row id, a key that is equal for the rows of a cluster.
+        notes: sentences about rows that the proof counts as one although the file does not say so.
         guessed: the field that groups the rows, if the file names none.
     """
 
@@ -28,7 +28,7 @@ class Clusters:
     guessed: str | None = None
 
     def warnings(self, others: Sequence[Example]) -> Iterator[str]:
-        """The notes. others: the rows of the other splits."""
+        """Yield the notes. others: the rows of the other splits."""
         yield from self.notes
         if self.guessed is not None and any(self.guessed in row for row in others):
             field = self.guessed
@@ -42,21 +42,21 @@ def cluster_rows(
     target: str | None,
     rule: RowRule | None = None,
 ) -> Clusters:
-    """The clusters of rows.
+    """Find the clusters of rows.
 
     Args:
         rows: of one split.
-        named: the field that the file names (`data: cluster`). Where it names none, near copies are a cluster, and so
-            are the turns of a conversation: rows with one value of a field that groups them, or with ids that do, and
-            rows that continue others. False: only rows with the same inputs.
-        inputs, target: the fields that the workflow reads, and the one that the metric compares with.
-        rule: of the file; None: as these rows show it.
+        named: the field that the file names (`data: cluster`). None: near copies are a cluster, and so are the turns of
+            a conversation, i.e. rows with the same value of a grouping field or with grouping ids, and rows that
+            continue others. False: only rows with the same inputs.
+        inputs, target: the fields that the workflow reads, and the field that the metric compares with.
+        rule: the file's; None: derived from these rows.
     """
     if named is False:
         return Clusters()
     if named is not None:
         of = {row.id: digest(f"{named}: {row[named]!r}") for row in rows if named in row}
-        return Clusters(of if len({*of.values()}) < len(of) else {})  # a field that numbers rows groups none
+        return Clusters(of if len({*of.values()}) < len(of) else {})  # a field that numbers the rows groups none
     roots, later = group_copies(rows, inputs, target, rule), find_continuations(rows, inputs)
     known = {*inputs, *([target] if target is not None else [])}
     guessed = find_group_field(rows, known)
@@ -102,7 +102,7 @@ def _note_groups(groups: Sequence[object], field: str | None) -> Iterator[str]:
 
 
 def _join(roots: Sequence[int], values: Sequence[object]) -> list[int]:
-    """The roots with those that share a value made one."""
+    """Merge the roots of rows that share a value."""
     from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
     groups, by_value = cast(Any, UnionFind(roots)), dict[str, int]()

@@ -1,7 +1,7 @@
-"""Which rows are the same row: one rule for the splits, within the test, and across runs.
+"""Detection of equal rows: one rule for the splits, within the test, and across runs.
 
-Rows are copies if each of their fields is, token by token (`workbench.task.tokens`): ten questions on one passage are
-ten rows, however long the passage.
+Rows are copies if each of their fields is a copy, token by token (`workbench.task.tokens`): ten questions on one
+passage are ten rows, however long the passage.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from workbench.task.dataset import Example
 from workbench.task.groups import find_group_field
 from workbench.task.tokens import Words, input_tokens, words_of
 
-#: A text is a near copy of another if at most one in this many tokens differs. Shorter texts must be equal.
+#: A text is a near copy of another if at most one token in this many differs. Shorter texts must be equal.
 TOKENS_AN_EDIT = 10
 
-#: The most tokens that may differ, however long the text: the work grows with their square.
+#: The most tokens that may differ in a text of any length: the work grows with their square.
 MOST_EDITS = 64
 
 #: The most tokens of a greeting before a copy.
@@ -28,22 +28,22 @@ GREETING = 6
 #: Consecutive tokens that two near copies must share somewhere.
 SHINGLE = 3
 
-#: A shingle in more rows than this belongs to a template and says nothing.
+#: A shingle in more rows than this belongs to a template and is ignored.
 COMMON = 200
 
-#: Tokens of a field that says nothing beside longer ones.
+#: A field of up to this many tokens does not matter next to longer ones.
 LEAST_SAID = 2
 
-#: Shingles of a text that are looked at, about; of a longer text they are sampled.
+#: Approximate number of shingles to compare; longer texts are sampled.
 SAMPLE = 2048
 
-#: The most rows that are compared in full with one row.
+#: The most rows to compare in full with one row.
 CANDIDATES = 20
 
-#: Tokens of a field that can tell rows apart by itself.
+#: Tokens of a field that can distinguish rows by itself.
 LEAST_TOKENS = 3
 
-#: So many rows of one template with other numbers and one label show that the numbers tell nothing.
+#: This many rows of one template with different numbers and one label show that the numbers do not matter.
 ALIKE = 4
 
 
@@ -55,11 +55,11 @@ class Texts(NamedTuple):
 
 
 def are_near(a: Words, b: Words) -> bool:
-    """Return True if two texts are equal but for one token in ten, and have the same numbers: rows of one template with
-    different numbers are different rows.
+    """Return True if two texts are equal except for one token in ten, and have the same numbers: rows of one template
+    with different numbers are different rows.
 
-    Edits of a copy are scattered. Where more than SHINGLE tokens in one place differ, as the question behind a passage
-    does, the rows are different ones.
+    Edits of a copy are scattered. If more than SHINGLE tokens in one place differ, as for different questions after one
+    passage, the rows are different.
     """
     if a == b or _greets(a, b) or _greets(b, a):
         return True
@@ -71,13 +71,13 @@ def are_near(a: Words, b: Words) -> bool:
     a, b = a[start : len(a) - end], b[start : len(b) - end]
     edits = min(edits, max(SHINGLE, max(len(a), len(b)) // TOKENS_AN_EDIT))
     here, there = Counter(a), Counter(b)
-    if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
+    if max((here - there).total(), (there - here).total()) > edits:  # one edit fixes one token of each
         return False
     return [w for w in a if w.isdigit()] == [w for w in b if w.isdigit()] and _within(a, b, edits)
 
 
 def _greets(a: Words, b: Words) -> bool:
-    """Return True if one text is the other after a few words, as after "Hi there, one quick question"."""
+    """Return True if one text is the other after a greeting, such as "Hi there, one quick question"."""
     extra = len(a) - len(b)
     if not 0 < extra <= GREETING or len(b) < TOKENS_AN_EDIT:
         return False
@@ -85,15 +85,15 @@ def _greets(a: Words, b: Words) -> bool:
 
 
 def _within(a: Words, b: Words, edits: int) -> bool:
-    """Return True if at most a number of tokens are added, removed or replaced. For each number of edits, how far on
-    each diagonal the texts can be matched (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
+    """Return True if at most a number of tokens are added, removed or replaced. For each number of edits, computes how
+    far the texts match on each diagonal (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
     end, reached = len(b) - len(a), {0: _run(a, b, 0, 0)}
     for _ in range(edits + 1):
         if reached.get(end, -1) >= len(a):
             return True
         following: dict[int, int] = {}
         for way in {w + step for w in reached for step in (-1, 0, 1)}:
-            # a token replaced, added in b, or removed of a
+            # a token replaced, added in b, or removed from a
             far = max(reached.get(way, -2) + 1, reached.get(way - 1, -1), reached.get(way + 1, -2) + 1)
             far = min(far, len(a), len(b) - way)
             if far >= max(0, -way):
@@ -103,7 +103,7 @@ def _within(a: Words, b: Words, edits: int) -> bool:
 
 
 def _run(a: Words, b: Words, i: int, j: int) -> int:
-    """Count the equal tokens from these places on."""
+    """Count the equal tokens from these positions on."""
     start, length = i, 8
     while length:
         if i + length <= len(a) and a[i : i + length] == b[j : j + length]:
@@ -114,17 +114,17 @@ def _run(a: Words, b: Words, i: int, j: int) -> int:
 
 
 def _shingles(words: Words) -> set[Any]:
-    """Consecutive tokens; of a long text a sample, which is the same in a near copy."""
+    """Return the sequences of consecutive tokens; of a long text a sample, which is the same in a near copy."""
     found = {words[i : i + SHINGLE] for i in range(len(words) - SHINGLE + 1)}
     if len(words) < 2 * SAMPLE:
         return found
-    every = 1 << (len(words) // SAMPLE).bit_length() - 1  # of a text twice as long, half as many of the same
+    every = 1 << (len(words) // SAMPLE).bit_length() - 1  # in a text twice as long, sample half as many
     return {shingle for shingle in found if zlib.crc32(" ".join(shingle).encode("utf-8", "replace")) % every == 0}
 
 
 def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
-    """Inputs that only number the rows: a single token that differs in every row, beside texts that already tell most
-    rows apart."""
+    """Return the inputs that only number the rows: a single token that differs in every row, next to texts that already
+    distinguish most rows."""
     found: list[str] = []
     for name in inputs:
         values = [input_tokens(row, [name]) for row in rows]
@@ -137,8 +137,8 @@ def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
 
 
 def label_fields(rows: Sequence[Example], inputs: Sequence[str], target: str | None) -> list[str]:
-    """The fields by which rows of one template are told apart: the label, or, where the metric names none, what is no
-    input and has values that repeat or answers in words."""
+    """Return the fields that distinguish rows of one template: the label, or, if the metric names none, the fields that
+    are not inputs and have repeated values or answers in words."""
     if target is not None:
         return [target]
     names = {name for row in rows for name in row.fields} - {*inputs, find_group_field(rows, inputs)}
@@ -160,17 +160,17 @@ class NearTexts:
         self._with: dict[Hashable, list[int]] = defaultdict(list)
 
     def add(self, words: Words, number: int, of: Mapping[int, int] | None = None) -> None:
-        """of: by number, the group that a text is known to belong to: one of each is enough to find a copy."""
+        """Add a text. of: by number, the known group of copies of a text; one text per group is enough."""
         for having in (self._equal[words], *(self._with[shingle] for shingle in _shingles(words))):
             if of is None or not any(of[other] == of[number] for other in having[-COMMON:]):
                 having.append(number)
 
     def equal(self, words: Words) -> Sequence[int]:
-        """The numbers of texts that are equal to this one."""
+        """Return the numbers of texts that are equal to this one."""
         return self._equal.get(words, ())
 
     def candidates(self, words: Words) -> list[int]:
-        """The numbers of texts that share the rarest shingles with this one, the likeliest first."""
+        """Return the numbers of texts that share the rarest shingles with this one, the likeliest first."""
         shared: Counter[int] = Counter()
         for shingle in _shingles(words):
             if len(having := self._with.get(shingle, ())) <= COMMON:
@@ -181,16 +181,15 @@ class NearTexts:
 
 @dataclass(frozen=True)
 class RowRule:
-    """By what rows of a file are the same row: for its splits, within its test, and across runs.
+    """The rule by which rows of a file are the same row: for its splits, within its test, and across runs.
 
     Attributes:
         inputs: the fields to compare.
-        labels: the fields with labels. Rows with different ones are no near copies: the token that differs is the one
-            that matters.
-        numbered: fields that only number the rows were left out of inputs; then no copy is exact.
-        exact: near copies are other rows (`data: {cluster: false}`).
-        telling: the fields that tell rows apart: the longest input that does so by itself, or else all that differ.
-            Rows that are near copies in them are the same row, also where files compare other fields.
+        labels: the fields with labels. Rows with different labels are not near copies: the differing token matters.
+        numbered: True if fields that only number the rows were left out of inputs; then no copy is exact.
+        exact: near copies are different rows (`data: {cluster: false}`).
+        telling: the fields that distinguish rows: the longest input that does so by itself, else all that differ. Rows
+            that are near copies in them are the same row, even if another file compares other fields.
     """
 
     inputs: tuple[str, ...]
@@ -203,7 +202,7 @@ class RowRule:
 def find_rule(
     rows: Sequence[Example], inputs: Sequence[str], target: str | None = None, exact: bool = False
 ) -> RowRule:
-    """The rule of a file. rows: all of its splits."""
+    """Derive the rule of a file. rows: all of its splits."""
     numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, target)
     rule = RowRule(tuple(n for n in inputs if n not in numbers), tuple(labels), bool(numbers), exact)
     return replace(rule, telling=_find_telling(rows, rule) or tuple(inputs))
@@ -221,8 +220,8 @@ def _find_telling(rows: Sequence[Example], rule: RowRule) -> tuple[str, ...]:
 
 
 def _tells_apart(rows: Sequence[Example], name: str, rule: RowRule) -> bool:
-    """Return True if rows that are near copies in one field are so in all fields. A row is compared with one of those
-    that are copies of each other."""
+    """Return True if rows that are near copies in one field are near copies in all fields. Each row is compared with
+    one row of each group of copies."""
     alone, group = Copies([], RowRule((name,))), list[int]()
     whole = [texts_of(row, rule) for row in rows]
     for number, row in enumerate(rows):
@@ -236,13 +235,13 @@ def _tells_apart(rows: Sequence[Example], name: str, rule: RowRule) -> bool:
 
 
 def texts_of(row: Example, rule: RowRule) -> Texts:
-    """The texts of a row that are compared."""
+    """Return the texts of a row to compare."""
     fields = tuple(words_of(row, name) for name in rule.inputs)
     return Texts(fields, _pooled(text for texts in fields for text in texts))
 
 
 class Copies:
-    """Finds the rows that another row is a copy of. rows: those to search, each with the name of its split."""
+    """Finds the original of a copied row. rows: the rows to search, each with the name of its split."""
 
     def __init__(self, rows: Sequence[tuple[str, Example]], rule: RowRule):
         self.rule = rule
@@ -252,22 +251,22 @@ class Copies:
             self.add(split, row, texts_of(row, rule))
 
     def add(self, split: str, row: Example, texts: Texts, group: int | None = None) -> None:
-        """group: a number of rows that are copies of each other."""
+        """Add a row. group: a number shared by rows that are copies of each other."""
         number = len(self.rows)
         self.rows.append((split, row, texts))
         self._group[number] = -1 - number if group is None else group
         self._near.add(texts.pooled, number, None if group is None else self._group)
 
     def find(self, row: Example) -> tuple[str, Example, bool] | None:
-        """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None."""
+        """Return (split, row, True if it is only a near copy) of the row that this one is a copy of, or None."""
         for number, near in self.find_all(row, texts_of(row, self.rule)):
             split, other, _ = self.rows[number]
             return None if near and self.rule.exact else (split, other, near or self.rule.numbered)
         return None
 
     def find_all(self, row: Example, texts: Texts) -> Iterator[tuple[int, bool]]:
-        """(number, whether it is only a near copy) of each row that this one is a copy of, equal ones first; of rows
-        that were added as one group, one or more."""
+        """Yield (number, True if it is only a near copy) of each row that this one is a copy of, equal ones first. For
+        rows added as one group, at least one."""
         words, seen = texts.pooled, set[int]()
         for number in self._near.equal(words):
             seen.add(number)
@@ -283,7 +282,7 @@ class Copies:
 
 
 def same_labels(row: Mapping[str, Any], other: Mapping[str, Any], labels: Iterable[str]) -> bool:
-    """Return True if no label of two rows differs that both have."""
+    """Return True if two rows agree in all labels that both have."""
     return all(row[name] == other[name] for name in labels if name in row and name in other)
 
 
@@ -292,8 +291,8 @@ def _pooled(texts: Iterable[Words]) -> Words:
 
 
 def are_copies(a: Texts, b: Texts) -> bool:
-    """Return True if all fields are near copies, text by text; lists of different lengths as one text. A field of a
-    word or two beside longer texts makes no other row."""
+    """Return True if all fields are near copies, text by text; lists of different lengths count as one text. A field of
+    a word or two next to longer texts does not matter."""
     for here, there in zip(a.fields, b.fields, strict=True):
         if max(sum(map(len, here)), sum(map(len, there))) <= LEAST_SAID and len(a.pooled) >= TOKENS_AN_EDIT:
             continue
@@ -306,12 +305,12 @@ def are_copies(a: Texts, b: Texts) -> bool:
 def group_copies(
     rows: Sequence[Example], inputs: Sequence[str], target: str | None = None, rule: RowRule | None = None
 ) -> list[int]:
-    """For each row, the place of the first row that it is a copy of, by way of others too; its own if there is none.
+    """Return, for each row, the position of the first row that it is a direct or indirect copy of; its own if none.
 
-    Rows that differ in nothing but one token in ten, and that a number, are copies where the labels show that the
-    numbers do not matter: there are ALIKE of them or more, and all have one label.
+    Rows that differ only in numbers, in at most one token in ten, are copies if the labels show that the numbers do not
+    matter: there are at least ALIKE of them, and all have one label.
 
-    rule: None: as these rows show it.
+    rule: None: derived from these rows.
     """
     from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
@@ -334,6 +333,6 @@ def group_copies(
 
 
 def first_of_groups(groups: Any, places: Iterable[int]) -> list[int]:
-    """For each place, the first one of its group. groups: a union-find of places."""
+    """Return, for each position, the first one of its group. groups: a union-find of positions."""
     first = dict[int, int]()
     return [first.setdefault(groups[place], place) for place in places]

@@ -1,4 +1,4 @@
-"""The data of a workflow file: its rows, cut into splits."""
+"""The data of a workflow file: rows, cut into splits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.task.rows import read_rows
 def load_data(spec: Spec, base: Path, code: Code = "loaded") -> Dataset:
     """Read the files and cut the splits.
 
-    code: only with `loaded` code, a reader may run a package that has the rows. Raises SpecError.
+    code: only with `loaded`, a reader may run a package that contains the rows. Raises SpecError.
     """
     data, holes = spec.data, list[tuple[str, SpecError]]()
     if data.file is not None:
@@ -30,7 +30,7 @@ def load_data(spec: Spec, base: Path, code: Code = "loaded") -> Dataset:
 
 
 def check_holes(dataset: Dataset, needed: Collection[str], data: DataSpec) -> None:
-    """Refuse rows without a usable value, such as NaN, in a field that is read. Raises SpecError.
+    """Refuse rows with an unusable value, such as NaN, in a field that is read. Raises SpecError.
 
     needed: the fields that nodes, metrics and the split read.
     """
@@ -40,7 +40,7 @@ def check_holes(dataset: Dataset, needed: Collection[str], data: DataSpec) -> No
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Return True if two dotted names are one, or one lies inside the other."""
+    """Return True if two dotted names are equal, or one is inside the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
@@ -61,7 +61,7 @@ def _split(data: DataSpec, examples: list[Example], sizes: tuple[int, int, int])
 
 
 def _sealed(parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecError]]) -> Dataset:
-    """The three splits, the test rows among them sealed."""
+    """Make the three splits, with sealed test rows."""
     train, val, test = parts
     contents = [[dict(row.fields) for row in part] for part in parts]
     return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), tuple(holes))
@@ -81,7 +81,7 @@ def _read(data: DataSpec, key: str, base: Path, holes: list[tuple[str, SpecError
 
 
 def _asked(data: DataSpec) -> int | None:
-    """The number of rows that the splits take, where the file says it and no field decides."""
+    """Return the number of rows that the splits take, if the file sets it and no field decides."""
     if data.split is None or data.split.by is not None:
         return None
     shares = (data.split.train, data.split.val, data.split.test)

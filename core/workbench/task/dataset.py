@@ -22,8 +22,8 @@ from workbench.errors import SealBroken, SpecError
 class Example(Mapping[str, Any]):
     """A row: a read-only mapping of its fields, with an id that is stable across runs.
 
-    A dotted name reaches into nested objects: `example["labels.answer"]`. Lists and dicts are given as copies, so that
-    user code that changes them changes nothing for others.
+    A dotted name reaches into nested objects: `example["labels.answer"]`. Lists and dicts are returned as copies, so
+    that user code cannot change them for others.
     """
 
     __slots__ = ("_fields", "_nested", "id")
@@ -37,7 +37,7 @@ class Example(Mapping[str, Any]):
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The fields by name."""
+        """Return the fields by name."""
         return copied(self._fields) if self._nested else MappingProxyType(self._fields)
 
     def __getitem__(self, name: str) -> Any:
@@ -83,7 +83,7 @@ class Example(Mapping[str, Any]):
         return Example, (self.id, dict(self._fields))
 
 
-#: Types of values that nobody can change.
+#: Types of immutable values.
 _FLAT = frozenset((str, int, float, bool, type(None)))
 
 
@@ -98,7 +98,7 @@ class Score:
 class SealedRows:
     """The test split. While a search runs it is sealed: its rows cannot be read, least of all by an optimizer.
 
-    The rows are kept packed, so that no object that a search can reach holds them. Their number is not secret.
+    The rows are stored pickled, so that no object within reach of a search holds them. Their number is not secret.
     """
 
     def __init__(self, rows: Iterable[Example]):
@@ -111,7 +111,7 @@ class SealedRows:
         return self._count
 
     def open(self) -> tuple[Example, ...]:
-        """The rows. Raises SealBroken during a search."""
+        """Return the rows. Raises SealBroken during a search."""
         if self._sealed:
             raise SealBroken(
                 "the sealed test rows were asked for before the search had ended; only the proof reads them"
@@ -120,7 +120,7 @@ class SealedRows:
 
     @contextmanager
     def sealed(self) -> Iterator[None]:
-        """Seal the rows while the block runs."""
+        """Seal the rows during the block."""
         self._sealed += 1
         try:
             yield
@@ -132,9 +132,9 @@ class SealedRows:
 class Dataset:
     """Three splits. Optimizers learn from train and select on val; test is sealed until the winner is chosen.
 
-    data_hash changes when any row or its split changes: a run cannot be resumed on other data. It covers the rows as
-    they were read, including those that were left out of the test. holes: fields with values that a row cannot hold,
-    each with the error for who reads it (`workbench.task.rows`).
+    data_hash changes if any row or its split changes: a run cannot be resumed on other data. It covers the rows as
+    read, including those left out of the test. holes: fields with values that a row cannot hold, each with the error
+    for its readers (`workbench.task.drawn_rows`).
     """
 
     train: tuple[Example, ...]
@@ -146,16 +146,16 @@ class Dataset:
 
 
 def content_id(row: Mapping[str, Any]) -> str:
-    """A short hash of a row's content."""
+    """Return a short hash of a row's content."""
     text = json.dumps(row, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] | None = None) -> list[Example]:
-    """Rows as examples. Raises SpecError for a row without one of the fields.
+    """Convert rows to examples. Raises SpecError for a row without one of the fields.
 
     fields: new fields, by name, each with the name of its value in the row: {"label": "labels.answer"} makes a nested
-    value a field of its own. Rows with one id, or equal rows without, get ids that differ by a running number.
+    value a field of its own. Rows with the same id, and equal rows without ids, get numbered ids.
     """
     named = [str(row["id"]) if isinstance(row.get("id"), str | int) else content_id(row) for row in rows]
     taken, counts = set(named), dict[str, int]()
@@ -163,7 +163,7 @@ def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] |
     for number, (row, id_) in enumerate(zip(rows, named, strict=True), 1):
         count = counts.get(id_, 0) + 1
         made = id_ if count == 1 else f"{id_}#{count}"
-        while count > 1 and made in taken:  # a row that is named so
+        while count > 1 and made in taken:  # another row has this id
             count += 1
             made = f"{id_}#{count}"
         counts[id_] = count
@@ -191,8 +191,7 @@ def _renamed(row: Example, fields: Mapping[str, str], number: int) -> dict[str, 
 
 
 def _nearest(value: Any, name: str) -> tuple[str, str]:
-    """Describe what an object has where a dotted name leads to nothing, and return the part of the name that leads
-    there."""
+    """Describe the object at which a dotted name ends in nothing, and return the part of the name that leads there."""
     inside: list[str] = []
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -206,7 +205,7 @@ def _nearest(value: Any, name: str) -> tuple[str, str]:
 def split_examples(
     examples: Sequence[Example], sizes: tuple[int, int, int], seed: int
 ) -> tuple[list[Example], list[Example], list[Example]]:
-    """Examples shuffled by a seed and cut into train, val and test of the given sizes."""
+    """Shuffle examples by a seed and cut them into train, val and test of the given sizes."""
     order = list(examples)
     random.Random(f"split:{seed}").shuffle(order)
     train, val, test = sizes
@@ -216,11 +215,12 @@ def split_examples(
 def split_groups(
     examples: Sequence[Example], sizes: tuple[int, int, int], seed: int, by: str
 ) -> tuple[list[Example], list[Example], list[Example]]:
-    """The same with groups that stay whole: examples with equal values of the field `by`. One without it, or with
-    null, is a group by itself.
+    """Split examples into whole groups with equal values of the field `by`. One without it, or with null, is its own
+    group.
 
-    Groups are taken in an order that the seed decides. Each goes to the split that lacks the largest share of its size,
-    so that a split may get more rows than asked, and others fewer; what is left when all are full is not used.
+    Groups are taken in a random order that depends on the seed. Each goes to the split that is missing the largest
+    share of its size, so a split may get more or fewer rows than requested. Groups left when all splits are full are
+    not used.
     """
     groups: dict[str, list[Example]] = defaultdict(list)
     for number, example in enumerate(examples):

@@ -1,5 +1,4 @@
-"""Which rows of a file are read: all of them, or a draw. No more are in memory than are needed, and than there is room
-for."""
+"""Selection of the rows of a file to read: all, or a draw, with no more in memory than needed or than fit."""
 
 from __future__ import annotations
 
@@ -18,20 +17,20 @@ from workbench.errors import SpecError
 
 Row = dict[str, Any]
 
-#: Rows beyond which only those are held that the splits take.
+#: Above this number of rows, only those that the splits take are held.
 MOST_ROWS = 1_000_000
 
-#: Lists and objects inside one another. Python bounds what walks through them at a few hundred.
+#: Most levels of nested lists and objects. Python limits recursion to a few hundred.
 MOST_DEPTH = 200
 
-#: Bytes of memory that rows may take: so many times the size of their files, and never less or more than these.
+#: Limits on the memory for rows: a multiple of their files' size, with a least and a most number of bytes.
 MOST_TIMES, LEAST_HELD, MOST_HELD = 100, 256 << 20, 1 << 30
 
 
 class RowWithHoles(dict[str, Any]):
-    """A row with values that a row cannot hold, such as NaN: null, and refused where it is read.
+    """A row with values that a row cannot hold, such as NaN. They become null, and are refused if read.
 
-    holes: by the name of a field, dotted if nested: the error that says where the value stands.
+    holes: by field name, dotted if nested, the error with the location of the value.
     """
 
     def __init__(self, row: Row, holes: Mapping[str, SpecError]):
@@ -41,14 +40,14 @@ class RowWithHoles(dict[str, Any]):
 
 @runtime_checkable
 class Table(Protocol):
-    """Rows of a known number, of which some can be read without the others. A reader may return one."""
+    """Rows of a known number that can be read individually. A reader may return one."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Row]: ...
 
     def take(self, places: Sequence[int]) -> Iterator[Row]:
-        """The rows at these places, which ascend."""
+        """Yield the rows at these positions, which ascend."""
         ...
 
 
@@ -58,8 +57,8 @@ class RowDraw:
 
     Attributes:
         count: the number of rows; None: all of them.
-        spare: the number that is enough where there are more than MOST_ROWS, or no room for all.
-        hint: what to write instead where there is no room.
+        spare: the number that is enough if there are more than MOST_ROWS, or no room for all.
+        hint: what to write instead if there is no room.
     """
 
     count: int | None = None
@@ -68,10 +67,10 @@ class RowDraw:
     hint: str = "Write data: {limit: N}, so that N rows are drawn, or data: {split: {train: N, val: N, test: N}}."
 
     def rows(self, found: Iterable[Row], location: str, size: int | None = None) -> list[Row]:
-        """The drawn rows, in the order of the file. Raises SpecError if there are none, and for a text, or rows, for
-        which there is no room.
+        """Return the drawn rows, in the order of the file. Raises SpecError if there are none, or if a text or the rows
+        do not fit into memory.
 
-        found: what a reader returned: rows, also an iterator of them, or a `Table`. size: of the files on the disk.
+        found: from a reader: rows, an iterator of rows, or a `Table`. size: of the files, in bytes.
         """
         room = MOST_HELD if size is None else min(MOST_HELD, max(LEAST_HELD, MOST_TIMES * size))
         draw = random.Random(f"limit:{self.seed}")
@@ -97,10 +96,8 @@ class RowDraw:
 
 
 class _Held:
-    """Rows in memory: of all that were added, those of the lowest ranks where there are too many.
-
-    wanted: the number that is enough; None: all.
-    """
+    """Rows in memory: all that were added, or those of the lowest ranks if there are too many. wanted: the number that
+    is enough; None: all."""
 
     def __init__(self, draw: RowDraw, room: int, location: str):
         self._draw, self._room, self._location = draw, room, location
@@ -110,7 +107,7 @@ class _Held:
         self.highest = 2.0
 
     def add(self, rank: float, number: int, row: Row) -> None:
-        """Hold one more row. Raises SpecError if there is no room for it."""
+        """Hold one more row. Raises SpecError if it does not fit."""
         weight = _weigh(row, self._location, number + 1)
         self._rows.append((rank, number, row, weight))
         self._size += weight
@@ -127,15 +124,14 @@ class _Held:
             self.highest = self._rows[-1][0]
 
     def drawn(self) -> list[Row]:
-        """The rows in the order in which they were added."""
+        """Return the rows in the order in which they were added."""
         if self._cut:
             self._drop()
         return [row for _, _, row, _ in sorted(self._rows, key=lambda one: one[1])]
 
 
 def _weigh(value: Any, location: str, number: int, field: str = "", depth: int = 0) -> int:
-    """The bytes of memory that a value takes. Raises SpecError for a text that is too long, and for lists and objects
-    that are nested too deeply."""
+    """Return the bytes of memory of a value. Raises SpecError for a text that is too long, or too deep nesting."""
     if depth > MOST_DEPTH:
         raise SpecError(f"row {number} is nested too deeply", file=location, hint="Write flatter rows.")
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Inputs of rows that are files, such as images: found and looked at before anything is sent."""
+"""Inputs of rows that are files, such as images: found and read before anything is sent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.rows import data_folder
 from workbench.workflow import NodeKind, Workflow
 
-#: Rows with an input that cannot be read are listed up to this many.
+#: The most rows with an unreadable input to list.
 _LISTED = 3
 
 
 def resolve_files(workflow: Workflow, dataset: Dataset, data: DataSpec) -> Dataset:
-    """Return the rows with their files in the form in which the nodes read them.
-
-    Raises SpecError, with the rows and paths, if a file cannot be read: no answer of a model can mend that.
-    """
+    """Return the rows with their files in the form that the nodes read. Raises SpecError with the rows and paths of
+    files that cannot be read, before any call is paid for."""
     readers = [*file_readers(workflow)]
     if not readers:
         return dataset
@@ -58,7 +56,7 @@ def file_readers(workflow: Workflow) -> Iterator[tuple[NodeKind, str]]:
 def resolve_row(
     readers: Sequence[tuple[NodeKind, str]], row: Mapping[str, Any], folder: Path
 ) -> tuple[Mapping[str, Any], str]:
-    """Return (the row as its nodes read it, what is wrong with it or "")."""
+    """Return (the row as its nodes read it, an error or "")."""
     changed = dict[str, Any]()
     for node, name in readers:
         if name in row:

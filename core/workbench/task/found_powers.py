@@ -1,8 +1,8 @@
 """The capabilities of a workflow file, found by a walk over the tree that the loader runs.
 
-What each thing in it may do is its own declaration (`workbench.spec`). Here is only which things there are: by the
-sections of the file, in each form in which the loader takes them, with what `search:` may put into them, and those of
-the workflow files that it refers to. Nothing is imported of the user's, and nothing started.
+Each part of a file declares its own capabilities (`workbench.spec`). This module only finds the parts: in all sections
+of the file, in each form that the loader accepts, with the values that `search:` may insert, and in the workflow files
+that it refers to. It imports no user code and starts nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from workbench.task.shards import leads_out, reader_of
 from workbench.task.workflow_file import referred_functions
 from workbench.workflow import node_class, node_tree, written_place
 
-#: The sections of a file, and what they hold. The others hold nothing that leads out of the workbench.
+#: The sections of a file with their declarations. Other sections cannot reach outside the workbench.
 SECTIONS: Mapping[str, Declaration] = {
     "lm": MODEL,
     "roles": each(MODEL),
@@ -72,12 +72,12 @@ SECTIONS: Mapping[str, Declaration] = {
     "each": NODES,
     "keep": one_or_each(part("metric")),
 }
-#: Those that are not read where a workflow is called.
+#: Sections that are not read if a workflow is only called.
 UNUSED = ("data", "metric", "optimize", "proof", "search", "executor", "track", "attacks")
 #: Keys of `data` that name files.
 _DATA = ("file", "train", "val", "test")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
-#: Characters of nodes that are looked at for what is searched: one node for each value of its settings.
+#: The most characters of nodes to check for values under `search:`: one copy of the node for each value.
 _MOST_SEARCHED = 20_000_000
 _MORE = "more values under `search:` than are looked at"
 _TOO_MUCH = [Power("uses what does not say what it does", _MORE, _MORE, ("search",))]
@@ -85,8 +85,8 @@ _TOO_MUCH = [Power("uses what does not say what it does", _MORE, _MORE, ("search
 
 @dataclass
 class FoundPowers:
-    """powers: of a file and those that it refers to. texts: of the latter, by path, as they were read. models: the
-    places of the settings of models."""
+    """The capabilities found. powers: of a file and those that it refers to. texts: the latter's content, by path.
+    models: the locations of models' settings."""
 
     powers: list[Power] = field(default_factory=list[Power])
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
@@ -97,10 +97,10 @@ def find_powers(value: Any, base: Path, *, called: bool = False, follow: bool = 
     """Find the capabilities of a workflow file.
 
     Args:
-        value: its content.
+        value: the file's content.
         base: the folder that its paths are relative to.
-        called: where it is called, not improved: without its data, metric and search.
-        follow: also into the workflow files that it refers to.
+        called: the file is called, not improved: skip its data, metric and search.
+        follow: include the workflow files that it refers to.
     """
     walk = _Walk(follow)
     walk.read(value, base.resolve(), called)
@@ -123,8 +123,8 @@ class _Walk:
         file.end()
 
     def refer(self, setting: Written) -> None:
-        """A workflow file that another one names: `FILE`, or `FILE#nodes.NAME`. A name may hold anything, so the whole
-        text counts, and what stands before `#`."""
+        """Follow a reference to another workflow file: `FILE`, or `FILE#nodes.NAME`. A file name may contain `#`, so
+        both the whole text and the part before `#` are tried."""
         text = str(setting.value)
         for name in dict.fromkeys((text, text.partition("#")[0])):
             if not name:
@@ -139,13 +139,13 @@ class _Walk:
         try:
             source: Source = load_yaml_file(path)
         except SpecError:
-            return  # told when the file is used
+            return  # reported when the file is used
         self.found.texts[path] = source.text
         self.read(source.value, path.parent, called=True)
 
 
 class _File:
-    """The things of one file. Where `search:` is, what it may put beside each other is asked about together."""
+    """The parts of one file. Under `search:`, values that may be combined are checked together."""
 
     def __init__(self, walk: _Walk, base: Path):
         self.walk, self.base = walk, base
@@ -184,18 +184,18 @@ class _File:
             if describe_host(server).startswith("a service beside"):
                 yield ask_address(setting, server)
         for one in Written(lm.get("extra"), (*setting.at, "extra"), self.base).texts():
-            read = read_path(one, one.value)  # a file of credentials, say
+            read = read_path(one, one.value)  # such as a file of credentials
             if one.at[-1] != "path" and read.outside and read.files:
                 yield read
         weights = weights_folder(lm)
-        if weights and (read := read_path(setting, weights)).outside:  # a name of the model, and moved as such
+        if weights and (read := read_path(setting, weights)).outside:  # a model's name, moved together with the model
             yield replace(read, files=(), form="")
         name = split_model(str(lm.get("model") or ""))[0]
         if name in plugins().names("lms"):
             yield from powers_of("lms", name, Written(lm, setting.at, self.base))
 
     def _environment(self, setting: Written) -> Found:
-        """{environment, settings} of a node."""
+        """Find the capabilities of a node's {environment, settings}."""
         name = setting.value.get("environment")
         self._worlds.append((setting, name, self.searching))
         return self._world(setting, name)
@@ -218,7 +218,7 @@ class _File:
         try:
             name, options = _metric_call(written)
         except SpecError:
-            return  # which the loader tells
+            return  # the loader reports it
         if name in plugins().names("metrics"):
             at, alone = setting.at, True  # as a call, or as the value of one option
             if is_dict(written):
@@ -230,7 +230,7 @@ class _File:
         return _powers_of_named("optimizers", replace(setting, base=self.base))
 
     def _executor(self, setting: Written) -> Found:
-        """An executor starts workers, whatever its settings; these may lead further."""
+        """Find the capabilities of an executor: it always starts workers, and its settings may add more."""
         setting = replace(setting, base=self.base)
         for name in _named("executors", setting):
             text = f"workers of the executor '{name}'"
@@ -238,7 +238,7 @@ class _File:
         yield from _powers_of_named("executors", setting)
 
     def _tracker(self, setting: Written) -> Found:
-        """A tracker has no settings here. It reports to the server that its own configuration names."""
+        """Find the capabilities of a tracker. It has no settings here; its own configuration names its server."""
         for name in _named("trackers", setting):
             text = f"the server that the tracker '{name}' reports to"
             yield Power("asks an address", text, text, setting.at)
@@ -268,7 +268,7 @@ class _File:
                 yield one
 
     def end(self) -> None:
-        """Add what settings do together. Values under `search:` may be combined with any other."""
+        """Add the capabilities of settings in combination. Values under `search:` may be combined with any other."""
         worlds = [(setting, name) for setting, name, _ in self._worlds]
         if any(searched for *_, searched in self._worlds):
             names = {name for _, name in worlds if isinstance(name, str)}
@@ -287,7 +287,7 @@ class _File:
 
 
 def _named(kind: str, setting: Written) -> Mapping[str, Any]:
-    """The settings of what is written as `name`, or as {name: settings}, by its name if it is registered."""
+    """Return the settings of `name` or {name: settings}, by its name if it is registered."""
     named = {setting.value: {}} if isinstance(setting.value, str) else setting.value
     return {n: named[n] for n in named if n in plugins().names(kind)} if is_dict(named) else {}
 
@@ -298,15 +298,15 @@ def _powers_of_named(kind: str, setting: Written) -> Found:
 
 
 def _normal_forms(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A node in the form that the loader runs. One that it refuses may be any that it names, or of any kind if it names
-    none, as where `search:` writes into a node of another file."""
+    """Yield a node in the form that the loader runs. A node that the loader refuses may be any kind that it names, or
+    any kind at all if it names none, e.g. if `search:` writes into a node of another file."""
     known = plugins().names("node_kinds")
     try:
         tree = node_tree(raw)
     except (SpecError, PluginError):
         named = [raw.get("kind"), *raw]
         for kind in {name for name in named if isinstance(name, str) and name in known} or known:
-            with suppress(PluginError):  # which the loader tells
+            with suppress(PluginError):  # the loader reports it
                 yield kind, {node_class(kind).primary: raw.get(kind), **raw}
     else:
         yield tree["kind"], tree
@@ -330,8 +330,8 @@ def _metric_call(written: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
-    """The variables and the servers that the settings of a model name. The provider's own servers count where a
-    variable goes there that is not called after it."""
+    """Return the variables and servers in a model's settings. The provider's own servers count if they receive a
+    variable that is not named after the provider."""
     names = {str(lm["api_key_env"])} if lm.get("api_key_env") else set[str]()
     servers = {str(lm["api_base"])} if lm.get("api_base") else set[str]()
     for one in Written(lm.get("extra"), (), Path()).texts():
@@ -351,8 +351,7 @@ def _host(server: str) -> str:
 
 
 def _searched(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | None]:
-    """Yield the parts of the file that `search:` would change, with each value in its place. None: too many to
-    check."""
+    """Yield the parts of the file that `search:` would change, with each value inserted. None: too many to check."""
     search, left = value.get("search"), _MOST_SEARCHED
     held: dict[tuple[str, ...], dict[str, Any]] = {}
     for address, domain in search.items() if is_dict(search) else ():

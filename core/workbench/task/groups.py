@@ -1,6 +1,6 @@
-"""Rows that belong together although nobody says so: turns of one conversation, questions of one user.
+"""Rows that belong together although the file does not say so: turns of one conversation, questions of one user.
 
-Their scores hang together, so that a test that takes them for independent shows gains that are not there.
+Their scores depend on each other. A test that takes them for independent shows gains that do not exist.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from workbench.base.hashing import canonical
 from workbench.task.dataset import Example
 from workbench.task.tokens import tokenize
 
-#: Words in the names of fields that say what rows have in common. Values of such a field that repeat are groups.
+#: Words in field names that say what rows have in common. Rows with the same value of such a field are a group.
 _GROUPS = frozenset(
     "account article author book caller case cluster context doc document family game group household meeting page "
     "paper paragraph parent passage person player post scene sender story ticket video worker".split()
 )
-#: Those that name nothing else, so that few groups are enough.
+#: Words that have no other meaning, so that few groups are enough.
 _TALKS = frozenset(
     "chat conv conversation convo customer dialog dialogue discussion dlg encounter episode interview participant "
     "patient respondent session student talk thread trajectory user visit visitor".split()
@@ -27,29 +27,28 @@ _TALKS = frozenset(
 _IDS = frozenset("hash id ids identifier ref uid uuid".split())
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-#: Fewer groups, or groups of which most have a single row, are none. By ids, or by words that may name other things,
-#: it takes more.
+#: Fewer groups, or groups that mostly have one row, do not count. Ids, and ambiguous words, need more.
 LEAST_GROUPS, LEAST_ROWS, MOST_ROWS = 3, 1.25, 50
 SURE_GROUPS, SURE_ROWS = 10, 2.0
 
-#: A row continues another one if it begins with all of its tokens, so many at least.
+#: A row continues another one if it begins with all of its tokens, at least this many.
 LEAST_START = 8
-#: Of one turn so many rows may follow, where a conversation was taken up again.
+#: The most rows that may follow one turn, if a conversation was resumed.
 MOST_FOLLOWERS = 2
 
 #: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2. A longer text is no id.
 _NUMBERED = re.compile(r"[\W_]+[A-Za-z]{0,9}[\W_]*\d+$")
 LONGEST_ID = 100
-#: Words for the parts of a conversation: a field `turn_id`, an id c12-turn3.
+#: Words for parts of a conversation, as in a field `turn_id` or an id c12-turn3.
 _TURNS = frozenset("message msg turn utt utterance".split())
 
 
 def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str | None:
-    """The field whose values group the rows, as a conversation does; None if there is none.
+    """Return the field whose values group the rows, as a conversation does; None if there is none.
 
     Args:
         rows: of one split.
-        without: fields that are known for something else: inputs and label.
+        without: fields with another known role: inputs and label.
     """
     found: list[tuple[int, str]] = []
     for name in _fields(rows):
@@ -68,7 +67,7 @@ def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str |
 
 
 def _names_groups(name: str, count: int) -> bool:
-    """Return True if the name of a field says what rows have in common: by its last word, `id` and the like aside."""
+    """Return True if a field's name says what rows have in common, by its last word without `id` and the like."""
     words = _words(name.rpartition(".")[2])
     while words and words[-1] in _IDS:
         words.pop()
@@ -79,10 +78,8 @@ def _names_groups(name: str, count: int) -> bool:
 
 
 def find_groups_of_ids(rows: Sequence[Example], without: Collection[str]) -> list[str]:
-    """For each row the group that an id of it names, as conv12-3 and c12-turn3 name conv12 and c12; empty if none does.
-
-    without: as of `find_group_field`.
-    """
+    """Return the group of each row by an id of it: conv12-3 and c12-turn3 are in groups conv12 and c12. Empty if there
+    is no such id. without: as in `find_group_field`."""
     for name in dict.fromkeys(("id", *_fields(rows))):
         ids = [str(row.get(name, "")) for row in rows]
         if name in without or any(len(value) > LONGEST_ID for value in ids):
@@ -109,10 +106,10 @@ def _words(name: str) -> list[str]:
 
 
 def find_continuations(rows: Sequence[Example], inputs: Sequence[str]) -> list[int]:
-    """For each row, the place of the first row that it continues, as a later turn does whose history begins with all
-    of an earlier one; its own if there is none."""
+    """Return, for each row, the position of the first row that it continues, like a later turn whose history begins
+    with all of an earlier one; its own if there is none."""
     texts = [[token for name in inputs for text in _said(row.get(name)) for token in tokenize(text)] for row in rows]
-    found, whole = [*range(len(rows))], dict[int, int]()  # by the rolling hash of all tokens of a row, its place
+    found, whole = [*range(len(rows))], dict[int, int]()  # position of a row, by the rolling hash of all its tokens
     for place in sorted(found, key=lambda place: len(texts[place])):
         rolling = 0
         for count, token in enumerate(texts[place], start=1):
@@ -121,7 +118,7 @@ def find_continuations(rows: Sequence[Example], inputs: Sequence[str]) -> list[i
             if other is not None and texts[other] == texts[place][:count]:
                 found[place] = other
         whole.setdefault(rolling, place)
-    # A turn has one that follows it. What many rows begin with, each in its own way, is a template.
+    # A turn has one follower. If many rows begin with a row, each in its own way, it is a template.
     followers = Counter(earlier for place, earlier in enumerate(found) if place != earlier)
     first = [place if followers[earlier] > MOST_FOLLOWERS else earlier for place, earlier in enumerate(found)]
     for place in sorted(range(len(rows)), key=lambda place: len(texts[place])):
@@ -130,7 +127,7 @@ def find_continuations(rows: Sequence[Example], inputs: Sequence[str]) -> list[i
 
 
 def _said(value: Any) -> Iterator[str]:
-    """The texts in a value, without the roles of those who said them."""
+    """Yield the texts in a value, without the speakers' roles."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from () if name in ("role", "type", "name") else _said(inner)
@@ -142,7 +139,7 @@ def _said(value: Any) -> Iterator[str]:
 
 
 def _fields(rows: Sequence[Example]) -> Iterator[str]:
-    """The names of the fields of all rows, those of objects in them dotted."""
+    """Yield the names of the fields of all rows, with dotted names for fields of objects."""
     seen: dict[str, None] = {}
     for row in rows:
         for name, value in row.fields.items():

@@ -1,8 +1,8 @@
-"""The same row in another run: rows are known by their own text, whatever the file makes of it.
+"""Identification of the same row in another run, by its own text, independent of the file.
 
-A file may name other inputs than an earlier one did, rename them, or add one that says nothing. So a row is compared by
-the field that tells it from all others of its file (`workbench.task.copies.RowRule`), or by all fields where none does
-by itself, with all texts of the other row.
+Another file may name other inputs, rename them, or add one without meaning. So a row is compared by the field that
+distinguishes it from all others of its file (`workbench.task.copies.RowRule`), or by all fields if no single one does,
+with all texts of the other row.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, RowRule, are_near, 
 from workbench.task.dataset import Example
 from workbench.task.tokens import Words, normalised_inputs, words_of
 
-#: A text of so many tokens that stands in another one is the same row in a template.
+#: A text of at least this many tokens inside another one is the same row in a template.
 LEAST_HELD = 8
 
-#: Shorter texts that are no input are not kept: labels, names, numbers.
+#: Shorter texts that are no input are dropped: labels, names, numbers.
 LEAST_KEPT = 5
 
 
 def describe_rows(
     rows: Sequence[Example], inputs: Sequence[str], rule: RowRule | None = None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """(key, texts) of rows of one split, as the store keeps them.
+    """Return (key, texts) of rows of one split, in the form for the store.
 
-    key: a hash of the inputs. texts: `telling`, the texts of the row that tell it from others, and `others`, its other
-    ones: by field, each as tokens with spaces between them.
+    key: a hash of the inputs. texts: `telling`, the texts that distinguish the row from others, and `others`, its other
+    texts: by field, each as tokens separated by spaces.
 
-    rule: of the file; None: as these rows show it.
+    rule: the file's; None: derived from these rows.
     """
     telling = (rule or find_rule(rows, inputs)).telling
     found = list[tuple[str, dict[str, Any]]]()
@@ -50,9 +50,10 @@ def describe_rows(
 def match_rows(
     rows: Iterable[tuple[str, Mapping[str, Any]]], known: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> dict[str, str]:
-    """By the key of a known row, the key of the row that it is or nearly is. Both as `describe_rows` gives them.
+    """Map the key of each known row to the key of the row that it equals or nearly equals. Both come from
+    `describe_rows`.
 
-    Two rows are the same if the telling texts of either are near copies of texts of the other, or stand in them.
+    Two rows are the same if the `telling` texts of either are near copies of texts of the other, or are inside them.
     """
     index, texts = NearTexts(), list[tuple[str, str, bool, Words]]()
     wanted: dict[str, int] = {}
@@ -71,7 +72,7 @@ def match_rows(
 
 
 def _hold(a: Words, b: Words) -> bool:
-    """Return True if one text stands in the other, as a row does in a template."""
+    """Return True if one text is inside the other, like a row in a template."""
     short, long = sorted((a, b), key=len)
     return len(short) >= LEAST_HELD and f" {' '.join(short)} " in f" {' '.join(long)} "
 
@@ -82,7 +83,7 @@ def _match(
     texts: Sequence[tuple[str, str, bool, Words]],
     wanted: Mapping[str, int],
 ) -> str | None:
-    """The key of the row that a known row is a copy of."""
+    """Return the key of the row that a known row is a copy of; None if there is none."""
     ours, theirs = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for kind in ("telling", "others"):
         for name, text in cast(Mapping[str, str], parts[kind]).items():

@@ -1,6 +1,6 @@
 """Lint of a workflow that can run, but not as its author intends: warnings, and with `--deep` defects.
 
-A warning may be meant; a defect cannot be. Both are found without a call, and without running what the file names.
+A warning may be intended; a defect cannot be. Neither takes a call or runs user code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Place = tuple[str | int, ...]
 
 
 def lint_task(task: Task, *, unread: bool = True) -> list[str]:
-    """Warnings of rules that match no tool, fields that nothing reads, optional nodes that are in fact required, rows
-    whose inputs are empty or whose label no answer can match, and configurations that are never taken.
+    """Warn of rules that match no tool, unread fields, optional nodes that are in fact required, rows with empty inputs
+    or with a label that no answer can match, and configurations that are never used.
 
-    unread: whether to warn of fields that nothing reads, which are defects, too.
+    unread: warn of unread fields, which are defects, too.
     """
     fields = (f"line {_line(task, name)}: {text}" for name, text in _unread(task)) if unread else ()
     found = [*_idle_rules(task), *fields, *_not_optional(task), *_empty(task)]
@@ -33,14 +33,14 @@ def lint_task(task: Task, *, unread: bool = True) -> list[str]:
 
 
 def find_defects(task: Task, filled: Collection[str] = ()) -> list[Defect]:
-    """Find defects, which cannot work as written: those of each node (`NodeKind.defects`), conditions of the policy
-    that nothing meets, rules behind others, and fields that nothing reads.
+    """Find defects, i.e. settings that cannot work: those of each node (`NodeKind.defects`), policy conditions that are
+    never met, rules that earlier ones always decide, and unread fields.
 
-    A limit or list of tools that `search:` varies is only a start, and is no defect.
+    A limit or list of tools that `search:` varies is only a starting value, and not a defect.
 
     Args:
-        task: of a file that has been loaded without faults.
-        filled: kinds of settings that an optimizer fills in where they are empty, e.g. "functions".
+        task: of a file that was loaded without errors.
+        filled: kinds of settings that an optimizer fills in if they are empty, e.g. "functions".
 
     Returns:
         The defects in the order of the file, their paths from its root.
@@ -67,7 +67,7 @@ def _of_nodes(task: Task, filled: Collection[str]) -> Iterator[Defect]:
 
 
 def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
-    """A node and those inside it, each with the path of its settings."""
+    """Yield a node and those inside it, each with the path of its settings."""
     yield path, node
     for address, child in node.children().items():
         parts = (int(part) if part.isdigit() else part for part in address.split("."))
@@ -75,9 +75,8 @@ def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
 
 
 def _is_meant(task: Task, defect: Defect, path: Place, node: NodeKind, filled: Collection[str]) -> bool:
-    """Return True if a finding is no defect: a limit or a list of tools where a search starts, a value that may
-    fail."""
-    if defect.kind == DefectKind.UNHANDLED_VALUE:  # an optional node may fail: what it writes is written before it, too
+    """Return True if a finding is no defect: a starting value of a search, or a value that may fail."""
+    if defect.kind == DefectKind.UNHANDLED_VALUE:  # an optional node may fail: then the earlier value stays
         return bool(task.workflow.nodes[str(path[1])].get("optional"))
     if defect.kind not in (DefectKind.NO_TOOLS, DefectKind.FEW_STEPS, DefectKind.FEW_TOKENS):
         return False
@@ -89,7 +88,7 @@ def _is_meant(task: Task, defect: Defect, path: Place, node: NodeKind, filled: C
 
 
 def _closed_inputs(task: Task, name: str) -> dict[str, tuple[Any, ...]]:
-    """The fields that a node reads from other nodes alone, whose signatures list the values: these, by field."""
+    """Return, by field, the possible values of fields that a node reads only from nodes whose signatures list them."""
     nodes, trees = task.workflow.enabled_nodes, task.workflow.nodes
     found: dict[str, tuple[Any, ...]] = {}
     for field, sources in task.workflow.graph.nodes[name]["sources"].items():
@@ -108,7 +107,7 @@ def _listed(node: NodeKind, field: str) -> tuple[Any, ...]:
 
 
 def _of_policy(task: Task) -> Iterator[Defect]:
-    """Conditions that nothing meets, and rules that an earlier one always decides."""
+    """Yield policy conditions that are never met, and rules that an earlier one always decides."""
     rules = task.spec.policy.rules
     for i, rule in enumerate(rules):
         path, pattern = ("policy", "rules", i), rule.pattern
@@ -132,10 +131,10 @@ def _of_policy(task: Task) -> Iterator[Defect]:
 
 
 def _idle_rules(task: Task) -> Iterator[str]:
-    """Rules of the policy whose pattern matches no tool of any node."""
+    """Yield a warning for policy rules whose pattern matches no tool of any node."""
     tools = {name for node in task.workflow.walk() for name in node.tool_names()}
     if any(name.startswith(SERVER) or name == "*" for name in tools):
-        return  # it has further tools, which nobody has asked it for
+        return  # it has further tools that are known only at run time
     for i, rule in enumerate(task.spec.policy.rules):
         for pattern in rule.named():
             if any(fnmatchcase(tool, pattern) for tool in tools):
@@ -153,15 +152,15 @@ def _idle_rules(task: Task) -> Iterator[str]:
 
 
 def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
-    """(node, text) for each field that neither a later node nor the metric reads, and that is no output of the whole. A
-    field before one that is read, such as a model's reasoning, serves that one; a node of which nothing is read, but
-    which another one `needs`, is there for what it does, e.g. for a note that it keeps.
+    """Yield (node, text) for each field that is no output of the workflow and that no later node and no metric reads. A
+    field before one that is read, such as a model's reasoning, serves that one. A node that another one `needs` may
+    exist for its effect, e.g. to store a note.
 
-    chosen: leave out what a kind gives besides the outputs that the file names, unless nothing of the node is read.
+    chosen: skip outputs that the kind adds to those in the file, unless no output of the node is read.
     """
     nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
-    tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
+    tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures to try
 
     def read(name: str, field: str) -> bool:
         readers = (known.get(field, ()) for reader, known in graph.nodes.data("sources") if reader != name)
@@ -185,13 +184,13 @@ def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
 
 
 def _named_outputs(node: NodeKind) -> set[str]:
-    """The outputs that the file itself names, in a signature."""
+    """Return the outputs that the file itself names in a signature."""
     signature = getattr(node, "signature", None)
     return {field.name for field in signature.outputs} if isinstance(signature, Signature) else set()
 
 
 def _not_optional(task: Task) -> Iterator[str]:
-    """Fields that a required node needs, and that only optional nodes write."""
+    """Yield a warning for fields that a required node needs and that only optional nodes write."""
     trees, data = task.workflow.nodes, task.dataset
     rows = [part[0] for part in (data.train, data.val, data.test.open()) if part]
     for name, known in task.workflow.graph.nodes.data("sources"):
@@ -211,7 +210,7 @@ def _rows(task: Task) -> list[Example]:
 
 
 def _empty(task: Task) -> Iterator[str]:
-    """Inputs and labels that are there and hold nothing."""
+    """Yield a warning for inputs and labels that exist but are empty."""
     rows = _rows(task)
     for what, name in (*(("input", name) for name in task.inputs), *((("label", task.target),) if task.target else ())):
         found = [row.id for row in rows if name in row and is_empty(row[name])]
@@ -220,7 +219,7 @@ def _empty(task: Task) -> Iterator[str]:
 
 
 def _idle_configurations(task: Task) -> Iterator[str]:
-    """`serve` chooses among configurations by the time that is left."""
+    """Warn of configurations that `serve` never uses: without a target of time it has nothing to choose by."""
     targets, found = task.spec.targets, task.spec.configurations
     if len(found) > 1 and (targets is None or (targets.latency is None and targets.p95_latency is None)):
         yield (

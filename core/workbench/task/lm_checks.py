@@ -14,12 +14,12 @@ from workbench.workflow import NodeKind, Workflow
 
 
 def missing_default(lm: LMSpec) -> bool:
-    """Return True for the default model where no plugin serves it: only a node that asks it needs it."""
+    """Return True for the default model if no plugin serves it: only a node that calls it needs it."""
     return lm.model == defaults.LM and lm.model.partition("/")[0] not in plugins().names("lms")
 
 
 def check_lms(lm: LMSpec | None, roles: Mapping[Any, LMSpec] = {}) -> None:
-    """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
+    """Refuse models that no provider serves, and settings that a provider does not accept. Raises SpecError."""
     for path, one in ((("lm",), lm), *((("roles", role), one) for role, one in roles.items())):
         if one is not None:
             with errors_at(*path):
@@ -27,9 +27,9 @@ def check_lms(lm: LMSpec | None, roles: Mapping[Any, LMSpec] = {}) -> None:
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
-    """The same for the models that nodes, and nodes inside them, name under `lm` and `embedder`.
+    """Check the models that nodes, and nodes inside them, name under `lm` and `embedder`, like `check_lms`.
 
-    roles: those that the file names; a node that asks another one is refused, too.
+    roles: those that the file names. A node that asks another role is refused, too.
     """
 
     def check(name: str, node: NodeKind) -> None:
@@ -54,9 +54,9 @@ def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
 
 
 def check_lm(lm: LMSpec, embeds: bool = False) -> None:
-    """Refuse a model that no provider serves, or settings that its provider does not take. Raises SpecError.
+    """Refuse a model that no provider serves, or settings that its provider does not accept. Raises SpecError.
 
-    embeds: it must be able to embed texts.
+    embeds: require a model that can embed texts.
     """
 
     try:
@@ -75,8 +75,8 @@ def check_lm(lm: LMSpec, embeds: bool = False) -> None:
 
 
 def _check_provider(model: str) -> None:
-    """Refuse a prefix that looks like a provider's, mistyped, unless the provider of all other models knows it. That
-    one is asked only then, since it may take seconds to load. Raises SpecError."""
+    """Refuse a prefix that looks like a mistyped provider, unless the provider of all other models knows it. That
+    provider is asked last, since it may take seconds to load. Raises SpecError."""
     import difflib
 
     prefix, mine = model.partition("/")[0], lm_prefixes()

@@ -1,4 +1,4 @@
-"""Making a task of a workflow file: its workflow, data and metric, each checked against the others."""
+"""Makes the task of a workflow file: its workflow, data and metric, each checked against the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.workflow import Workflow, forget_nodes
 
-#: A split of fewer rows may have one label by chance.
+#: A split of fewer rows may have a single label by chance.
 LEAST_ROWS = 10
 
 
@@ -42,37 +42,38 @@ class Task:
     dataset: Dataset
     metric: Metric
     inputs: tuple[str, ...]
-    further_metrics: tuple[tuple[str, Metric], ...] = ()  # by name: what `eval` shows beside the score
+    further_metrics: tuple[tuple[str, Metric], ...] = ()  # by name: scores that `eval` shows in addition
     clusters: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])  # by id of a test row
     attacks: Mapping[str, AttackSpec] = dataclasses.field(default_factory=dict[str, AttackSpec])
-    rule: RowRule | None = None  # by which rows are the same row; None: as the rows in question show it
+    rule: RowRule | None = None  # the rule for equal rows; None: derived from the rows in question
 
     @property
     def data_hash(self) -> str:
-        """Changes when any row or its split changes; a run cannot be resumed on other data."""
+        """Return a hash that changes if any row or its split changes. A run cannot be resumed on other data."""
         return self.dataset.data_hash
 
     @property
     def data_files(self) -> frozenset[Path]:
-        """The files and folders with right answers, which no agent is to see."""
+        """Return the files and folders with right answers, which no agent may see."""
         base, labels = self.workflow.base, self.spec.proof.labels
         return data_files(self.spec.data, base) | ({(base / labels).resolve()} if labels else frozenset())
 
     @property
     def target(self) -> str | None:
-        """The field of a row that the metric compares with, if it names one."""
+        """Return the field of a row that the metric compares with, if it names one."""
         target = getattr(self.metric, "target", None)
         return target if isinstance(target, str) else None
 
     @property
     def label(self) -> str | None:
-        """The field with the right answer, as far as known: `target`, or one named like what the metric reads."""
+        """Return the field with the right answer, if known: `target`, or a field named like the one the metric
+        reads."""
         field = graded_field(self.spec.metrics[0])
         known = field is not None and field not in self.inputs and any(field in row for row in self.dataset.val[:1])
         return self.target or (field if known else None)
 
     def cluster_of(self, row: Example) -> str:
-        """The key of a row's cluster (`workbench.task.clusters`). A cluster counts once in the proof."""
+        """Return the key of a row's cluster (`workbench.task.clusters`). A cluster counts once in the proof."""
         known = self.clusters.get(row.id) or self._val_clusters.get(row.id) or self._train_clusters.get(row.id)
         return known or digest(normalised_inputs(row, self.inputs) or row.id)
 
@@ -86,8 +87,8 @@ class Task:
 
     @property
     def external_hash(self) -> str:
-        """Changes with what other files contribute and the workflow's hash does not cover: nodes of sub-workflows,
-        policies, the Python files named in the file (`python:...`; not what these import), and the files of metrics."""
+        """Return a hash of everything from other files that the workflow's hash does not cover: nodes of sub-workflows,
+        policies, the Python files named in the file (`python:...`; not their imports), and the files of metrics."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         named = code_files(self.source.value, self.workflow.base)
         code = [file_digest(path) for path in named]
@@ -98,9 +99,9 @@ class Task:
 
 
 def load_task(spec: Spec, source: Source, base: Path, code: Code = "loaded") -> Task:
-    """Build everything that a run needs. Raises SpecError at the place in the file that is wrong.
+    """Build everything that a run needs. Raises SpecError with the location in the file.
 
-    code: the state of the user code that it is made with.
+    code: the state of its user code.
     """
     spec, inherited = locate_lms(spec, base), list[Inherited]()
     with source.locating():
@@ -142,13 +143,13 @@ def load_task(spec: Spec, source: Source, base: Path, code: Code = "loaded") -> 
 def section_loaders(
     spec: Spec, base: Path, inherited: list[Inherited], code: Code = "loaded"
 ) -> dict[str, Callable[[], Any]]:
-    """By key, a function that loads a section of the file by itself. Each raises SpecError.
+    """Return, by key, a function that loads a single section of the file. Each raises SpecError.
 
     inherited, code: see `load_workflow`.
     """
 
     def workflow() -> Workflow:
-        forget_nodes()  # an earlier run of this process, in a notebook say, read the files as they were then
+        forget_nodes()  # an earlier run of this process, e.g. in a notebook, read older versions of the files
         made = load_workflow(spec, base, (), inherited, code)
         check_node_lms(made, spec.roles)
         return made
@@ -162,7 +163,7 @@ def section_loaders(
 
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...]) -> None:
-    """Every split must have every input in some row. Single rows without it fail when they are run, and
+    """Check that every split has every input in some row. Single rows without it fail when they are run, and
     `_with_warnings` warns of them."""
     for part in (dataset.train, dataset.val, dataset.test.open()):
         if not part:
@@ -178,7 +179,7 @@ def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...])
 
 
 def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -> None:
-    """If a metric names its fields, they must exist."""
+    """Check that the fields named by a metric exist."""
     written = {o for node in workflow.enabled_nodes.values() for o in node.outputs}
     field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     if isinstance(field_name, str) and written and field_name not in written:
@@ -198,8 +199,7 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
 
 
 def _check_cluster(field: str | Literal[False] | None, dataset: Dataset) -> None:
-    """The cluster field must exist: a mistyped one would make each row its own cluster, and show gains that are not
-    real."""
+    """Check that the cluster field exists: a mistyped one would make each row a cluster, and show false gains."""
 
     rows = dataset.test.open()
     if field and rows and not any(field in row for row in rows):
@@ -208,8 +208,8 @@ def _check_cluster(field: str | Literal[False] | None, dataset: Dataset) -> None
 
 
 def check_label_unread(workflow: Workflow, metric: Metric, data: DataSpec) -> None:
-    """Refuse a workflow that is shown the right answer: one with a node that reads from the example what the metric
-    compares with, always or when an optional node before it fails. Raises SpecError."""
+    """Refuse a workflow that sees the right answer: a node reads the field that the metric compares with from the
+    example, always or if an optional node before it fails. Raises SpecError."""
     target = getattr(metric, "target", None)
     if not isinstance(target, str) or data.label_as_input:
         return
@@ -231,7 +231,7 @@ def check_label_unread(workflow: Workflow, metric: Metric, data: DataSpec) -> No
 
 
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
-    """Warn of rows that train and val share, and of rows that lack a needed field."""
+    """Warn of rows shared by train and val, and of rows without a needed field."""
     known = {normalised_inputs(row, inputs) for row in dataset.train}
     shared = sum(normalised_inputs(row, inputs) in known for row in dataset.val) if known else 0
     warnings = [f"{shared} of the {len(dataset.val)} val rows have the same inputs as a train row"] if shared else []
@@ -245,7 +245,7 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
 
 
 def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
-    """Warn of splits whose rows have all one label: whatever always says it is right."""
+    """Warn of splits in which all rows have one label: a constant answer is always right."""
     for name, part in (("val", dataset.val), ("test", dataset.test.open())):
         values = {repr(row[label]) for row in part if label in row} if label is not None else ()
         if len(values) == 1 and len(part) >= LEAST_ROWS:
@@ -253,7 +253,7 @@ def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
 
 
 def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
-    """Leave out test rows that are copies of a train or val row, and warn how many."""
+    """Leave out test rows that are copies of a train or val row, and warn of their number."""
     test = dataset.test.open()
     others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
     copies = Copies(others, rule)

@@ -1,4 +1,4 @@
-"""Metrics: how good is a prediction for an example?"""
+"""Metrics, which score predictions."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from workbench.spec import PREFIX, Code, Spec
 from workbench.task.arguments import check_types, find_missing_arguments
 from workbench.task.dataset import Example, Score
 
-#: Files that the author of a metric does not know: ours, and Python's.
+#: Files that a metric's author does not know: ours, and Python's.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
 
 
 class Metric(Protocol):
     """A callable (example, prediction, trace) -> Score | float | bool, which may be a coroutine function.
 
-    Scores lie in [0, 1], higher is better. A metric raises only for faults of its own. One with `needs_lm = True` is
-    also given `lm=`, a coroutine function (messages, **settings) -> Response whose calls are paid under the role
-    `judge`. One with `needs_sandbox = True` is also given `sandbox=`, which is `workbench.runtime.Sandbox.call`. One
-    with `user_code = True` is called in a thread, one row at a time, with a deadline. A class with
-    `path_options = ("file",)` reads the files that these options name: they are relative to the workflow file, written
-    `metric: {NAME: FILE}`, and a run is not resumed where their content has changed. `reads` names fields of the row
-    that must be columns of the data, as `target` does.
+    Scores are in [0, 1], higher is better. A metric raises only for errors of its own. With `needs_lm = True` it also
+    receives `lm=`, a coroutine function (messages, **settings) -> Response whose calls are paid under the role `judge`.
+    With `needs_sandbox = True` it also receives `sandbox=`, which is `workbench.runtime.Sandbox.call`. With `user_code
+    = True` it is called in a thread, one row at a time, with a deadline. A class with `path_options = ("file",)` reads
+    the files that these options name: they are relative to the workflow file, written `metric: {NAME: FILE}`, and if
+    their content changes a run cannot be resumed. `reads` and `target` name fields of the row that must be columns of
+    the data.
 
-    One whose scores never exceed a number below 1 says so by `highest = 0.8`: the smaller the largest loss, the smaller
-    the gain that the proof can show. The lowest is always 0, the score of a failure.
+    `highest = 0.8` declares that scores never exceed this number: the smaller the largest loss, the smaller the gain
+    that the proof can show. The lowest score is always 0, that of a failure.
 
-    One that knows what is reached without a model says so by `floor(train, rows, inputs)`: (mean score on these rows,
-    what answers them in words), or None. It is told beside the sealed scores, and chooses nothing.
+    `floor(train, rows, inputs)` returns the result without a model, as (mean score on these rows, description of the
+    method), or None. It is reported next to the sealed scores, and decides nothing.
 
     Args:
         example: the whole row, labels included.
@@ -49,12 +49,12 @@ class Metric(Protocol):
 
 
 def highest_score(metric: Metric) -> float:
-    """The highest score that a metric can give."""
+    """Return the highest score that a metric can give."""
     return float(getattr(metric, "highest", 1.0))
 
 
 def as_score(value: Any, highest: float = 1.0) -> Score:
-    """A metric's return value as a Score. Raises ValueError if it is not a number in [0, highest]."""
+    """Convert a metric's return value to a Score. Raises ValueError if it is not a number in [0, highest]."""
     try:
         score = value if isinstance(value, Score) else Score(float(value))
         usable = 0.0 <= score.value <= highest  # never true of NaN
@@ -66,9 +66,9 @@ def as_score(value: Any, highest: float = 1.0) -> Score:
 
 
 class MetricFaults:
-    """Counts what a metric raised, and on how many of the rows it was given. A row may be given several times."""
+    """Counts a metric's errors, and the rows on which it failed. A row may be scored several times."""
 
-    #: A run ends if the metric fails on each of the first rows, this many.
+    #: A run ends if the metric fails on each of the first rows, up to this many.
     FIRST_ROWS: ClassVar[int] = 5
 
     def __init__(self, metric: Any):
@@ -81,15 +81,15 @@ class MetricFaults:
         self._worked = True
 
     def raised(self, row: str, error: BaseException) -> str:
-        """Count an error of the metric on a row. Returns what it raised and where, in words."""
+        """Count an error of the metric on a row. Returns a description of the error and its location."""
         text = f"{type(error).__name__}: {error}{_place(error, self.metric)}"
         self._given.add(row)
         self._raised.setdefault(text, set()).add(row)
         return text
 
     def check(self, rows: int) -> None:
-        """Raise SpecError if the metric failed on each of the first rows: it would fail on the others, too, and these
-        cost calls. rows: how many it will be given, if fewer than FIRST_ROWS."""
+        """Raise SpecError if the metric failed on each of the first rows: it would fail on the others, too, which cost
+        calls. rows: the number of all rows, if below FIRST_ROWS."""
         if not self._worked and len(self._given) >= min(self.FIRST_ROWS, rows) and self._raised:
             text = max(self._raised, key=lambda t: len(self._raised[t]))
             raise SpecError(
@@ -99,7 +99,7 @@ class MetricFaults:
             )
 
     def lines(self) -> list[str]:
-        """A line for each of the three most frequent errors."""
+        """Return a line for each of the three most frequent errors."""
         by_count = sorted(self._raised.items(), key=lambda item: -len(item[1]))
         return [
             f"the metric failed on {len(rows)} of the {len(self._given)} rows that it was given, e.g. {min(rows)}: "
@@ -109,7 +109,7 @@ class MetricFaults:
 
 
 def _place(error: BaseException, metric: Any) -> str:
-    """The file and line of the metric's own code at which an error was raised."""
+    """Return the file and line of the metric's own code at which an error was raised."""
     frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     own = [f for f in frames if not f[0].startswith(_NOT_THEIRS) and "site-packages" not in f[0]]
     code = getattr(getattr(metric, "function", None), "__code__", None)
@@ -119,9 +119,9 @@ def _place(error: BaseException, metric: Any) -> str:
 
 
 def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """`f1(answer, target=labels.text)` as ("f1", ["answer"], {"target": "labels.text"}).
+    """Parse `f1(answer, target=labels.text)` into ("f1", ["answer"], {"target": "labels.text"}).
 
-    Arguments are names (also dotted), which stand for field names, or literals. Raises SpecError.
+    Arguments are field names, possibly dotted, or literals. Raises SpecError.
     """
     if text.startswith(PREFIX):
         return text, [], {}
@@ -138,7 +138,7 @@ def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
 
 
 def graded_field(written: Any) -> str | None:
-    """The field of the prediction that a metric reads, by what the file says; None for all of it. Loads no metric."""
+    """Return the field of the prediction that a metric reads, from the file; None for all fields. Loads no metric."""
     if isinstance(written, str):
         _, args, options = parse_call(written)
         found = args[0] if args else options.get("field")
@@ -151,27 +151,27 @@ def graded_field(written: Any) -> str | None:
 
 
 def metric_options(factory: Any, given: Any) -> dict[str, Any]:
-    """The options of `{NAME: given}`: a mapping of them, or the value of one, the file or the field."""
+    """Return the options of `{NAME: given}`: a mapping of them, or the value of a single one, the file or the field."""
     if isinstance(given, Mapping | None):
         return dict(cast(Mapping[str, Any], given or {}))
     return {next(iter(_path_options(factory)), "field"): given}
 
 
 def locate_paths(factory: Any, options: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """Options with the paths among them seen from the workflow file's folder."""
+    """Return options with paths resolved relative to the workflow file's folder."""
     paths = _path_options(factory)
     return {k: str(base / v) if k in paths and isinstance(v, str) else v for k, v in options.items()}
 
 
 def check_no_path(name: str, factory: Any) -> None:
-    """Raise SpecError for a metric that reads a file and is written as a call: a path in it would be seen by nobody who
-    looks for files."""
+    """Raise SpecError for a metric that reads a file but is written as a call, since a path in a call would not be
+    found by searches for files."""
     if options := _path_options(factory):
         raise SpecError(f"the metric '{name}' reads a file", hint=f"Write metric: {{{name}: {options[0].upper()}}}.")
 
 
 def metric_files(metrics: Sequence[Any], base: Path) -> list[Path]:
-    """The files that metrics read, by what the workflow file says of them; without those that are not there."""
+    """Return the existing files that metrics read, according to the workflow file."""
     found = [
         Path(options[name])
         for written in metrics
@@ -206,7 +206,7 @@ def _argument(node: ast.expr) -> Any:
 
 
 def without_method(error: Exception) -> str:
-    """The message of a call that failed, without the method of ours that it names."""
+    """Return the message of a failed call, without the name of our method."""
     told = str(error).partition("__init__() ")[2] or str(error)
     taken = re.fullmatch(r"takes (?:from \d+ to )?(\d+) positional arguments? but (\d+) (?:was|were) given", told)
     if taken:  # Python counts `self`
@@ -219,9 +219,9 @@ def without_method(error: Exception) -> str:
 
 
 def load_metrics(spec: Spec, base: Path, code: Code = "loaded") -> list[tuple[str, Metric]]:
-    """The metrics by the name under which they are shown: as in the file, and of several with one name, numbered.
+    """Load the metrics, with the names to show: as in the file, numbered if several have the same name.
 
-    code: the state of the user code that they are made with.
+    code: the state of their user code.
     """
     found: list[tuple[str, Metric]] = []
     for place, given in enumerate(spec.metrics):
@@ -233,7 +233,7 @@ def load_metrics(spec: Spec, base: Path, code: Code = "loaded") -> list[tuple[st
 
 
 def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | int, ...], code: Code) -> Metric:
-    """A metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
+    """Load a metric from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
     try:
         if isinstance(written, str):
             name, args, options = parse_call(written)
@@ -243,7 +243,7 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
             if len(written) != 1:
                 raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
             name, args, options = next(iter(written)), [], {}
-        if name == "python":  # an address without its prefix would not be seen by those who look for user code
+        if name == "python":  # without its prefix, an address of user code would be missed by checks
             raise SpecError(f"'{name}' is not a metric by itself", hint=f"Write metric: {PREFIX}file.py:function.")
         factory = plugins().get("metrics", name)
         if isinstance(written, str):
@@ -257,7 +257,7 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
         try:
             metric = factory(*args, **options)
         except TypeError:
-            check_types(factory, args, options)  # whose words say more than Python's
+            check_types(factory, args, options)  # clearer than Python's error
             raise
         check_types(factory, args, options)
         return metric

@@ -1,4 +1,4 @@
-"""Sections of a file as one in another folder writes them: the paths that they declare lead where they led."""
+"""Sections of a file rewritten for another folder: the paths that they declare still lead to the same files."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from workbench.lm import relocate_weights
 from workbench.spec import PREFIX, SERVER, WORD, Power, relocate_address
 from workbench.task.found_powers import find_powers
 
-#: Sections whose paths are paths for certain, also to what is gone, or is written later, as labels are.
+#: Sections in which all paths are rewritten, also to missing files or files to be written, such as labels.
 _OF_FILES = ("data", "metric", "proof", "attacks")
 
 
 def move_tree(tree: Any, base: Path, folder: Path) -> Any:
-    """Sections of a file that lies in `base`, as a file in another folder writes them. Elsewhere than in `_OF_FILES` a
-    path that leads nowhere stays as it is, and so does a value that only a program reads, as a variable of its
-    environment."""
+    """Rewrite sections of a file in `base` for a file in another folder. Outside of `_OF_FILES`, a path that leads
+    nowhere is not changed, nor is a value that only a program reads, such as an environment variable."""
     base, folder = base.resolve(), folder.resolve()
     found = find_powers(tree, base, follow=False)
     for at in found.models:
         tree = change_at(tree, at, partial(relocate_weights, base=base, folder=folder))
     for power in found.powers if base != folder else ():
-        if power.form and not any(power.at[: len(model)] == model for model in found.models):  # which moves as a whole
+        if power.form and not any(power.at[: len(model)] == model for model in found.models):  # models move as a whole
             tree = change_at(tree, power.at, partial(_moved, power, base, folder))
     return tree
 
 
 def _moved(power: Power, base: Path, folder: Path, value: Any) -> Any:
-    if is_list(value) and power.form == "command":  # a program beside the file; other words are its own
+    if is_list(value) and power.form == "command":  # a program next to the file; its arguments are not changed
         return [_moved_path(word, base, folder) if (base / str(word)).is_file() else word for word in value]
     if not isinstance(value, str):
         return value
@@ -39,7 +38,7 @@ def _moved(power: Power, base: Path, folder: Path, value: Any) -> Any:
         if value.startswith(PREFIX):
             return relocate_address(value, base, folder)
         return relocate_address(f"{PREFIX}{value}", base, folder).removeprefix(PREFIX)
-    if power.form == "command":  # runs in the folder of the file
+    if power.form == "command":  # it runs in the folder of the file
         prefix = SERVER if value.startswith(SERVER) else ""
         command, mark, tool = value.removeprefix(prefix).rpartition("#")
         moved = WORD.sub(lambda word: _moved_path(word[0], base, folder), command or tool)

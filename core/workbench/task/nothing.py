@@ -1,4 +1,4 @@
-"""Labels that are nothing: the words by which tables spell it, where an output may be nothing."""
+"""Empty labels: words that stand for nothing in tables, for outputs that may be None."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from workbench.workflow import Field, Signature, Workflow, may_hold_none, read_n
 
 
 def read_empty_labels(dataset: Dataset, workflow: Workflow, metrics: Iterable[Metric]) -> Dataset:
-    """Rows with None for each label that spells nothing, such as an empty cell or NULL, where the output that a metric
-    compares with it may be nothing."""
+    """Return the rows with None for each label that spells nothing, such as an empty cell or NULL, if the output that a
+    metric compares with it may be None."""
     kinds: dict[str, Any] = {}
     for metric in metrics:
         name, target = getattr(metric, "field", None), getattr(metric, "target", None)
@@ -28,7 +28,7 @@ def read_empty_labels(dataset: Dataset, workflow: Workflow, metrics: Iterable[Me
 
 
 def output_field(workflow: Workflow, name: str) -> Field | None:
-    """The output field of that name that the workflow ends with, if a node declares its type."""
+    """Return the workflow's final output field of that name, if a node declares its type."""
     for writer in reversed(workflow.last_writers().get(name, [])):
         signature = getattr(workflow.enabled_nodes.get(writer), "signature", None)
         for field in signature.outputs if isinstance(signature, Signature) else ():

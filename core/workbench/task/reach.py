@@ -1,4 +1,4 @@
-"""Labels that no answer can match, as where the data have numbers and the workflow names, and wrong demos."""
+"""Warnings of labels that no answer can match, e.g. numbers where the workflow has names, and of wrong demos."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from workbench.workflow import Field, Surroundings, Workflow, may_be_none
 
 
 def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) -> str | None:
-    """A warning of labels that no value of an output matches, by the metric itself if the output is closed: with listed
-    values, or numbers. An output that may not be nothing matches no empty label. None if there are none."""
+    """Return a warning of labels that no value of an output matches, or None. For a closed output (listed values, or
+    numbers), the metric scores its values. An output that may not be None matches no empty label."""
     name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     field = output_field(workflow, name) if isinstance(name, str) else None
     if field is None or not isinstance(target, str) or getattr(metric, "needs_lm", False):
@@ -34,7 +34,7 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) ->
         if gold not in scores:
             scores[gold], values = 1.0, [value for kind in kinds for value in _values_like(row[target], kind)]
             if row[target] not in values:
-                with suppress(Exception):  # a metric that wants more than this field says so when it runs
+                with suppress(Exception):  # a metric that needs more than this field reports it when it runs
                     scores[gold] = max(as_score(metric(row, {field.name: v}, None)).value for v in values)
         return scores[gold] == 0.0
 
@@ -49,7 +49,7 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) ->
 
 
 def _closed_kinds(field: Field) -> list[Any]:
-    """The types of a closed output, of an optional one that of its values; none of an output that is free."""
+    """Return the types of a closed output (for an optional one, the types of its values); empty for a free output."""
     if field.values:
         return [Literal[field.values]]  # pyright: ignore[reportInvalidTypeArguments, reportInvalidTypeForm]
     either = get_args(field.type) if get_origin(field.type) in (Union, UnionType) else (field.type,)
@@ -59,7 +59,7 @@ def _closed_kinds(field: Field) -> list[Any]:
 
 
 def _values_like(label: Any, kind: Any) -> list[Any]:
-    """The values of a closed type that a label may be: all that it lists, or its numbers; any, if it has none."""
+    """Return the values of a closed type that a label may be: all listed ones, or its numbers; any if none."""
     if get_origin(kind) is Literal:
         return [*get_args(kind)]
     if kind is bool:
@@ -70,7 +70,7 @@ def _values_like(label: Any, kind: Any) -> list[Any]:
 
 
 def wrong_demos(workflow: Workflow, lm: LMSpec) -> list[str]:
-    """Warnings of demos whose fields or values are not those of their node. lm: that of the file."""
+    """Return warnings of demos whose fields or values do not fit their node. lm: the file's model."""
     return [
         f"node '{node.name}': {defect.message}. {defect.hint}"
         for node in workflow.walk()
@@ -81,7 +81,7 @@ def wrong_demos(workflow: Workflow, lm: LMSpec) -> list[str]:
 
 
 def is_empty(value: Any) -> bool:
-    """Return True if a value is there and holds nothing."""
+    """Return True if a value exists but is empty."""
     return value is None or (
         isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value)
     )

@@ -1,4 +1,4 @@
-"""Does a text repeat a row? For the guard against winners that have memorised rows."""
+"""Detection of texts that repeat a row, to guard against winners that have memorized rows."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 
 from workbench.task.tokens import tokenize
 
-#: A text repeats a row if a stretch at most twice as long as the row has this share of the row's different tokens.
+#: A text repeats a row if a stretch of it, at most twice as long as the row, has this share of the row's distinct
+#: tokens.
 COVERED = 0.85
 
-#: Of a row with fewer different tokens than this, all must be there;
+#: For a row with fewer distinct tokens than this, all must be present,
 WHOLE = 10
-#: and with fewer than this, in their order.
+#: and for a row with fewer than this, in order.
 SHORT = 5
 
 
 class Repeats:
-    """Finds rows that are repeated by texts.
+    """Finds rows that texts repeat.
 
     Args:
         texts: the texts to search, by address.
-        fair: the tokens of texts that may be repeated, such as train rows; what one of them has whole counts as theirs.
+        fair: the tokens of texts that may be repeated, such as train rows. A repetition that is whole in one of them
+            does not count.
     """
 
     def __init__(self, texts: Mapping[str, str], fair: Sequence[Sequence[str]]):
@@ -34,11 +36,12 @@ class Repeats:
                 self._fair_with[word].append(number)
 
     def find(self, words: Sequence[str], telling: Collection[str] = ()) -> str | None:
-        """The address of the first text that repeats a row, or None.
+        """Return the address of the first text that repeats a row, or None.
 
         Args:
             words: the tokens of the row.
-            telling: those that tell the row from others of its kind; a text without them repeats the template only.
+            telling: tokens that distinguish the row from others of its kind; a text without them only repeats the
+                template.
         """
         for address, text in self.texts.items():
             there = set(words) & self.vocabulary[address]
@@ -64,13 +67,12 @@ class Repeats:
 
 
 def _needed(words: Collection[str]) -> float:
-    """Compute how many of a row's different tokens a text must have to repeat the row."""
+    """Compute how many of a row's distinct tokens a text must have to repeat the row."""
     return len(words) if len(words) < WHOLE else COVERED * len(words)
 
 
 def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
-    """The tokens of a row that a stretch of a text has, if these are nearly all of its tokens and of its telling
-    ones."""
+    """Return the tokens of a row in a stretch of a text, if nearly all of them and of its telling ones are there."""
     wanted, length = set(words), 2 * len(words)
     needed, needed_telling = _needed(wanted), COVERED * len(telling)
     inside: Counter[str] = Counter()
@@ -87,6 +89,6 @@ def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> se
 
 
 def _contains(text: Sequence[str], words: Sequence[str]) -> bool:
-    """Return True if the text has the tokens one after the other."""
+    """Return True if the text has the tokens consecutively and in order."""
     first, n = words[0], len(words)
     return any(word == first and list(text[i : i + n]) == list(words) for i, word in enumerate(text))

@@ -1,4 +1,4 @@
-"""Rows of a file, by the reader of its suffix."""
+"""Rows of a file, read by the reader for its suffix."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workbench.task.shards import find_shards, is_pattern, join_shards, reader_o
 
 
 def folder_of(place: str, base: Path) -> Path:
-    """The folder that a path after a reader's name is relative to: that of the workflow file, if it lies there, or else
-    the current one. What follows `?` is no part of it."""
+    """Return the folder for a relative path after a reader's name: the workflow file's if it exists there, else the
+    current one. The part after `?` is not part of the path."""
     return base if any((base / path).exists() for path in (place, place.partition("?")[0]) if path) else Path.cwd()
 
 
 def data_path(location: str, base: Path) -> Path:
-    """The path of a data file or folder, also of READER:PLACE, whether or not something is there."""
+    """Return the path of a data file or folder, also for READER:PLACE, whether or not it exists."""
     prefix, colon, place = location.partition(":")
     if not colon or prefix != reader_of(location):
         return base / location
@@ -30,18 +30,18 @@ def data_path(location: str, base: Path) -> Path:
 
 
 def data_folder(location: str, base: Path) -> Path:
-    """The folder that the paths in rows may be relative to: that of their file."""
+    """Return the folder for relative paths inside rows: that of their file."""
     path = data_path(location, base)
     return path if path.is_dir() else path.parent
 
 
 def data_files(data: DataSpec, base: Path) -> frozenset[Path]:
-    """The files and folders that hold the rows, sealed ones and right answers included."""
+    """Return the files and folders that hold the rows, including sealed ones and right answers."""
     found = set[Path]()
     for location in filter(None, (data.file, data.train, data.val, data.test)):
         found.add(path := data_path(location, base))
         if path.is_dir() or is_pattern(str(path)):
-            with suppress(SpecError):  # a folder of another kind is one by itself
+            with suppress(SpecError):  # a folder of another kind is a single item
                 found.update(find_shards(base, str(path)))
     return frozenset(path.resolve() for path in found)
 
@@ -55,10 +55,10 @@ def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path)
 def read_rows(
     location: str, base: Path, options: Mapping[str, Any], draw: RowDraw | None = None, code: Code = "loaded"
 ) -> list[Row]:
-    """The rows of a file or of a folder of them, by the reader of its suffix, or of READER:PLACE.
+    """Read the rows of a file or folder with the reader for its suffix, or those of READER:PLACE.
 
-    base: the folder of relative paths. draw: which rows; None: all of them. code: only with `loaded` code, a reader may
-    run a package that has the rows. Raises SpecError.
+    base: the folder for relative paths. draw: the rows to read; None: all of them. code: only with `loaded`, a reader
+    may run a package that contains the rows. Raises SpecError.
     """
     known, name = plugins().names("readers"), reader_of(location)
     prefix, colon, place = location.partition(":")

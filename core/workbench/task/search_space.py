@@ -41,7 +41,7 @@ class TrialLike(Protocol):
 
 
 def suggest_value(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
-    """A value for a domain of float, int or choice, suggested by a trial under a name."""
+    """Suggest a value for a domain of float, int or choice. name: the parameter's name in the trial."""
     if domain.float_:
         low, high = domain.float_
         return trial.suggest_float(name, low, _last(low, high, domain.step), log=domain.log, step=domain.step)
@@ -58,13 +58,13 @@ def suggest_value(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
 
 @dataclass(frozen=True)
 class Space:
-    """The parameters that may be changed, and their domains; define-by-run where a domain has `when`.
+    """The parameters that may be changed, and their domains; define-by-run if a domain has `when`.
 
     Args:
         domains: by address.
         train: the rows that demos are drawn from.
-        targets: by output field of a node, the field of a row that holds its label, if its name is another one.
-        seed: of the draws.
+        targets: by output field of a node, the row's field with its label, if the names differ.
+        seed: for the draws.
     """
 
     domains: Mapping[str, DomainSpec]
@@ -73,7 +73,7 @@ class Space:
     seed: int = 0
 
     def suggest(self, trial: TrialLike, workflow: Workflow) -> dict[str, Any]:
-        """A value for each address whose condition holds, as a patch's `set`."""
+        """Suggest a value for each address whose condition holds, as a patch's `set`."""
         values: dict[str, Any] = {}
         picks: dict[str, str] = {}
         for address in self.order():
@@ -85,7 +85,7 @@ class Space:
                 continue
             filled = workflow.patched(resolve_picks(workflow, picks, self.domains)) if picks else workflow
             if parent_slots(address, picks) and not is_applicable(filled, address, domain):
-                continue  # the picked option has no such setting
+                continue  # the chosen option has no such setting
             if domain.demos is not None:
                 values |= self._demos(trial, address, domain, filled)
             else:
@@ -93,17 +93,16 @@ class Space:
         return resolve_picks(workflow, picks, self.domains) | values
 
     def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
-        """Return the value that a condition is compared with: the name of a slot's option, or the value at an
-        address."""
+        """Return the value to compare with a condition: the name of a slot's option, or the value at an address."""
         if address in self.domains and self.domains[address].is_slot:
             return picks.get(address)
         return values.get(address, workflow.get(address, None))
 
     def starts(self, workflow: Workflow) -> list[dict[str, Any]]:
-        """The parameters of trials before any sampling: the workflow as it is, and the same with the most demos.
+        """Return the parameters of trials before any sampling: the workflow as it is, and the same with the most demos.
 
-        A sampler learns from the first at no cost, since the workflow is scored anyway. Demos most often bring the
-        largest gain, and the nearest ones are the safest choice of them.
+        The first is free, since the workflow is scored anyway. Demos usually bring the largest gain, and the nearest
+        ones are the safest choice.
         """
         here: dict[str, Any] = {}
         rich: dict[str, Any] = {}
@@ -119,7 +118,7 @@ class Space:
         return [here, {**here, **rich}] if rich else [here]
 
     def order(self) -> list[str]:
-        """The addresses, slots first, each after those it depends on. Raises SpecError for a ring of conditions."""
+        """Return the addresses, slots first, each after its dependencies. Raises SpecError for circular conditions."""
         slots = [a for a, domain in self.domains.items() if domain.is_slot]
         needed = {a: [*domain.when, *parent_slots(a, slots)] for a, domain in self.domains.items()}
         done: list[str] = []
@@ -159,24 +158,24 @@ class Space:
 
 
 def _plain(choices: Sequence[Any]) -> bool:
-    """Return True if Optuna can store the choices themselves; otherwise it is given their indexes."""
+    """Return True if Optuna can store the choices themselves. Otherwise it gets their indexes."""
     return all(isinstance(c, str | int | float | bool | None) for c in choices)
 
 
 def _last(low: float, high: float, step: float | None) -> float:
-    """The last of low, low + step, ... that is not above high, by the arithmetic of decimals as written."""
+    """Return the last of low, low + step, ... that is not above high, in decimal arithmetic."""
     if step is None:
         return high
     first, last, width = (Decimal(str(value)) for value in (low, high, step))
     return float(first + (last - first) // width * width)
 
 
-#: Demos of a node where the file names no space to search.
+#: Most demos of a node if the file names no space to search.
 MAX_DEMOS = 8
 
 
 def default_space(workflow: Workflow) -> dict[str, DomainSpec]:
-    """The space to search if the file names none: the demos of every node that takes demos."""
+    """Return the space to search if the file names none: the demos of every node that takes demos."""
     return {
         address: DomainSpec.model_validate({"demos": MAX_DEMOS}) for address in learnable_addresses(workflow, "demos")
     }
@@ -193,8 +192,7 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Co
 
 
 def fitting_domains(domains: Mapping[str, DomainSpec], workflow: Workflow) -> dict[str, DomainSpec]:
-    """Select the domains whose settings a workflow still has: an edit of the graph may have put another node in the
-    place of one, or none."""
+    """Select the domains whose settings a workflow still has. Edits may have replaced or removed nodes."""
     found = dict(domains)
     for address in domains:
         top, _, rest = address.partition(".")
@@ -227,8 +225,8 @@ def _check_domain(domains: Mapping[str, DomainSpec], address: str, workflow: Wor
 
 
 def check_search(task: Task) -> None:
-    """Refuse under `search:` what does not fit the workflow, and what is refused under the nodes: models that no
-    provider serves, roles that the file lacks, and labels that are read. Raises SpecError."""
+    """Refuse values under `search:` that do not fit the workflow or that nodes may not have: models without a provider,
+    roles that the file does not name, and labels as inputs. Raises SpecError."""
     spec, workflow = task.spec, task.workflow
 
     def check(address: str, changed: Workflow) -> None:
@@ -249,7 +247,7 @@ def check_search(task: Task) -> None:
 def _check_values(
     domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow
 ) -> None:
-    """The setting `name` must accept the values, in at least one option of the slot that it is inside of."""
+    """Check that the setting `name` accepts the values in at least one option of the enclosing slot."""
     wrong: SpecError | None = None
     for start in filled_around(name, domains, workflow):
         try:
@@ -273,9 +271,9 @@ def _check_values(
 
 
 def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] = {}) -> dict[str, Any] | None:
-    """A training row as a demo of a node; None if it lacks an input or output of the node.
+    """Make a demo of a node from a training row; None if an input or output of the node is missing.
 
-    targets: by output, the field of the row that holds its label, if its name is another one.
+    targets: by output, the row's field with its label, if the names differ.
     """
     demo = {}
     for name in (*node.inputs, *node.outputs):
@@ -290,7 +288,7 @@ def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] =
 def draw_demos(
     node: NodeKind, train: Sequence[Example], count: int, rng: random.Random, targets: Mapping[str, str] = {}
 ) -> list[dict[str, Any]]:
-    """`count` labelled demos, balanced over the values of the last output unless that is free text."""
+    """Draw `count` labelled demos, balanced over the values of the last output unless that is free text."""
     if not count:
         return []
     rows = [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None]

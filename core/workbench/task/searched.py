@@ -1,4 +1,4 @@
-"""Values that a search space puts into a raw tree, before anything of the tree is loaded."""
+"""Insertion of a search space's values into a raw tree, before anything in the tree is loaded."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any
 from workbench.base.type_guards import is_dict, is_list
 from workbench.spec import Written, written_key
 
-#: In place of a choice: the value as it is written.
+#: Stands for the value as written, in place of a choice.
 _AS_WRITTEN = object()
 
 
 def put_searched(value: Any, search: Any) -> Iterator[Any]:
     """Yield a tree with each choice of a search space at its address.
 
-    An address may lie inside another searched one, as `of.tools` inside `of`, or beside a searched `kind`. Its choices
-    are then put into the written value and into every choice there, since a setting is searched wherever the chosen
-    node has it. Conditions (`when`) are ignored, and choices without a text are skipped, as they can name nothing.
+    An address may be inside another searched one, like `of.tools` inside `of`, or next to a searched `kind`. Its
+    choices are then inserted into the written value and into every choice there, since a setting is searched in every
+    chosen node that has it. Conditions (`when`) are ignored. Choices without a text are skipped, as they can name
+    nothing.
 
     Args:
         value: the tree as written, in any form.
-        search: domains as written, by address relative to the tree. What is malformed is skipped.
+        search: domains as written, by address relative to the tree. Malformed ones are skipped.
     """
     domains = {str(address): domain for address, domain in search.items()} if is_dict(search) else {}
     for address, domain in domains.items():
@@ -37,7 +38,7 @@ def put_searched(value: Any, search: Any) -> Iterator[Any]:
 
 
 def _holds(outer: str, inner: str) -> bool:
-    """Return True if a choice at one address decides what the other address leads to."""
+    """Return True if a choice at one address affects the meaning of the other address."""
     node, _, setting = outer.rpartition(".")
     held = node if setting == "kind" else outer
     return outer != inner and (not held or inner.startswith(f"{held}."))
@@ -48,7 +49,7 @@ def _with_texts(domain: Any) -> list[Any]:
 
 
 def _choices_of(domain: Any) -> Iterable[Any]:
-    """The values of a domain that are written out: of `choice`, and the nodes of `any_of`."""
+    """Return the explicit values of a domain: those of `choice`, and the nodes of `any_of`."""
     if not is_dict(domain):
         return domain if is_list(domain) else ()
     choice, nodes = domain.get("choice"), domain.get("any_of")
@@ -56,7 +57,7 @@ def _choices_of(domain: Any) -> Iterable[Any]:
 
 
 def _put(value: Any, keys: list[str], new: Any) -> Any:
-    """A copy of a value with another one at an address, which need not exist."""
+    """Return a copy of a value with another value at an address, which need not exist."""
     if not keys:
         return new
     key, rest = keys[0], keys[1:]
@@ -67,7 +68,7 @@ def _put(value: Any, keys: list[str], new: Any) -> Any:
         made[int(key)] = _put(made[int(key)], rest, new)
         return made
     if isinstance(value, str):
-        value = {"model": value}  # of a model that is named alone
+        value = {"model": value}  # a model given by its name alone
     held: dict[str, Any] = dict(value) if is_dict(value) else {}
     key = written_key(held, key)
     held[key] = _put(held.get(key), rest, new)

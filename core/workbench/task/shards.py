@@ -1,4 +1,4 @@
-"""Shards: the files of a folder, or of a pattern such as `rows/*.parquet`, which are one data set."""
+"""Shards: the files of a folder, or of a pattern such as `rows/*.parquet`, that form one data set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from workbench.plugins import plugins
 from workbench.spec import lies_inside
 from workbench.task.drawn_rows import Row, Table
 
-#: Files that libraries write beside shards, and that hold no rows.
+#: Files that libraries write next to shards, and that hold no rows.
 _BESIDE = frozenset("dataset_info.json dataset_infos.json dataset_dict.json state.json metadata.json".split())
 
 
 def reader_of(location: str) -> str:
-    """The name of the reader that reads a place: its prefix, as in READER:PLACE, or its suffix, in any case and before
+    """Return the reader's name for a place: its prefix, as in READER:PLACE, or its suffix, in any case, before
     `.gz`."""
     known = plugins().names("readers")
     prefix, colon, _ = location.partition(":")
@@ -37,10 +37,10 @@ def is_pattern(location: str) -> bool:
 
 
 def find_shards(base: Path, location: str, beginning: str = "") -> list[Path]:
-    """The files of a folder and those below it, or of a pattern, in the order of the numbers in their names.
+    """List the files of a folder and its subfolders, or of a pattern, in the order of the numbers in their names.
 
-    beginning: of the names of those that are wanted, or of a folder that they lie in, such as a split of a hub; where
-    none begins so, all are. Raises SpecError if there are none, or if they are of several kinds.
+    beginning: a prefix of file or folder names, such as a split of a hub. If no name has it, all files are listed.
+    Raises SpecError if there are no files, or files of several kinds.
     """
     files = _files(base, location)
     wanted = [path for path in files if beginning and _begins(path, beginning)]
@@ -59,15 +59,15 @@ def find_shards(base: Path, location: str, beginning: str = "") -> list[Path]:
 
 
 def leads_out(location: str, base: Path) -> bool:
-    """Return True if a shard is a link to a file that lies elsewhere."""
+    """Return True if a shard is a link to a file outside the location."""
     try:
         return not all(lies_inside(path, base) for path in _files(base, location))
     except (OSError, ValueError, RuntimeError):
-        return False  # it is not read, either
+        return False  # not read, either
 
 
 def _files(base: Path, location: str) -> list[Path]:
-    """The files of a folder and those below it, or of a pattern; none for a file."""
+    """List the files of a folder and its subfolders, or of a pattern; empty for a file."""
     folder = base / location
     if folder.is_dir():
         return [path for path in folder.rglob("*") if path.is_file() and _holds_rows(path, folder)]
@@ -93,12 +93,12 @@ def _begins(path: Path, beginning: str) -> bool:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort key of a file: part-2 comes before part-10."""
+    """Return the sort key of a file: part-2 comes before part-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
 def join_shards(parts: Sequence[Iterable[Row]]) -> Iterable[Row]:
-    """The rows of several files, one after the other; a table if each file is one."""
+    """Return the rows of several files, one after the other, as a table if each file is one."""
     tables = [part for part in parts if isinstance(part, Table)]
     return _Tables(tables) if len(tables) == len(parts) else chain.from_iterable(parts)
 
@@ -114,7 +114,7 @@ class _Tables:
         return chain.from_iterable(self._tables)
 
     def take(self, places: Sequence[int]) -> Iterator[Row]:
-        """The rows at these places, which ascend."""
+        """Yield the rows at these positions, which ascend."""
         before = 0
         for table in self._tables:
             inside = [place - before for place in places if before <= place < before + len(table)]

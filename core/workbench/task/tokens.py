@@ -1,6 +1,6 @@
-"""The tokens of texts: lower-case words and signs of arithmetic.
+"""The tokens of texts: lower-case words and arithmetic signs.
 
-Case, spaces, punctuation and characters that nobody sees make no difference.
+Case, spaces, punctuation and invisible characters make no difference.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _WITHOUT_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u
 _CHARACTER = re.compile(f"[{_WITHOUT_SPACES}]|[^{_WITHOUT_SPACES}]+")
 _ACCENT = re.compile("[\u0300-\u036f]")
 _LATIN = re.compile("[a-z]")
-#: Letters of Greek and Cyrillic that look like a Latin one: in a word with Latin letters they stand for it.
+#: Greek and Cyrillic letters that look like a Latin one. In a word with Latin letters they count as that letter.
 _LOOKALIKES = str.maketrans("аеорсухіјѕԁӏкмтвнгαοερνικτυχ", "aeopcyxijsdlkmtbhraoepviktux")
 
 
 def tokenize(text: str) -> list[str]:
-    """Lower-case words and signs of arithmetic; the whole text if it has neither."""
+    """Return lower-case words and arithmetic signs; the whole text if it has neither."""
     text = without_unseen(unicodedata.normalize("NFKC", text).casefold())
     if "<" in text or "&" in text:
         text = _TAG.sub(" ", html.unescape(text))
@@ -35,7 +35,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def _plain(token: str) -> Iterator[str]:
-    """A token as it is compared: without accents and lookalikes; by characters in scripts without spaces."""
+    """Yield a token in the form to compare: without accents and lookalikes; by characters in scripts without spaces."""
     if token.isascii():
         yield token
         return
@@ -44,8 +44,8 @@ def _plain(token: str) -> Iterator[str]:
 
 
 def _texts_of(value: Any) -> Iterator[str]:
-    """Every text and number in a JSON value, in order, those of an object in that of its names. Tables of another form
-    hold the same rows with names in another order, empty texts and 1.0 for 1."""
+    """Yield every text and number in a JSON value, in order, the values of an object sorted by name. Other tables hold
+    the same rows with names in another order, empty texts, and 1.0 for 1."""
     if isinstance(value, Mapping):
         for name in sorted(value, key=str):
             yield from _texts_of(value[name])
@@ -59,21 +59,21 @@ def _texts_of(value: Any) -> Iterator[str]:
 
 
 def input_tokens(row: Example, inputs: Sequence[str]) -> list[str]:
-    """The tokens of some fields of a row."""
+    """Return the tokens of some fields of a row."""
     return [token for name in inputs if name in row for text in _texts_of(row[name]) for token in tokenize(text)]
 
 
 def normalised_inputs(row: Example, inputs: Sequence[str]) -> str:
-    """The inputs of a row as one text: equal texts mean the same row."""
+    """Return the inputs of a row as one text. Equal texts mean the same row."""
     return " ".join(input_tokens(row, inputs))
 
 
-#: A text as it is compared.
+#: A text in the form to compare.
 Words = tuple[str, ...]
 
 
 def words_of(row: Example, name: str) -> tuple[Words, ...]:
-    """The texts in a field of a row, as they are compared."""
+    """Return the texts in a field of a row, in the form to compare."""
     texts = _texts_of(row[name]) if name in row else ()
     return tuple(
         tuple(tokenize(text) if text.isascii() else (w for token in tokenize(text) for w in _plain(token)))

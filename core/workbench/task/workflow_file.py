@@ -1,9 +1,9 @@
 """The workflow that a file describes, with the functions that it takes from other files.
 
 A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
-or `FILE` alone (all its functions). It is written where functions are written, and replaced by them when the file is
-loaded, so a result file is complete. The `policy:` of the other file holds for its functions here, too, and is written
-to the result file as inherited. A run is not resumed once a file that it refers to has changed.
+or `FILE` alone (all its functions). It stands in place of functions, and is replaced by them when the file is loaded,
+so a result file is complete. The `policy:` of the other file applies to its functions here, too, and is written to the
+result file as inherited. A run cannot be resumed once a file that it refers to has changed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Function:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     example: Mapping[str, Any] | None = None  # arguments, result
     timeout: float = 5.0
-    policy: PolicySpec | None = None  # of its file, where that has one
+    policy: PolicySpec | None = None  # of its file, if that has one
 
     def as_tool(self) -> dict[str, Any]:
-        """The form in which the `functions` of an agent hold it."""
+        """Return the function in the form used in the `functions` of an agent."""
         tool = {
             "name": self.name,
             "description": self.description,
@@ -56,7 +56,7 @@ class Function:
 
 
 def functions_of(workflow: Workflow) -> list[Function]:
-    """All functions of a workflow's enabled nodes and the nodes inside them."""
+    """Return all functions of a workflow's enabled nodes and the nodes inside them."""
     found: list[Function] = []
     for address, kind in learnable_addresses(workflow).items():
         node = address.rpartition(".")[0]
@@ -71,7 +71,7 @@ def functions_of(workflow: Workflow) -> list[Function]:
 
 
 def _program(address: str, node: Any) -> Function:
-    """The program of a `code` node; its parameters are those of the node's signature."""
+    """Return the program of a `code` node. Its parameters are those of the node's signature."""
     from pydantic import TypeAdapter
 
     fields = node.signature.inputs
@@ -84,7 +84,7 @@ def _program(address: str, node: Any) -> Function:
 
 
 def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
-    """The functions of a workflow file. Raises SpecError for a bad file, or one that refers to itself.
+    """Read the functions of a workflow file. Raises SpecError for an invalid file, or one that refers to itself.
 
     loading: the files that refer to this one, outermost first.
     """
@@ -102,8 +102,8 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
 
 
 def expand_references(raw: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
-    """A node as written, with references to functions replaced by the functions, and the weights of its models located,
-    in the nodes inside it, too.
+    """Return a node as written, with references to functions replaced by the functions and its models' weights located,
+    also in the nodes inside it.
 
     Args:
         raw: the node, or a part of it.
@@ -137,7 +137,7 @@ def _expand_at(
 
 
 def _function_settings(raw: Mapping[str, Any]) -> set[str]:
-    """The settings of a node that hold functions; none if the mapping is no node."""
+    """Return the settings of a node that hold functions; empty if the mapping is no node."""
     kinds = [raw["kind"]] if "kind" in raw else [k for k in raw if k in plugins().names("node_kinds")]
     if len(kinds) != 1 or kinds[0] not in plugins().names("node_kinds"):
         return set()
@@ -145,12 +145,12 @@ def _function_settings(raw: Mapping[str, Any]) -> set[str]:
 
 
 def referred_functions(setting: Written) -> Iterator[Written]:
-    """The references to functions that `expand_references` would follow in a node as written, unread."""
+    """Yield the references to functions that `expand_references` would follow in a node as written, unread."""
     for one in setting.walk():
         try:
             names = _function_settings(one.value) if isinstance(one.value, Mapping) else ()
         except PluginError:
-            continue  # which the loader tells
+            continue  # the loader reports it
         for held in (one / name for name in names if name in one.value):
             items = [held / i for i in range(len(held.value))] if isinstance(held.value, list) else [held]
             yield from (item for item in items if isinstance(item.value, str))
@@ -171,7 +171,7 @@ def _expand_functions(value: Any, base: Path, loading: Sequence[Path], inherited
 def _read_reference(
     reference: str, base: Path, loading: Sequence[Path], inherited: list[Inherited]
 ) -> list[dict[str, Any]]:
-    """The functions that a reference names, as an agent's tools."""
+    """Return the functions that a reference names, in the form of an agent's tools."""
     file, mark, address = reference.partition("#")
     hint = "Write FILE#nodes.NAME, relative to this file, for the functions of a node of another workflow file."
     if not file or (mark and not address):
@@ -188,7 +188,7 @@ def _read_reference(
             f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
             hint=suggest(address, places) if places else hint,
         )
-    if chosen[0].policy is not None:  # all functions of a file have the same
+    if chosen[0].policy is not None:  # all functions of a file share it
         inherited.append(Inherited(tools=[f.name for f in chosen], policy=chosen[0].policy))
     return [f.as_tool() for f in chosen]
 
@@ -204,17 +204,17 @@ def load_workflow(
     inherited: list[Inherited] | None = None,
     code: Code = "loaded",
 ) -> Workflow:
-    """The workflow that a file describes.
+    """Load the workflow that a file describes.
 
     Args:
         spec: the file as typed values.
         base: the folder that paths in the file are relative to.
         loading: the files that refer to this one for its functions, outermost first.
         inherited: the policies of the files that this one refers to are appended here.
-        code: the state of the user code that its nodes are made with.
+        code: the state of its nodes' user code.
 
     Raises:
-        SpecError: with the path of what is wrong; `Source.locating` adds line and column.
+        SpecError: with the path of the error; `Source.locating` adds line and column.
     """
     inherited = [] if inherited is None else inherited
 
@@ -240,7 +240,7 @@ def load_workflow(
 
 
 def add_types(raw: Any, types: Mapping[str, str]) -> Any:
-    """A node as written, with those of the file's types that its signature names, in the nodes inside it, too."""
+    """Return a node as written, with the file's types that its signature names, also in the nodes inside it."""
     if not types:
         return raw
     if isinstance(raw, list):

@@ -1,4 +1,4 @@
-"""Writing a workflow back as YAML: the result of a run, as short and as easy to edit as what the user wrote."""
+"""Writing a workflow back as YAML: the result of a run, as short and easy to edit as the user's file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.task.moved import move_tree
 from workbench.task.search_space import check_space
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
-#: Sections of a file that count where it is called and not improved.
+#: Sections of a file that count if it is called and not improved.
 _CALLED_KEYS = (
     "name",
     "description",
@@ -31,7 +31,7 @@ _CALLED_KEYS = (
     "concurrency",
     "timeout",
 )
-#: Those of a result, in their order.
+#: Sections of a result file, in order.
 _SECTIONS = (
     *("name", "description", "lm", "roles", "data", "metric", "objectives", "pick", "targets", "policy", "nodes"),
     *("search", "optimize", "rounds", "attacks", "constraints", "proof", "cache", "budget", "concurrency", "timeout"),
@@ -40,10 +40,10 @@ _SECTIONS = (
 
 
 def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
-    """The content of a file in the folder of the workflow that is called and not improved: without data, metric, search
-    and budget.
+    """Return the content of a file, in the workflow's folder, that is only called: without data, metric, search and
+    budget.
 
-    spec, raw: the file that the workflow comes from, with the policies of files that it refers to, and as written.
+    spec, raw: the file that the workflow comes from: with the policies of files that it refers to, and as written.
     """
     whole = file_tree(spec, {**raw, "data": {}, "metric": None}, workflow, workflow.base, ())
     whole |= {"configurations": raw["configurations"]} if raw.get("configurations") else {}
@@ -51,7 +51,7 @@ def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
 
 
 def written_node(tree: Any) -> Any:
-    """A node in the form in which people write it: {predict: "...", ...} instead of {"kind": "predict", ...}."""
+    """Return a node in the form that people write: {predict: "...", ...} instead of {"kind": "predict", ...}."""
     if isinstance(tree, list):
         return [written_node(t) for t in tree]
     if not isinstance(tree, Mapping):
@@ -64,19 +64,19 @@ def written_node(tree: Any) -> Any:
 
 
 def _is_node(tree: Mapping[str, Any]) -> bool:
-    """Return True if a mapping is a node: rows of data may have a field `kind`, too."""
+    """Return True if a mapping is a node. Rows of data may have a field `kind`, too."""
     kind = tree.get("kind")
     return isinstance(kind, str) and kind in plugins().names("node_kinds") and node_class(kind).primary in ("", *tree)
 
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
-    """The content of a whole file for a workflow. folder: where the file will be; its paths are relative to it."""
+    """Return the content of a complete file for a workflow. folder: the file's future folder, for relative paths."""
     return file_tree(task.spec, written_value(task.source), workflow, folder, _search_of(task, workflow), task.workflow)
 
 
 def written_value(source: Source) -> dict[str, Any]:
-    """The content of a file with its flags, but `cache` as it is written there: a flag for one run is no setting of its
-    result."""
+    """Return the content of a file with its flags. `cache` is taken from the file, since a flag for one run is no
+    setting of its result."""
     written = load_yaml(source.text, source.file).value
     rest = {key: value for key, value in source.value.items() if key != "cache"}
     return {**rest, "cache": written["cache"]} if "cache" in written else rest
@@ -90,21 +90,21 @@ def file_tree(
     search: Sequence[str],
     baseline: Workflow | None = None,
 ) -> Tree:
-    """The same by parts, without what only running code could show.
+    """Return the content of a complete file from its parts, without running any code.
 
     Args:
         spec: the file that the workflow comes from, with the policies of files that it refers to.
         raw: its content.
-        workflow: what is written.
-        folder: where the file will be.
+        workflow: the workflow to write.
+        folder: the future folder of the file.
         search: the addresses under `search:` that the workflow still has.
-        baseline: the workflow that the file began with. `optimize:` is kept only if the kinds of nodes are those: an
-            optimizer may find nothing to work on in others, and then the file would be refused.
+        baseline: the original workflow. `optimize:` is kept only if the workflow has the same kinds of nodes: an
+            optimizer may find nothing to change in others, and then the file would be refused.
     """
     given: Tree = {**raw, "nodes": {n: written_node(t) for n, t in workflow.nodes.items()}}
     if workflow.tree.get("lm"):
         given["lm"] = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
-    if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
+    if spec.policy.inherited:  # the functions are in this file now, so their rules must be, too
         given["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
     if isinstance(raw["data"], str):
         given["data"] = {"file": raw["data"]}
@@ -130,8 +130,8 @@ def _kinds(tree: Any) -> list[str]:
 
 
 def _search_of(task: Task, workflow: Workflow) -> list[str]:
-    """The addresses under `search:` that the workflow still has. Edits of the structure may have replaced a node or
-    moved it into another one, and the file must be valid all the same."""
+    """Return the addresses under `search:` that the workflow still has. Edits of the structure may have replaced or
+    moved a node, and the file must still be valid."""
     left = dict(task.spec.search)
     while left:
         try:
@@ -144,7 +144,7 @@ def _search_of(task: Task, workflow: Workflow) -> list[str]:
 
 
 def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]:
-    """The addresses under `search:` that a workflow still has, by the trees alone: the nodes on the way to it are of
+    """Return the addresses under `search:` that a workflow still has, from the trees alone: the nodes on the way are of
     the same kinds as in the baseline."""
 
     def kinds(of: Workflow, parts: Sequence[str]) -> list[Any]:
@@ -161,7 +161,7 @@ def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]
 
 
 def write_workflow(task: Task, workflow: Workflow, out: Path) -> None:
-    """Write a workflow as a file, whole or not at all."""
+    """Write a workflow as a file, completely or not at all."""
     write_whole(out.resolve(), workflow_text(task, workflow, out))
 
 
@@ -172,12 +172,12 @@ def workflow_text(
     header: Sequence[str] = (),
     configurations: Sequence[tuple[Workflow, Mapping[str, float]]] = (),
 ) -> str:
-    """A workflow as the text of a file.
+    """Return a workflow as the text of a file.
 
     Args:
-        out: the file, to whose folder its paths are relative.
+        out: the path of the file, for relative paths.
         header: lines of a comment at the top.
-        configurations: the workflow itself and others with their figures, for the section of that name.
+        configurations: the workflow itself and others, with their figures, for the section `configurations`.
     """
     folder = out.resolve().parent
     notes = ["The comments of the file that it was made from are not kept."] if _has_comments(task.source.text) else []
@@ -190,30 +190,30 @@ def workflow_text(
     return text + dump_yaml(tree)
 
 
-#: The figures of a configuration, with the decimals that are written.
+#: The figures of a configuration, each with its number of decimals.
 _FIGURES = {"score": 4, "usd": 8, "tokens": 1, "latency": 4, "p95_latency": 4}
 
 
 def _configuration(
     task: Task, written: Tree, workflow: Workflow, figures: Mapping[str, float], folder: Path
 ) -> dict[str, Any]:
-    """Write a configuration of a file: its figures, and the sections that differ from the file's own (written)."""
+    """Return a configuration for a file: its figures, and the sections that differ from the file's own (written)."""
     own = workflow_tree(task, workflow, folder)
     sections = {key: own[key] for key in ("lm", "nodes") if key in own and own[key] != written.get(key)}
     return {**{name: round(figures[name], digits) for name, digits in _FIGURES.items()}, **sections}
 
 
 def _has_comments(text: str) -> bool:
-    """Return True if a YAML text has comments, but for that which names the schema to editors."""
+    """Return True if a YAML text has comments other than the one that names the schema for editors."""
     lines = (line.strip() for line in text.splitlines())
     return any((line.startswith("#") and "yaml-language-server" not in line) or " #" in line for line in lines)
 
 
 def dump_yaml(tree: Any) -> str:
-    """YAML with keys in our order, long texts in blocks, and no aliases. What a terminal or an editor would hide, such
-    as bidi controls, is written as escapes."""
+    """Return YAML with keys in our order, long texts in blocks, and no aliases. Characters that a terminal or an editor
+    would hide, such as bidi controls, are escaped."""
     text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return visible(text)  # what that escapes stands in double quotes (see `_text`)
+    return visible(text)  # its escapes are inside double quotes (see `_text`)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -228,7 +228,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     style = "|" if "\n" in text and not any(line.endswith(" ") for line in text.split("\n")) else None
     if visible(text) != text:
         style = '"'
-    elif not reads_as_text(text):  # the library quotes what YAML 1.1 reads otherwise, and we read 1.2
+    elif not reads_as_text(text):  # the library quotes texts that YAML 1.1 reads differently; we read 1.2
         style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

@@ -1,6 +1,6 @@
-"""Workflows: values that say which nodes there are, what each does and who reads what.
+"""Workflows as values: which nodes exist, what each does, and which node reads which field.
 
-Values. Nothing here runs, pays or imports a runtime; `workbench.Context` says what a running node may use.
+Nothing here runs a node, spends money or imports a runtime. `workbench.Context` lists what a running node may use.
 """
 
 from workbench.workflow.course import describe_course as describe_course, differs as differs, tool_uses as tool_uses

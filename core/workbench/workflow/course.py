@@ -1,4 +1,4 @@
-"""The course of a run: which nodes ran, and what they asked of tools."""
+"""The course of a run: which nodes ran, and which tools they called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.workflow.trace import Span, Trace
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A call of a tool: the node that made it, and what it was told. result: the text that it read."""
+    """A tool call: the node that made it, its tool and arguments, and the result that the node read."""
 
     node: str
     tool: str
@@ -23,7 +23,7 @@ class ToolUse:
 
     @property
     def failed(self) -> bool:
-        """Return True if it was refused, or the tool failed: nothing came of it."""
+        """Return True if the call was refused or the tool failed, so it had no effect."""
         return self.result.startswith("error:")
 
     def __str__(self) -> str:
@@ -32,13 +32,15 @@ class ToolUse:
 
 
 def tool_uses(trace: Trace) -> list[ToolUse]:
-    """The calls of tools of a run, in the order in which their nodes began."""
+    """List the tool calls of a run, in the order in which their nodes began."""
     return [use for span in _in_time(trace) for use in _uses(span)]
 
 
 def describe_course(trace: Trace, most: int = 20_000) -> str:
-    """The course as text, a step a line: calls of tools with their results, and what nodes wrote. Of a longer text the
-    end is kept: the last steps are the ones with consequences."""
+    """Describe a run, one step a line: tool calls with their results, and the outputs of nodes.
+
+    A longer text is cut at the start, because the last steps are the ones with consequences.
+    """
     lines = list[str]()
     for span in _in_time(trace):
         wrote = ", ".join(f"{name}: {_text(value)}" for name, value in span.outputs.items())
@@ -49,7 +51,7 @@ def describe_course(trace: Trace, most: int = 20_000) -> str:
 
 
 def differs(one: Trace, other: Trace) -> bool:
-    """Return True if other nodes ran, or other calls of tools were made."""
+    """Return True if the two runs differ in the nodes that ran or in their tool calls."""
 
     def steps(trace: Trace) -> list[Any]:
         calls = [(use.node, use.tool, _text(dict(use.arguments))) for use in tool_uses(trace)]
@@ -63,7 +65,7 @@ def _in_time(trace: Trace) -> list[Span]:
 
 
 def _uses(span: Span) -> Iterator[ToolUse]:
-    """Agents note what they call; of other nodes the effects are known."""
+    """Yield the tool calls of a span: those that an agent noted, or the effects of any other node."""
     noted: list[dict[str, Any]] = span.notes.get("tools", [])
     for call in noted:
         given = call["arguments"]

@@ -1,4 +1,4 @@
-"""The structure of a workflow: a hash of what it does, the flow of fields through it, and leaving nodes out."""
+"""The structure of a workflow: a hash of its behavior, the flow of fields through it, and disabling nodes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from workbench.workflow.workflow import Workflow, make_node, node_class
 
 
 def graph_hash(workflow: Workflow) -> str:
-    """A hash that is equal for workflows that do the same.
+    """Return a hash that is equal for workflows with the same behavior.
 
     Names and order of nodes, disabled nodes and defaults make no difference. It is a Merkle hash: each node is digested
-    with its settings and the digests of the nodes before it. Two equal nodes side by side differ from one, but which of
-    them feeds which reader makes no difference. Where several nodes write one field, their order in the file decides
-    what is read and what remains, so there it counts.
+    with its settings and the digests of the nodes before it. Two equal nodes side by side give another hash than one,
+    but it does not matter which of them feeds which reader. If several nodes write one field, their order in the file
+    decides which value is read and which remains, so there the order counts.
     """
     import networkx
 
@@ -33,7 +33,7 @@ def graph_hash(workflow: Workflow) -> str:
     for name in networkx.topological_sort(graph):
         fields = {b: sorted(set(nodes[name].inputs) & set(nodes[b].outputs)) for b in graph.predecessors(name)}
         before = sorted([made[b], read] for b, read in fields.items())
-        # How many of the writers of a field come before its reader: this decides which of them it reads.
+        # The number of a field's writers before its reader: it decides which of them the reader gets.
         after = {f: sum(place[w] < place[name] for w in several[f]) for f in set(nodes[name].inputs) & several.keys()}
         node = [_meaning(nodes[name]), bool(workflow.nodes[name].get("optional")), before]
         made[name] = digest([*node, after] if after else node)
@@ -42,7 +42,7 @@ def graph_hash(workflow: Workflow) -> str:
 
 
 def _meaning(node: NodeKind) -> Tree:
-    """A node's settings with their defaults, those of nodes inside it too."""
+    """Return a node's settings with their defaults, including those of the nodes inside it."""
     settings = node.config.model_dump(mode="json")
     for address, child in node.children().items():
         first, _, rest = address.partition(".")
@@ -58,16 +58,16 @@ def _meaning(node: NodeKind) -> Tree:
 
 
 def check_flow(workflow: Workflow, start: Workflow, given: Collection[str] = ()) -> None:
-    """Check that a workflow made from `start` reads only what is there, and still gives what start gives.
+    """Check that a workflow made from `start` reads only fields that exist, and still gives the outputs of `start`.
 
     Args:
         workflow: the changed workflow.
         start: the workflow that it was made from.
-        given: fields of an example that may be read although start does not read them.
+        given: fields of an example that may be read although `start` does not read them.
 
     Raises:
-        SpecError: a field is read that nothing writes and start does not read from the example; an output of start is
-            no longer written; or a type does not fit that did in start (only signatures have types).
+        SpecError: a field is read that no node writes and that `start` does not read from the example; an output of
+            `start` is no longer written; or types no longer fit that did in `start` (only signatures have types).
     """
     nodes = workflow.enabled_nodes
     before = start.input_fields
@@ -89,7 +89,7 @@ def check_flow(workflow: Workflow, start: Workflow, given: Collection[str] = ())
 
 
 def _misfits(workflow: Workflow) -> dict[tuple[str, str, str], tuple[str, str, str]]:
-    """By (writer, reader, field): the field, the type written and the type read, where these do not fit."""
+    """Map (writer, reader, field) to (field, type written, type read), for types that do not fit."""
     nodes, found = workflow.enabled_nodes, dict[tuple[str, str, str], tuple[str, str, str]]()
     for writer, reader in workflow.graph.edges:
         here, there = (_typed(nodes[n], side) for n, side in ((writer, "outputs"), (reader, "inputs")))
@@ -105,7 +105,7 @@ def _typed(node: NodeKind, side: str) -> Mapping[str, Field]:
 
 
 def _fits(written: Field, read: Field) -> bool:
-    """Return True if a field can be read as declared; anything can be read as text."""
+    """Return True if a field can be read as declared. Anything can be read as text."""
     if read.type in (str, Any) or written.type == read.type or (written.type, read.type) == (int, float):
         return True
     return bool(written.values and read.values) and set(written.values) <= set(read.values)
@@ -116,11 +116,10 @@ def _shown(field: Field) -> str:
 
 
 def disable_nodes(workflow: Workflow, absent: Collection[str]) -> Tree:
-    """The settings, as a patch's `set`, that leave nodes out: these are disabled, and nothing reads what they alone
-    wrote.
+    """Return the settings (a patch's `set`) that disable nodes and drop their fields from all readers.
 
-    A field that is also in the example, since a disabled node only refined it, is still read. Raises SpecError for a
-    node that needs such a field: only signatures can lose inputs.
+    A field that is also in the example, because a disabled node only refined it, is still read. Raises SpecError for a
+    reader that cannot lose such an input: only signatures can.
     """
     nodes = workflow.enabled_nodes
     left = {name: node for name, node in nodes.items() if name not in absent}
@@ -139,7 +138,7 @@ def disable_nodes(workflow: Workflow, absent: Collection[str]) -> Tree:
 
 
 def _drop_inputs(tree: Any, fields: Iterable[str]) -> Any:
-    """A node and the nodes inside it, with these fields removed from their signatures."""
+    """Return a node, with these fields removed from its signature and from those of the nodes inside it."""
     drop = set(fields)
     if is_list(tree):
         return [_drop_inputs(value, drop) for value in tree]

@@ -16,10 +16,10 @@ _SHAPES = {"box": '["{}"]', "round": '("{}")', "circle": '(("{}"))'}
 
 
 def mermaid(workflow: Workflow) -> str:
-    """The text of a flowchart: enabled nodes, the fields that pass between them, and what is inside a node.
+    """Return a flowchart: enabled nodes, the fields that pass between them, and the parts inside a node.
 
-    An edge is labelled with the fields that its second node reads from its first; one for `needs` alone has no label.
-    The example is a vertex of its own. Each kind says how it is drawn (`NodeKind.diagram`).
+    An edge is labelled with the fields that its second node reads from its first; an edge for `needs` alone has no
+    label. The example is a vertex of its own. `NodeKind.diagram` decides how a node is drawn.
     """
     nodes, ids = workflow.enabled_nodes, _Ids()
     lines = ["flowchart TD"]
@@ -54,7 +54,7 @@ class _Ids(dict[str, str]):
 
 
 def _drawn(node: NodeKind, label: str, ids: _Ids, own: str, depth: int) -> list[str]:
-    """The lines of a node: one box, or a frame with what is inside."""
+    """Return the lines of a node: a box, or a frame with its parts inside."""
     indent, inside = "  " * depth, node.diagram()
     if inside is None:
         return [f"{indent}{own}{_SHAPES['box'].format(_quoted(label))}"]

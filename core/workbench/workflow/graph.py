@@ -19,18 +19,19 @@ Trees = Mapping[str, Mapping[str, Any]]
 
 
 def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, carried: Collection[str] = ()) -> Graph:
-    """Nodes as a directed graph: an edge for each `needs`, and from the writers of a field to its readers.
+    """Build a directed graph of the nodes: edges for each `needs`, and from the writers of a field to its readers.
 
-    Where several nodes write a field, a reader gets it from the last one before it in the file, or, if that one is
-    optional and failed, from the one before that; a node that reads and writes the same field refines it. So the file
-    decides who reads what, never who was faster. Each vertex has the attribute `sources`, {field: [its writers]} for
-    every field that the node reads: the first of them that wrote it counts, and if none did, the example's field.
+    If several nodes write a field, a reader gets the value of the last writer before it in the file. If that one is
+    optional and failed, it gets the value of the one before that. A node that reads and writes the same field refines
+    it. So the order in the file decides, and not which node was faster. Each vertex has the attribute `sources`,
+    {field: [its writers]}, for every field that the node reads: the first writer in the list with a value counts, and
+    if none has one, the example's field.
 
     Args:
         nodes: the enabled nodes, in the order of the file.
         trees: all nodes of the file as trees, for `needs` and `optional`.
-        carried: fields that a reader gets from outside where no node before it in the file writes them, e.g. from the
-            round before.
+        carried: fields that a reader gets from outside if no node before it in the file writes them, e.g. from the
+            previous round.
 
     Raises:
         SpecError: an unknown name in `needs`, a cycle, or no nodes.
@@ -61,7 +62,7 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, carried: Collection
             sources = until_required(before or later, trees)
             graph.nodes[name]["sources"][field] = sources
             graph.add_edges_from((source, name) for source in sources)
-    if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
+    if not networkx.is_directed_acyclic_graph(graph):  # much faster than a search for a cycle
         # The type stubs leave the results of both algorithms open.
         found = networkx.find_cycle(graph)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         cycle = cast("list[tuple[str, str]]", found)
@@ -76,7 +77,7 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, carried: Collection
 
 
 def writers_of(nodes: Mapping[str, NodeKind]) -> dict[str, list[str]]:
-    """The writers of each field, in the order of the file."""
+    """Map each field to its writers, in the order of the file."""
     found: dict[str, list[str]] = {}
     for name, node in nodes.items():
         for field in dict.fromkeys(node.outputs):
@@ -85,35 +86,34 @@ def writers_of(nodes: Mapping[str, NodeKind]) -> dict[str, list[str]]:
 
 
 def until_required(names: list[str], trees: Trees) -> list[str]:
-    """Names up to the first that is not optional: what comes after it is never read."""
+    """Return the names up to the first node that is not optional. Those after it are never read."""
     required = next((i for i, name in enumerate(names) if not trees[name].get("optional")), len(names))
     return names[: required + 1]
 
 
 def needs_of(tree: Mapping[str, Any]) -> list[str]:
-    """The names under a node's `needs`."""
+    """Return the names under a node's `needs`."""
     needs: str | list[str] = tree.get("needs") or []
     return [needs] if isinstance(needs, str) else list(needs)
 
 
 def fields_from_outside(graph: Graph) -> list[str]:
-    """The fields that a node reads and no node writes for it."""
+    """List the fields that a node reads and no node writes for it."""
     known: Iterator[dict[str, list[str]]] = (graph.nodes[name]["sources"] for name in graph)
     return list(dict.fromkeys(field for found in known for field, sources in found.items() if not sources))
 
 
 class Schedule:
-    """Runs the nodes of a graph in the order of their dependencies; independent ones run at the same time.
+    """A schedule that runs the nodes of a graph in dependency order. Independent nodes run concurrently.
 
     Args:
         nodes: the enabled nodes, in the order of the file.
         trees: all nodes of the file as trees, for `needs` and `optional`.
-        graph: theirs (`build_graph`), if it has been built already.
-        carried: fields that come from the round before (`build_graph`).
+        graph: their graph (`build_graph`), if already built.
+        carried: fields from the previous round (`build_graph`).
 
-    `order`: the names by dependency and, where that leaves it open, by the order of the file. `inputs`: the fields that
-    the nodes read from outside. `sources`: by node and field, the nodes that may have written it; the first that did
-    counts.
+    `order`: the names, sorted by dependency, then by the order of the file. `inputs`: the fields that the nodes read
+    from outside. `sources`: by node and field, the nodes that may have written it; the first that did counts.
     """
 
     def __init__(
@@ -143,16 +143,16 @@ class Schedule:
     ) -> None:
         """Run every node, each as soon as those before it are done.
 
-        After a failure the others still finish: their calls are paid for, so they are recorded, and a replay sees the
-        same. An optional node that fails writes nothing.
+        After a failure the other nodes still finish. Their calls are paid for, so they are recorded, and a replay sees
+        the same. An optional node that fails writes nothing.
 
         Args:
-            step: runs one node, given its name and inputs, and returns its outputs.
+            step: runs one node: takes its name and inputs, and returns its outputs.
             given: the fields from outside.
-            written: is filled with the outputs of each node, by its name.
+            written: filled with the outputs of each node, by name.
 
         Raises:
-            NodeError: of the first required node that failed; any other error is raised in its place.
+            NodeError: the first required node failed. Any other error is raised in its place.
         """
 
         async def one(name: str) -> None:
@@ -163,7 +163,7 @@ class Schedule:
                     return
                 sources = self.sources[name]
                 if error.kind == FailureKind.DATA and any(sources.get(error.field, sources.values())):
-                    error.kind = FailureKind.UPSTREAM  # what a node wrote, or did not, is no fault of the row
+                    error.kind = FailureKind.UPSTREAM  # a missing or bad output of another node is not the row's fault
                 raise
 
         if self._chain:
@@ -182,8 +182,7 @@ class Schedule:
         await gather_all(tasks.values())
 
     def merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """All fields that were written. Of several writers the last one in the file counts, or the node that refined
-        what that one wrote."""
+        """Merge all fields that were written. The last writer in the file wins, or the node that refined its value."""
         values = {field: value for name in self.nodes for field, value in written.get(name, {}).items()}
         for field, writers in self._several.items():
             wrote = [name for name in writers if field in written.get(name, ())]

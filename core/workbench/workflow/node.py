@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     Drawing = networkx.DiGraph[str]
 
 
-#: Key of a demo: the messages between its inputs and its answer, e.g. calls of tools and their results.
+#: Key of a demo for the messages between its inputs and its answer, e.g. tool calls and their results.
 EXCHANGE = "_exchange"
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The rest of the file, for a node's own check (`NodeKind.defects`).
+    """The rest of the workflow file, for a node's own check (`NodeKind.defects`).
 
-    lm: the model of the workflow, for nodes that name none. names: of all nodes and fields of the file. values:
-    by field that only nodes write, the values that it can have, where all its writers list them.
+    lm: the workflow's model, for nodes that name none. names: the names of all nodes and fields. values: by field, its
+    possible values, if only nodes write it and all of its writers list them.
     """
 
     lm: LMSpec
@@ -39,11 +39,11 @@ class Surroundings:
 
 
 class TextRole(NamedTuple):
-    """The role of a learnable text of a node, for who writes a better one.
+    """The role of a node's learnable text, for the model or optimizer that writes a better one.
 
-    what: e.g. `the description of the tool look_up of an agent`. instructs: it says what to do, and may say it in
-    other words and at any length. parts: of the message that it is one part of, all learnable parts by their setting
-    in the order in which they stand, itself among them; what `queries.text_role` returns has their addresses.
+    what: e.g. `the description of the tool look_up of an agent`. instructs: True if the text is an instruction, which
+    may be rephrased at any length. parts: the learnable texts of the message that this one belongs to, itself included,
+    by setting and in order. `queries.text_role` returns their addresses instead.
     """
 
     what: str = "the instruction of one step of a workflow"
@@ -61,31 +61,30 @@ class NodeKind:
     """A step of a workflow. Subclass it, set `Config` and `primary`, and write `run`.
 
     Equal settings share one node, so `run` must keep no state in self. It may raise NodeError (a failure of this
-    example, with a kind) or any other error (recorded as a failure under the error's type).
+    example, with a kind). Any other error is recorded as a failure under its type.
     """
 
     Config: ClassVar[type[NodeConfig]] = NodeConfig
-    #: What a node may do besides asking its models, by setting (`workbench.spec`). A kind that does not say is not
-    #: run from an untrusted file.
+    #: Actions of a node other than asking its models, by setting (`workbench.spec`). A kind without this declaration is
+    #: not run from an untrusted file.
     powers: ClassVar[Powers]
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
-    #: The settings that optimizers may change, and what each is: text, demos, int, float, choice, nodes, tools.
-    #: One whose settings decide that sets it on itself.
+    #: Settings that optimizers may change, each with its kind: text, demos, int, float, choice, nodes, tools. Set it on
+    #: the instance if it depends on other settings.
     learnable: Mapping[str, str] = {}
-    #: Whether what it runs names a temperature of its own, which its setting `temperature` replaces.
+    #: True if the program that the node runs sets a temperature of its own, which the setting `temperature` replaces.
     names_temperature: ClassVar[bool] = False
-    #: Whether a program that is not ours makes the requests: a change of the settings acts in those that carry it, and
-    #: in nothing else.
+    #: True if another program makes the requests. Changed settings then affect only requests that carry them.
     foreign: ClassVar[bool] = False
-    #: Asks what the node does, for the model of an agent that has it as a tool, where that shows only when it runs,
-    #: e.g. on the card of a stranger. One whose settings decide that sets it on itself.
+    #: Ask the node what it does, for the model of an agent that has it as a tool, if that is known only at run time,
+    #: e.g. from the agent card of a remote agent. Set it on the instance if it depends on settings.
     introduce: Callable[[Any], Awaitable[str]] | None = None
-    #: The command that puts an improved file with such a node to use, where calling the file is not how it is used; its
-    #: first place is the file.
+    #: The command that puts an improved file with such a node to use, if calling the file does not. Its first argument
+    #: is the file.
     applied_by: ClassVar[str] = ""
-    #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
+    #: Settings that hold named groups of settings. Addresses may lead into them even if the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
-    #: The state of the user code that the settings name: only a node with `loaded` code may run it. Set before
+    #: The loading state of the user code that the settings name. Only a node with `loaded` code may run it. Set before
     #: `__init__`, which passes it on to what it reads and to the nodes inside.
     code: Code = "loaded"
 
@@ -103,22 +102,22 @@ class NodeKind:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the fields that it reads."""
+        """Return the names of the fields that the node reads."""
         return ()
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the fields that it writes."""
+        """Return the names of the fields that the node writes."""
         return ()
 
     @property
     def max_calls(self) -> int:
-        """The most LM calls that one run can make, without retries."""
+        """Return the most LM calls that one run can make, without retries."""
         return 0
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Roles other than the task whose models the node asks; the file must name a model for each."""
+        """List the roles other than `task` whose models the node asks. The file must name a model for each."""
         return ()
 
     def warnings(self) -> list[str]:
@@ -126,21 +125,22 @@ class NodeKind:
         return []
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
-        """Find defects for `validate --deep`: settings that are valid but cannot work. Not of nodes inside.
+        """Find defects for `validate --deep`: settings that are valid but cannot work. Skip nodes inside this one.
 
-        It must call, load and start nothing, and be certain: a finding in a workflow that works is a bug.
+        It must not call a model, load code or start anything. It must be certain: a finding in a workflow that works is
+        a bug.
         """
         return ()
 
     def tool_names(self) -> Collection[str]:
-        """The tools that the node may call, by the names that the rules of `policy:` use. `*`: others, which show when
-        it runs."""
+        """List the tools that the node may call, by the names used in the rules of `policy:`. `*` stands for tools that
+        are known only at run time."""
         return ()
 
     @property
     def row_inputs(self) -> Collection[str]:
-        """The inputs that come from the row where the node is a tool of an agent; the agent's model fills the others
-        and never sees these."""
+        """List the inputs that come from the row if the node is a tool of an agent. The agent's model fills all other
+        inputs and never sees these."""
         return ()
 
     @property
@@ -150,58 +150,59 @@ class NodeKind:
 
     @property
     def input_types(self) -> Mapping[str, Any]:
-        """The types of the inputs, as far as they are known."""
+        """Return the types of the inputs, as far as they are known."""
         return {}
 
     @property
     def file_inputs(self) -> Collection[str]:
-        """The inputs that a row holds by a path, an address or their bytes, such as images."""
+        """List the inputs that a row gives as a path, an address or bytes, such as images."""
         return ()
 
     def resolve_input(self, name: str, value: Any, folder: Path) -> Any:
-        """Return one of `file_inputs` of a row in the form in which `run` reads it. Called before anything is sent.
+        """Return a row's value of one of `file_inputs` in the form that `run` reads. Called before anything is sent.
 
-        folder: of the row's file, beside which a path may lead. Raises NodeError("data") for what cannot be read.
+        folder: the folder of the row's file, for relative paths. Raises NodeError("data") for a value that cannot be
+        read.
         """
         return value
 
     def text_role(self, name: str) -> TextRole:
-        """Say what a text is that optimizers may change. name: of the setting, as in `learnable`."""
+        """Describe a text that optimizers may change. name: its setting, as in `learnable`."""
         return TextRole()
 
     def children(self) -> Mapping[str, NodeKind]:
-        """The nodes inside this one, by the address of the setting that holds them."""
+        """Return the nodes inside this one, by the address of the setting that holds them."""
         return {}
 
     def walk(self) -> Iterator[NodeKind]:
-        """This node and all nodes inside it."""
+        """Yield this node and all nodes inside it."""
         yield self
         for child in self.children().values():
             yield from child.walk()
 
     def observe(self, runs: Sequence[Sequence[Span]]) -> Mapping[str, Any] | None:
-        """Settings that show only when the node runs, e.g. the prompts of a program that it starts.
+        """Return settings that are known only once the node runs, e.g. the prompts of a program that it starts.
 
-        Called once before a search, for a node that may be `observed`. runs: for each of some training rows, the spans
-        of the node. Returns the settings to add, which must change nothing that the node does; raises SpecError if the
-        runs show that a search would be in vain.
+        Called once before a search, for a node that is `observed`. runs: the spans of the node, for each of some
+        training rows. The settings that are returned are added to the node, and must not change its behavior. Raises
+        SpecError if the runs show that a search cannot help.
         """
         return None
 
     @property
     def kept_state(self) -> str | None:
-        """Describe state that outlives a row by these settings, as part of a sentence: "the agent keeps its state from
-        row to row". Where something does, the report shows no gain. Not of nodes inside."""
+        """Describe state that outlives a row with these settings, as part of a sentence: "the agent keeps its state
+        from row to row". If any node has such state, the report shows no gain. Skip nodes inside this one."""
         return None
 
     @property
     def observed(self) -> bool:
-        """Return True if `observe` is to be called: the file leaves out what it would add."""
+        """Return True if `observe` should be called because the file leaves out the settings that it would add."""
         return False
 
     def external_inputs(self) -> Any:
-        """Return what the node has read from other workflow files, as plain JSON values; None if nothing. A run is not
-        resumed once that has changed."""
+        """Return the content that the node read from other workflow files, as plain JSON values; None if there is none.
+        If it changes, a run cannot be resumed."""
         return None
 
     def diagram(self) -> Drawing | None:
@@ -220,9 +221,9 @@ class NodeKind:
         return graph
 
     def training_chat(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """A training example for fine-tuning, as a chat.
+        """Return a training example for fine-tuning, as a chat.
 
-        The messages are those that the node sends for these inputs; the last one is the answer that it would read as
+        The messages are those that the node sends for these inputs. The last one is the answer that it would parse into
         these outputs.
 
         Args:
@@ -234,14 +235,15 @@ class NodeKind:
         return None
 
     def demo(self, span: Span) -> dict[str, Any]:
-        """Make a demo of the node from a run of it: its inputs and outputs. A node that calls tools adds the messages
-        in between, under the key EXCHANGE: without them the demo would teach to answer without tools."""
+        """Make a demo from a run of the node: its inputs and outputs. For a node that calls tools, also keep the
+        messages in between under the key EXCHANGE: without them the demo would teach the model to answer without
+        tools."""
         return {**span.inputs, **span.outputs}
 
     async def run(self, inputs: Mapping[str, Any], ctx: Any) -> Mapping[str, Any]:
         """Run the node on one example. Returns a value for every name in `outputs`.
 
-        Everything with an effect goes through ctx, a `workbench.Context`: so it is paid, journalled and traced.
+        Everything with an effect goes through ctx, a `workbench.Context`, which pays for, journals and traces it.
         """
         raise NotImplementedError
 
@@ -265,6 +267,6 @@ class SignatureNode(NodeKind):
 
     @cached_property
     def lm(self) -> LMSpec | None:
-        """The node's own language model; None if it uses that of the workflow."""
+        """Return the node's own language model; None if it uses the workflow's."""
         chosen = getattr(self.config, "lm", None)
         return lm_spec(chosen) if chosen is not None else None

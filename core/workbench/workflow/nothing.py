@@ -1,4 +1,4 @@
-"""Nothing as one value: None, for each text of a value that spells it where its type may be None."""
+"""Nothing as one value: texts that spell nothing, such as NULL, become None if the type of the value allows None."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def may_be_none(kind: Any) -> bool:
 
 
 def may_hold_none(kind: Any, depth: int = 0) -> bool:
-    """Return True if a type says that a value, or a part of one, may be None."""
+    """Return True if a value of this type, or a part of one, may be None."""
     if kind is not Any and may_be_none(kind):
         return True
     inner = [*get_args(kind), *_fields_of(kind).values()] if depth < 10 and get_origin(kind) is not Literal else []
@@ -24,9 +24,9 @@ def may_hold_none(kind: Any, depth: int = 0) -> bool:
 
 
 def read_nothing(value: Any, kind: Any) -> Any:
-    """A value with None for each text in it that spells nothing, such as NULL, where its type may be None.
+    """Return a value with None in place of each text that spells nothing, if its type allows None there.
 
-    A list where the type has none holds accepted values.
+    In a list whose type is not a list, each item is read as that type (a list of accepted values).
     """
     if isinstance(value, str):
         return None if _is_union(kind) and says_nothing(value, get_args(kind)) else value
@@ -42,8 +42,8 @@ def read_nothing(value: Any, kind: Any) -> Any:
 
 
 def says_nothing(text: str, kinds: Collection[Any]) -> bool:
-    """Return True if a text stands for None in a union of types: where a value may be a text, unknown and such words
-    are texts, and so is what a Literal lists."""
+    """Return True if a text stands for None in a union of types. If the union allows texts, words such as unknown are
+    texts; so are the values of a Literal."""
     listed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
     is_text = str in kinds or Any in kinds
     return any(map(may_be_none, kinds)) and text.strip() not in listed and spells_nothing(text, or_unknown=not is_text)
@@ -54,7 +54,7 @@ def _is_union(kind: Any) -> bool:
 
 
 def _fields_of(kind: Any) -> Mapping[str, Any]:
-    """The types of an object's fields, by name."""
+    """Return the types of an object's fields, by name."""
     models = getattr(kind, "model_fields", None)
     if isinstance(kind, type) and is_dict(models):
         return {name: field.annotation for name, field in models.items()}

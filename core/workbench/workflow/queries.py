@@ -1,4 +1,4 @@
-"""Questions about a workflow: what optimizers may change, and which node and value an address stands for."""
+"""Queries about a workflow: which settings optimizers may change, and which node and value an address names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from workbench.workflow.workflow import Workflow, make_node
 
 
 def learnable_addresses(workflow: Workflow, kind: str | None = None) -> dict[str, str]:
-    """The addresses that optimizers may change, and what each is: text, demos, ... (`NodeKind.learnable`).
+    """Map each address that optimizers may change to its kind: text, demos, ... (`NodeKind.learnable`).
 
-    kind: only these, e.g. "demos".
+    kind: return only this kind, e.g. "demos".
     """
     found: dict[str, str] = {}
 
@@ -31,12 +31,12 @@ def learnable_addresses(workflow: Workflow, kind: str | None = None) -> dict[str
 
 
 def node_at(workflow: Workflow, address: str) -> NodeKind:
-    """The innermost node that has the setting at an address. Raises KeyError if there is none."""
+    """Return the innermost node that has the setting at an address. Raises KeyError if there is none."""
     return _find(workflow, address)[0]
 
 
 def text_role(workflow: Workflow, address: str) -> TextRole:
-    """Return what the text at an address is. Raises KeyError if no node has it."""
+    """Return the role of the text at an address. Raises KeyError if no node has it."""
     node, path = _find(workflow, address)
     name = ".".join(path)
     role = node.text_role(name)
@@ -44,7 +44,7 @@ def text_role(workflow: Workflow, address: str) -> TextRole:
 
 
 def _find(workflow: Workflow, address: str) -> tuple[NodeKind, list[str]]:
-    """The innermost node at an address, and the path of the setting within it."""
+    """Return the innermost node at an address, and the path of the setting within it."""
     parts = address.split(".")
     if parts[0] != "nodes" or len(parts) < 2 or parts[1] not in workflow.nodes:
         raise KeyError(address)
@@ -59,7 +59,7 @@ def _find(workflow: Workflow, address: str) -> tuple[NodeKind, list[str]]:
 
 
 def setting_at(workflow: Workflow, address: str) -> Any:
-    """The value in force at an address: as written, else the default of its node; None where there is neither."""
+    """Return the value in force at an address: the written one, else the node's default; None if there is neither."""
     value = workflow.get(address, None)
     if value is not None or not address.startswith("nodes."):
         return value
@@ -69,12 +69,12 @@ def setting_at(workflow: Workflow, address: str) -> Any:
 
 
 def text_at(workflow: Workflow, address: str) -> str:
-    """The text in force at an address; empty where there is none."""
+    """Return the text in force at an address; empty if there is none."""
     return str(setting_at(workflow, address) or "")
 
 
 def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
-    """The language model of the file, with the changes that patches of the workflow's `lm` made.
+    """Return the file's language model, with the changes that patches made to the workflow's `lm`.
 
     A new model keeps the server and the settings only if the same provider serves it, and never the price.
     """
@@ -90,10 +90,9 @@ def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
 
 
 def list_changes(before: Workflow, after: Workflow, lm: LMSpec) -> list[tuple[str, Any, Any]]:
-    """(address, value before, value after) of each setting that differs in what holds. lm: that of the file.
+    """List (address, value before, value after) for each setting with another value. lm: the file's language model.
 
-    A patch of a model is told against the model that was asked before it, with its server and price. An empty value is
-    none.
+    Settings of a model are compared in full, with its server and price. A change between two empty values is left out.
     """
     differ = [c for c in before.diff(after) if not (_is_empty(c[1]) and _is_empty(c[2]))]
     models = {prefix: None for address, *_ in differ if (prefix := _model_prefix(address))}
@@ -109,22 +108,22 @@ def _is_empty(value: Any) -> bool:
 
 
 def _model_prefix(address: str) -> str | None:
-    """The address of the model, `lm` or `nodes....lm`, that a setting belongs to."""
+    """Return the address of the model, `lm` or `nodes....lm`, that a setting belongs to; None if it belongs to none."""
     parts = address.split(".")
     at = next((n for n, part in enumerate(parts) if part == "lm" and n != 1), None)
     return None if at is None else ".".join(parts[: at + 1])
 
 
 def _model_at(workflow: Workflow, address: str, lm: LMSpec) -> dict[str, Any]:
-    """The settings that are written of the model that a node, or those without one of their own, asks."""
+    """Return the explicit settings, by address, of the model at `nodes....lm`, else of the workflow's model."""
     own = workflow.get(address, None) if address != "lm" else None
     asked = lm_spec(own) if own else task_lm(lm, workflow)
     return dict(leaves_of(asked.model_dump(exclude_unset=True, mode="json"), address))
 
 
 def called_lms(workflow: Workflow, lm: LMSpec, inside: NodeKind | None = None) -> Iterator[LMSpec]:
-    """The language models that the nodes name or use by default, without those of roles. lm: that of the file; inside:
-    only those of a node and the nodes inside it."""
+    """Yield the language models that nodes name or use by default, without those of roles. lm: the file's model;
+    inside: only for this node and the nodes inside it."""
     for node in (inside or workflow).walk():
         config = cast(NodeConfig, node.config)
         if "lm" in type(config).model_fields:

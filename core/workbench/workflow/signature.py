@@ -1,8 +1,8 @@
 """Signatures in DSPy's notation, `question, context -> answer: int`, read without importing DSPy.
 
 Types: str (default), int, float, bool, list[...], dict[...], Literal[...], Optional[...], objects with named parts,
-`{name: str, age: Optional[int]}`, and, for inputs, Image. All but the last nest. A node may name more types, as classes
-of pydantic. What DSPy knows beyond that is built with `dspy.Signature` when an adapter of DSPy is used.
+`{name: str, age: Optional[int]}`, and, for inputs, Image. All but Image nest. A node may name more types as pydantic
+classes. Other types of DSPy are built with `dspy.Signature` when a DSPy adapter is used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a signature. values: those that a Literal allows."""
+    """A field of a signature. values: the values that a Literal allows."""
 
     name: str
     type: Any = str
@@ -54,7 +54,7 @@ class Field:
 
     @property
     def allowed(self) -> tuple[Any, ...]:
-        """The values it may have, if these can be listed."""
+        """Return the values that the field may have, if they can be listed."""
         return self.values or ((True, False) if self.type is bool else ())
 
 
@@ -73,7 +73,7 @@ class Signature:
 
 
 def _sides(text: str) -> list[str]:
-    """A text split at the arrows that stand in no quoted text."""
+    """Split a text at its arrows, except those inside quoted text."""
     arrows = [found.start() for found in _QUOTED_OR_ARROW.finditer(text) if found.group() == "->"]
     return [text[a:b] for a, b in zip([0, *(a + 2 for a in arrows)], [*arrows, len(text)], strict=True)]
 
@@ -83,17 +83,14 @@ Types = Mapping[str, Any] | None
 
 
 def parse_signature(text: str, types: Mapping[str, Any] | None = None) -> Signature:
-    """Read a signature. Raises SpecError that says what to write instead.
-
-    types: further types by name.
-    """
+    """Read a signature. The SpecError that it raises says what to write instead. types: further types by name."""
     return _parse(text, tuple(sorted((types or {}).items(), key=lambda item: item[0])))
 
 
 @lru_cache(maxsize=1024)
 def _parse(text: str, types: tuple[tuple[str, Any], ...] | None) -> Signature:
     sides = _sides(text)
-    if len(sides) != 2:  # e.g. a quote that never ends
+    if len(sides) != 2:  # e.g. an unclosed quote
         sides = text.split("->")
     if len(sides) != 2:
         raise _error(text, "a signature has one '->' between inputs and outputs")
@@ -112,9 +109,9 @@ def _parse(text: str, types: tuple[tuple[str, Any], ...] | None) -> Signature:
 
 
 def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = ()) -> str:
-    """A signature with some inputs dropped, and others added after its own.
+    """Return a signature without the inputs in `drop`, and with those in `add` after its own.
 
-    add: fields as written, e.g. "facts: list[str]"; those that it has already are not added twice.
+    add: fields as written, e.g. "facts: list[str]". Fields that the signature already has are not added again.
     """
     here = [f.name for f in _parse(text, None).inputs]
     more = [a for a in add if a.partition(":")[0].strip() not in here]
@@ -126,7 +123,7 @@ def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = (
 
 
 def written_fields(text: str) -> tuple[list[str], list[str]]:
-    """Inputs and outputs of a signature as written, e.g. `label: Literal['a', 'b']`. Raises SpecError."""
+    """Return the inputs and outputs of a signature as written, e.g. `label: Literal['a', 'b']`. Raises SpecError."""
     _parse(text, None)  # raises if anything is wrong
     sides = _sides(text)
     found: list[list[str]] = []
@@ -166,7 +163,7 @@ def _field(argument: ast.arg, text: str, types: Types) -> Field:
 
 
 def _beside(side: str) -> tuple[str, str] | None:
-    """Two quoted texts with nothing between them, which Python would join into one."""
+    """Return two quoted texts with nothing between them, which Python would join into one; None if there are none."""
     if "'" not in side and '"' not in side:
         return None
     tokens = [
@@ -212,7 +209,7 @@ def _type(node: ast.expr, text: str, types: Types) -> Any:
 
 
 def _object(node: ast.Dict, text: str, types: Types) -> Any:
-    """The type of an object with named parts. A part that may be None may also be left out."""
+    """Return the type of an object with named parts. A part that may be None may also be left out."""
     parts: list[tuple[str, Any]] = []
     for key, value in zip(node.keys, node.values, strict=True):
         name = key.id if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else None
@@ -228,7 +225,7 @@ def _object(node: ast.Dict, text: str, types: Types) -> Any:
 
 
 def _holds_image(kind: Any) -> bool:
-    """Return True if a type is the one of images, or made of it."""
+    """Return True if a type is Image or contains it."""
     parts = [*get_args(kind), *(kind.__annotations__.values() if hasattr(kind, "__total__") else ())]
     return kind is Image or any(_holds_image(part) for part in parts)
 

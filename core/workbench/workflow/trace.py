@@ -1,4 +1,4 @@
-"""The record of a workflow's run on an example: its nodes, their calls, and how it ended."""
+"""Records of a workflow's run on an example: its nodes, their calls, and the result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from workbench.lm import Message, Response
 class CallRecord:
     """An LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
 
-    tools: that were offered. response_format: of the answer that was asked for. seconds: of its requests. queued: those
-    that it waited for a slot, a rate limit or another attempt.
-    state, earned: for a step in an environment, the state it was taken in and its reward (`Context.step`).
+    tools: the tools offered. response_format: the format requested. seconds: time in requests. queued: seconds spent
+    waiting for a slot, a rate limit or another attempt.
+    state, earned: for a step in an environment, the state before it and its reward (`Context.step`).
     """
 
     messages: tuple[Message, ...]
@@ -28,14 +28,14 @@ class CallRecord:
     queued: float = 0.0
     state: str | None = None
     earned: float | None = None
-    key: str = ""  # under which the journal has it
+    key: str = ""  # its key in the journal
     tools: tuple[Mapping[str, Any], ...] = ()
     response_format: Mapping[str, Any] | None = None
-    number: int = 0  # among the calls of its span, from 1, in the order of their beginnings; failed ones count, too
+    number: int = 0  # among the calls of its span, from 1, in order of start; failed ones count, too
     max_tokens: int = 0
     most_usd: float | None = None
     most_seconds: float = 0.0
-    at: int = field(default=0, compare=False)  # its place in the trace (`Trace.tick`)
+    at: int = field(default=0, compare=False)  # its position in the trace (`Trace.tick`)
     began: float = field(default=0.0, compare=False)  # in this process, in seconds since 1970; a replay takes no time
 
 
@@ -43,7 +43,8 @@ class CallRecord:
 class EffectRecord:
     """A tool call or another effect inside a span.
 
-    content: what identifies it, as `Context.effect` got it. result: None after an error. replayed: the journal had it.
+    content: the identity of the effect, as passed to `Context.effect`. result: None after an error. replayed: True if
+    the result came from the journal.
     """
 
     kind: str
@@ -59,8 +60,8 @@ class EffectRecord:
 class Span:
     """A run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout.
 
-    seconds: from its start to its end, without those in which its calls only waited (`queued`). Calls at the same time
-    count once.
+    seconds: from start to end, without the time in which its calls only waited (`queued`). Time of concurrent calls
+    counts once.
     """
 
     node: str
@@ -74,13 +75,13 @@ class Span:
     seconds: float = 0.0
     queued: float = 0.0
     error: str | None = None
-    order: tuple[int, ...] = ()  # its place among the spans of the trace (`Context`)
-    at: int = field(default=0, compare=False)  # when it began (`Trace.tick`)
+    order: tuple[int, ...] = ()  # its position among the spans of the trace (`Context`)
+    at: int = field(default=0, compare=False)  # its start (`Trace.tick`)
     began: float = field(default=0.0, compare=False)  # in seconds since 1970
     effects: list[EffectRecord] = field(default_factory=list[EffectRecord], compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what the store keeps. Prompts are stored with the calls, so here are only answers and counts."""
+        """Return the stored form: only answers and counts, because prompts are stored with the calls."""
         out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
         out["outputs"] = dict(self.outputs)
         out["calls"] = [
@@ -105,11 +106,8 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """An example through one workflow.
-
-    Spans are in the order of the nodes and, within a node, of replica and start. So the order does not depend on which
-    of several was faster, and a replay sees the same.
-    """
+    """The trace of one example through a workflow. Spans are sorted by node and, within a node, by replica and start.
+    So their order does not depend on timing, and a replay gives the same."""
 
     example: str
     spans: list[Span] = field(default_factory=list[Span])
@@ -117,7 +115,7 @@ class Trace:
     _ticks: int = field(default=0, compare=False, repr=False)
 
     def tick(self) -> int:
-        """The next number, in the order in which spans and calls begin."""
+        """Return the next number in the order in which spans and calls begin."""
         self._ticks += 1
         return self._ticks
 
@@ -127,12 +125,12 @@ class Trace:
 
     @property
     def unreadable_calls(self) -> int:
-        """Count the tool calls in a form that could not be read."""
+        """Count the tool calls that could not be parsed."""
         return sum(len(span.notes.get("unreadable_calls", ())) for span in self.spans)
 
     @property
     def rollout(self) -> list[dict[str, Any]]:
-        """The task's calls that were recorded at token level, in order, one dict each: the input of training."""
+        """Return the task's calls that were recorded at token level, in order, one dict each, as input for training."""
         return [
             {
                 "agent": span.agent or span.node,

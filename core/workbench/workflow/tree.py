@@ -1,4 +1,4 @@
-"""The tree of a workflow's settings: read, compared and edited by address.
+"""Operations on the tree of a workflow's settings: read, compare and edit by address.
 
 An address is the path of a setting in that tree: `nodes.answer.instructions`, `nodes.vote.of.samples`, `lm.model`.
 """
@@ -16,7 +16,7 @@ GONE = object()
 
 
 def inner_orders(value: Any) -> Iterator[list[str]]:
-    """The keys, in order, of each mapping inside a value that is called `nodes` and has several keys."""
+    """Yield the keys, in order, of each mapping under a key `nodes` inside a value that has several keys."""
     if is_list(value):
         for item in value:
             yield from inner_orders(item)
@@ -28,7 +28,7 @@ def inner_orders(value: Any) -> Iterator[list[str]]:
 
 
 def edit_tree(tree: Any, path: list[str], value: Any, address: str) -> Any:
-    """A copy of a tree with the value at a path replaced; only what lies on the path is copied.
+    """Return a copy of a tree with the value at a path replaced. Only the containers on the path are copied.
 
     Args:
         tree: a mapping or list.
@@ -64,9 +64,9 @@ def edit_tree(tree: Any, path: list[str], value: Any, address: str) -> Any:
 
 
 def find_changes(here: Tree, there: Tree, prefix: str = "") -> tuple[Tree, list[str]]:
-    """(settings to write, addresses to remove) that make `there` of `here`.
+    """Return (settings to write, addresses to remove) that turn `here` into `there`.
 
-    A list is one value, and so is a mapping with keys that cannot be part of an address.
+    A list counts as one value, and so does a mapping with keys that cannot be part of an address.
     """
     changed: Tree = {}
     gone: list[str] = []
@@ -91,7 +91,7 @@ def _has_addresses(value: Any) -> bool:
 
 
 def leaves_of(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(address, value) of every setting; a list (of demos, of tools) is one value."""
+    """Yield (address, value) of every setting. A list (of demos, of tools) is one value."""
     if is_dict(tree) and tree:
         for key, value in tree.items():
             yield from leaves_of(value, f"{prefix}.{key}" if prefix else key)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Patch:
     """A typed edit of a workflow.
 
-    set: settings to write, by address. unset: addresses to remove. note: why, for people.
+    set: settings to write, by address. unset: addresses to remove. note: the reason, for people.
     """
 
     set: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -43,17 +43,17 @@ class Patch:
 
     @classmethod
     def between(cls, here: Workflow, there: Workflow, note: str = "") -> Patch:
-        """The patch that turns `here` into `there`."""
+        """Return the patch that turns `here` into `there`."""
         changed, gone = find_changes(here.tree, there.tree)
         names = [n for n in (*here.nodes, *there.nodes) if n in there.nodes]
         moved = there.with_tree({**there.tree, "nodes": {n: there.nodes[n] for n in dict.fromkeys(names)}})
-        if moved != there:  # a patch writes a new node last, and here the order of the nodes has a meaning
+        if moved != there:  # a patch appends new nodes, and in this workflow the order of nodes matters
             changed = {k: v for k, v in changed.items() if not k.startswith("nodes.")} | {"nodes": there.nodes}
             gone = [address for address in gone if not address.startswith("nodes.")]
         return cls(changed, tuple(gone), note)
 
     def inverse(self, workflow: Workflow) -> Patch:
-        """The patch that undoes this one. workflow: the one that this patch is applied to."""
+        """Return the patch that undoes this one. workflow: the workflow that this patch applies to."""
         return Patch.between(workflow.patched(self), workflow, f"undo {self.note}".strip())
 
 
@@ -63,9 +63,9 @@ class Workflow:
 
     tree: {"name", "lm", "nodes": {name: {"kind", ..., "needs", "optional", "enabled"}}}, plain JSON values.
     base: the folder that relative paths start from; not part of the hash.
-    parent, patch: how it was made; equal trees are equal workflows, whatever their parents.
-    code: the state of the user code that its nodes are made with (`workbench.spec`), also in workflows made of this
-    one. A workflow is data: `unread` unless somebody asks for more.
+    parent, patch: its origin. Workflows with equal trees are equal, whatever their parents.
+    code: the state of the user code that its nodes are made with (`workbench.spec`), inherited by workflows made from
+    this one. Default: `unread`, because a workflow is data.
     """
 
     tree: Tree
@@ -76,19 +76,20 @@ class Workflow:
 
     @cached_property
     def hash(self) -> str:
-        """The hash of everything but the name, and of the order of nodes only if it decides which node reads which.
+        """Return the hash of everything but the name. The order of nodes counts only if it decides which node reads
+        which.
 
-        The nodes are asked which fields they read and write, which loads no user code unless the workflow has it
-        `loaded`. Keys of effects in stored runs contain the hash, so its bytes must stay. Raises SpecError and
-        PluginError if a node cannot be made, e.g. if its plugin is missing.
+        The nodes report the fields that they read and write, which loads no user code unless the workflow has it
+        `loaded`. Keys of effects in stored runs contain the hash, so never change how it is computed. Raises SpecError
+        and PluginError if a node cannot be made, e.g. if its plugin is missing.
         """
         content = {k: v for k, v in self.tree.items() if k != "name"}
         order = self._order()
         return digest([content, order] if order else content)
 
     def _order(self) -> list[list[str]]:
-        """The writers and readers of each field that several nodes write, in the order of the file, which decides who
-        reads whose value; and the order of the nodes in sub-workflows, as it is."""
+        """Return everything about the order of nodes that has a meaning: the writers and readers of each field that
+        several nodes write, in the order of the file, and the order of the nodes in sub-workflows."""
         trees = self.tree.get("nodes")
         if not trees:
             return []
@@ -106,7 +107,7 @@ class Workflow:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        known = vars(self).get("hash", "")  # not computed here: it may raise, and a repr may not
+        known = vars(self).get("hash", "")  # not computed here: it may raise, and a repr must not
         return f"<Workflow {self.tree.get('name', '')} {known[:8]}>"
 
     @property
@@ -114,7 +115,7 @@ class Workflow:
         return self.tree["nodes"]
 
     def get(self, address: str, default: Any = GONE) -> Any:
-        """The value at an address. Raises KeyError if there is none and no default is given."""
+        """Return the value at an address. Raises KeyError if there is none and no default is given."""
         value: Any = self.tree
         for part in written_place(self.tree, address.split(".")):
             try:
@@ -126,7 +127,7 @@ class Workflow:
         return value
 
     def patched(self, patch: Patch | Mapping[str, Any], note: str = "") -> Workflow:
-        """A new workflow with the patch applied; self stays as it is.
+        """Return a new workflow with the patch applied. self does not change.
 
         Raises KeyError for an address whose parent does not exist, and SpecError for values that a node does not
         accept.
@@ -139,19 +140,19 @@ class Workflow:
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
             tree = edit_tree(tree, written_place(tree, address.split(".")), value, address)
         child = Workflow(tree, self.base, self.hash, patch, self.code)
-        child.check()  # a bad value is refused here rather than where it is used
+        child.check()  # report a bad value here rather than where it is used
         return child
 
     def with_tree(self, tree: Tree) -> Workflow:
-        """Another tree in the same place, with its code in the same state."""
+        """Return a workflow with another tree, and the same base and state of user code."""
         return Workflow(tree, self.base, code=self.code)
 
     def with_code(self, code: Code) -> Workflow:
-        """The same workflow with its code in this state."""
+        """Return the same workflow with its user code in this state."""
         return self if code == self.code else replace(self, code=code)
 
     def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
-        """(address, value here, value there) for each setting that differs; None where there is none."""
+        """List (address, value here, value there) for each setting that differs; a missing value is None."""
         here, there = dict(leaves_of(self.tree)), dict(leaves_of(other.tree))
         return [
             (address, here.get(address), there.get(address))
@@ -161,9 +162,9 @@ class Workflow:
 
     @cached_property
     def graph(self) -> Graph:
-        """Enabled nodes and their dependencies (see `workbench.workflow.graph.build_graph`).
+        """Return the enabled nodes and their dependencies (see `workbench.workflow.graph.build_graph`).
 
-        All nodes are checked, the disabled ones too. Raises SpecError and PluginError.
+        Disabled nodes are checked, too. Raises SpecError and PluginError.
         """
         _make_all(self, _node_trees(self))
         return build_graph(self.enabled_nodes, self.nodes)
@@ -174,7 +175,7 @@ class Workflow:
 
     @property
     def enabled_nodes(self) -> dict[str, NodeKind]:
-        """The nodes that take part, by name, in the order of the file."""
+        """Return the enabled nodes by name, in the order of the file."""
         return {
             name: make_node(name, tree, self.base, self.code)
             for name, tree in self.nodes.items()
@@ -182,39 +183,39 @@ class Workflow:
         }
 
     def walk(self) -> Iterator[NodeKind]:
-        """The enabled nodes and all nodes inside them."""
+        """Yield the enabled nodes and all nodes inside them."""
         for node in self.enabled_nodes.values():
             yield from node.walk()
 
     @property
     def max_calls(self) -> int:
-        """The most LM calls that one example can take, without retries."""
+        """Return the most LM calls that one example can take, without retries."""
         return sum(node.max_calls for node in self.enabled_nodes.values())
 
     @property
     def input_fields(self) -> list[str]:
-        """The fields that the workflow reads from an example: a node reads them, and none before it writes them."""
+        """List the fields read from an example: those that a node reads and no node before it writes."""
         return fields_from_outside(self.graph)
 
     @property
     def output_fields(self) -> list[str]:
-        """The fields written by the last nodes, those that no other node depends on."""
+        """List the fields written by the last nodes, i.e. those that no other node depends on."""
         nodes, graph = self.enabled_nodes, self.graph
         return list(dict.fromkeys(f for name in graph if not graph.out_degree(name) for f in nodes[name].outputs))
 
     def is_needed(self, name: str) -> bool:
-        """Return True if a node has this one under its `needs`."""
+        """Return True if another node lists this one under its `needs`."""
         return any(name in needs_of(tree) for tree in self.nodes.values())
 
     def last_writers(self) -> dict[str, list[str]]:
-        """By field, the nodes whose value may be the final one: the last writer and, as long as these are optional,
-        the writers before it."""
+        """Return, by field, the nodes that may give its final value: the last writer and, while these are optional, the
+        writers before it."""
         writers = writers_of(self.enabled_nodes)
         return {field: until_required(names[::-1], self.nodes) for field, names in writers.items()}
 
 
 def written_place(tree: Any, place: Iterable[str | int]) -> list[Any]:
-    """The keys on the way to a place of the normal form in a tree that may be written in short forms."""
+    """Return the keys that lead to a place of the normal form in a tree that may be written in short forms."""
     found: list[Any] = []
     for part in place:
         if is_dict(tree):
@@ -227,12 +228,12 @@ def written_place(tree: Any, place: Iterable[str | int]) -> list[Any]:
 
 
 def node_tree(raw: Mapping[str, Any]) -> Tree:
-    """A node as written (`{predict: ..., instructions: ...}`) in its normal form (`{"kind": "predict", ...}`).
+    """Return a node as written (`{predict: ..., instructions: ...}`) in normal form (`{"kind": "predict", ...}`).
 
     Raises SpecError, with a path inside the node, if it does not name exactly one kind.
     """
     known = plugins().names("node_kinds")
-    if "kind" in raw:  # the normal form itself, as exported
+    if "kind" in raw:  # already the normal form, as exported
         kinds = [raw["kind"]]
         rest = {k: v for k, v in raw.items() if k != "kind"}
     else:
@@ -257,12 +258,12 @@ def node_tree(raw: Mapping[str, Any]) -> Tree:
 
 
 def _is_setting(name: str, kinds: Iterable[str]) -> bool:
-    """Return True for the name of a kind that is a setting beside another: `calls` is one of `program`."""
+    """Return True for the name of a kind that is also a setting of another kind: `calls` is a setting of `program`."""
     return any(name in node_class(kind).Config.model_fields for kind in kinds if kind != name)
 
 
 def node_class(kind: str) -> type[NodeKind]:
-    """The class of a node kind. Raises PluginError if there is none of this name."""
+    """Return the class of a node kind. Raises PluginError for an unknown name."""
     cls = plugins().get("node_kinds", kind)
     if not (isinstance(cls, type) and issubclass(cls, NodeKind)):
         raise PluginError(f"node kind '{kind}' is not a subclass of workbench.NodeKind")
@@ -270,17 +271,17 @@ def node_class(kind: str) -> type[NodeKind]:
 
 
 def make_node(name: str, tree: Tree, base: Path, code: Code) -> NodeKind:
-    """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError.
+    """Make the node for a normal-form tree. Equal trees share one object. Raises pydantic's ValidationError.
 
     code: the state of the user code that it names.
     """
-    # Not sorted: the order of what is inside (nodes of a sub-workflow, states) may have a meaning.
+    # Not sorted: the order inside (nodes of a sub-workflow, states) may have a meaning.
     return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, code)
 
 
 @lru_cache(maxsize=4096)
 def _make_node(name: str, text: str, base: Path, code: Code) -> NodeKind:
-    """code: a node without its code is another one than that with it."""
+    """Make a node, cached also by code: a node without its user code is another object than the one with it."""
     tree = json.loads(text)
     cls = node_class(tree["kind"])
     settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
@@ -288,18 +289,18 @@ def _make_node(name: str, text: str, base: Path, code: Code) -> NodeKind:
 
 
 def forget_nodes() -> None:
-    """Make nodes anew from now on: files that they have read (sub-workflows, tools, corpora) may have changed since."""
+    """Drop all cached nodes, since files that they have read (sub-workflows, tools, corpora) may have changed."""
     _make_node.cache_clear()
 
 
 def _make_enabled(workflow: Workflow) -> dict[str, NodeKind]:
-    """The nodes that take part, of trees that nothing has checked yet. Raises SpecError and PluginError."""
+    """Make the enabled nodes from unchecked trees. Raises SpecError and PluginError."""
     trees = _node_trees(workflow)
     return _make_all(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)})
 
 
 def _node_trees(workflow: Workflow) -> Tree:
-    """The trees of all nodes, which nothing has checked yet. Raises SpecError where they are none."""
+    """Return the unchecked trees of all nodes. Raises SpecError if they are not mappings."""
     trees: object = workflow.tree.get("nodes")
     if not is_dict(trees):
         raise SpecError("the nodes must be a mapping", hint="Write each node under its name.", path=("nodes",))

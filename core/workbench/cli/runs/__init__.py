@@ -75,7 +75,7 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
 
 
 def describe_origin(origin: Mapping[str, str] | None) -> str:
-    """Describe the candidate that a run begins at; empty if it begins at its file."""
+    """Describe the candidate that a run starts from; empty if it starts from its file."""
     return f"from {origin['run']}:{origin['candidate'][:8]}" if origin else ""
 
 

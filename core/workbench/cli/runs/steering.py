@@ -51,7 +51,7 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
 
 
 def _data(action: str, arguments: tuple[str, ...]) -> dict[str, Any]:
-    """The data of an order. Raises click.UsageError."""
+    """Return the data of an order. Raises click.UsageError."""
     from workbench.spec import parse_value
 
     pairs = [text.partition("=") for text in arguments]

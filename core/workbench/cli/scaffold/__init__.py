@@ -1,4 +1,4 @@
-"""`workbench plugin new`: writes a plugin project from the templates beside this file."""
+"""`workbench plugin new`: writes a plugin project from the templates next to this file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class PluginKind:
     """The differences between kinds of plugins.
 
     Args:
-        table: what is registered, as in `workbench.plugins.KINDS`.
-        file: the module that holds it.
-        target: its name in there, as a template.
+        table: the kind of registration, as in `workbench.plugins.KINDS`.
+        file: the module with the target.
+        target: its name in the module, as a template.
         try_it: a line of the README.
-        rows: whether its workflow reads `rows.jsonl`.
-        dependencies: of the project besides workbench.
+        rows: True if its workflow reads `rows.jsonl`.
+        dependencies: of the project, in addition to workbench.
     """
 
     table: str
@@ -100,8 +100,8 @@ def new_plugin(name: str, into: Path, kind: str = "optimizer") -> Path:
 
 
 def _copy(templates: Path, folder: Path, words: dict[str, str]) -> None:
-    """Write each template below a folder, with its words filled in. Their names end in .txt, so that no tool takes them
-    for code."""
+    """Write each template below a folder, with its variables filled in. Template names end in .txt, so that no tool
+    takes them for code."""
     for source in sorted(templates.rglob("*.txt")):
         relative = str(source.relative_to(templates)).removesuffix(".txt")
         target = folder / relative.replace("__module__", words["module"]).replace("__name__", words["name"])

@@ -1,6 +1,6 @@
 """`workbench init`: starter folders, each of which runs on the bundled model within seconds.
 
-What stands in `template/NAME` is copied; rows, which are made up, are written by the functions below.
+The files in `template/NAME` are copied. The functions below write the rows, which are made up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLORS = "red blue green yellow black white brown pink grey purple".split()
 
 
 def starter_files(template: str) -> dict[str, str]:
-    """The files of a starter by name, one of STARTERS: a workflow, its rows, its Python, and the schema for editors."""
+    """Return the files of a starter, one of STARTERS: a workflow, its rows, its Python, and the schema for editors."""
     copied = {path.name: path.read_text(encoding="utf-8") for path in sorted((_TEMPLATES / template).glob("*.*"))}
     schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
     return {**copied, **STARTERS[template](), "schema.json": schema}
@@ -38,7 +38,7 @@ def starter_files(template: str) -> dict[str, str]:
 def _tickets() -> list[dict[str, str]]:
     """Made-up tickets, each with an open problem and a solved one.
 
-    No two differ in one thing alone: a near copy of a training row is left out of the test.
+    No two differ in one word only: a near copy of a training row would be left out of the test.
     """
     labels, draw = list(_TEAMS), random.Random(0)
     rows, taken = list[dict[str, str]](), set[tuple[str, ...]]()
@@ -88,7 +88,7 @@ def _lines(rows: Iterable[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-#: The starters, each with what writes its rows.
+#: The starters, each with the function that writes its rows.
 STARTERS: dict[str, Callable[[], dict[str, str]]] = {
     "classify": _classify,
     "extract": _extract,

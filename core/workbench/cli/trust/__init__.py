@@ -1,7 +1,7 @@
-"""Which workflow files the user trusts to run Python, start programs, and the like.
+"""Trust in workflow files: which ones the user allows to run Python, start programs, and the like.
 
-A file is trusted by the digest of its content, so a changed one is asked about again, or by a folder that it lies in.
-Both are kept beside the user's config. WORKBENCH_TRUST names folders, for machines where nobody can be asked. Python
+A file is trusted by the digest of its content, so a changed one needs a new answer, or by a folder that contains it.
+Both are stored next to the user's config. WORKBENCH_TRUST names folders, for machines where nobody can be asked. Python
 that calls `workbench` is not asked: it has these rights already.
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from workbench.spec import Source
 
 VARIABLE = "WORKBENCH_TRUST"
-#: Files behind a trusted one of which it is kept what they were, to name those that changed.
+#: The most files behind a trusted one whose digests are stored, to name those that changed.
 _MOST_MARKS = 2000
 
 
 def require_trust(file: Path, *, called: bool = False) -> Source:
-    """Ask the user about a workflow file that does more than ask its models, once, and return it: what was asked about
+    """Ask the user once about a workflow file that does more than call its models, and return it: the approved content
     is what must run. Raises SpecError if the answer is no, or nobody can be asked. called: data, metric, search and
     optimizers of the file are not used."""
     from workbench.cli.trust.powers import file_powers
@@ -47,8 +47,8 @@ def require_trust(file: Path, *, called: bool = False) -> Source:
 
 
 def unlooked(source: Source) -> tuple[list[str], bool]:
-    """List what an untrusted file names outside its folder, which may not be read unasked, and whether these are its
-    rows alone. Raises SpecError."""
+    """List what an untrusted file names outside its folder, which may not be read without asking, and whether these are
+    only its rows. Raises SpecError."""
     from workbench.cli.trust.powers import file_powers
     from workbench.task import find_powers
 
@@ -62,8 +62,8 @@ def unlooked(source: Source) -> tuple[list[str], bool]:
 
 
 def require_trust_in_run(run: str, db: str) -> str:
-    """The same for the workflow file that a run stores, with the flags that it was started with; returns the name of
-    the run. The folder of the database counts, not that which the run names. Raises StoreError, too."""
+    """Require trust for the workflow file that a run stores, with the flags of its start. Returns the name of the run.
+    The folder of the database counts, not the folder that the run names. Raises StoreError, too."""
     from workbench.base.files import content_digest
     from workbench.cli.trust.powers import read_powers
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
@@ -72,14 +72,14 @@ def require_trust_in_run(run: str, db: str) -> str:
     with ReadOnlyStore(db) as store:
         row = store.find_run(run)
         if _lies_in_trusted_folder(Path(db)) or row["file"] is None:
-            return row["run"]  # without a file no run of `optimize`: refused by `resume`
+            return row["run"]  # without a file it is no run of `optimize`, and `resume` refuses it
         written, base, started = read_stored_source(row)
         content = content_of_stored(row)
     powers = read_powers(written.value, written.text, base)
     text = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
     with_flags = read_powers(started.value, text, base)
     if not (base.resolve().is_relative_to(Path(db).resolve().parent) or _is_still_there(written)):
-        for found in (powers, with_flags):  # else a database could say that it comes from the root folder
+        for found in (powers, with_flags):  # otherwise a database could claim to be from the root folder
             found.add("reads outside its folder", str(base))
     _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
     _hold({**with_flags.contents, name_of_stored(row): content_digest(content)})
@@ -87,7 +87,7 @@ def require_trust_in_run(run: str, db: str) -> str:
 
 
 def _hold(contents: Mapping[str, str]) -> None:
-    """Refuse, until the command ends, files that are no longer as they were when it asked."""
+    """Refuse, until the command ends, files that have changed since it asked."""
     from workbench.spec import forget_asked, note_asked
 
     if (command := click.get_current_context(silent=True)) is not None:
@@ -96,7 +96,7 @@ def _hold(contents: Mapping[str, str]) -> None:
 
 
 def _is_still_there(written: Source) -> bool:
-    """Return True if the file of a run is on this machine as the run stored it."""
+    """Return True if the file of a run still exists on this machine with the stored content."""
     from workbench.errors import SpecError
     from workbench.spec import load_yaml_file
 
@@ -107,7 +107,7 @@ def _is_still_there(written: Source) -> bool:
 
 
 def trust_result(file: Source | Path, result: Path) -> None:
-    """Trust the file that a run wrote: what it does comes from the trusted one that the run started from."""
+    """Trust the file that a run wrote: its capabilities come from the trusted file that the run started from."""
     from workbench.cli.trust.powers import file_powers
 
     if not _lies_in_trusted_folder(result) and (powers := file_powers(result)) and file_powers(file).covers(powers):
@@ -115,8 +115,8 @@ def trust_result(file: Source | Path, result: Path) -> None:
 
 
 def trust_file(file: Path) -> Powers:
-    """Trust a file in its current form, as the user asked to: by name, or by the command that has just written it.
-    Returns what the file does. Raises SpecError."""
+    """Trust a file in its current form, because the user named it or the command has just written it. Returns its
+    capabilities. Raises SpecError."""
     from workbench.cli.trust.powers import file_powers
 
     powers = file_powers(file)
@@ -125,7 +125,7 @@ def trust_file(file: Path) -> Powers:
 
 
 def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
-    """way: how to trust it without being asked, other than by its folder."""
+    """Ask the user. way: how to trust it without a question, other than by its folder."""
     from workbench.errors import SpecError
 
     if not powers or powers.digest in _known()["files"]:
@@ -155,7 +155,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
 
 
 def _describe_state(powers: Powers, place: Path) -> str:
-    """Say that a file is not trusted, or what is another than when it was."""
+    """Say that a file is not trusted, or what has changed since it was."""
     known = _known()
     if (path := str(place.resolve())) not in known["files"].values():
         return "is not trusted yet"
@@ -187,14 +187,14 @@ def _list_file() -> Path:
 
 
 def _known() -> dict[str, dict[str, str]]:
-    """Read what is trusted: `files`, digest to path, and `folders`, path to ""; and by path `marks`, the beginnings of
-    digests of the files behind each, as JSON. Raises SpecError if it cannot be read."""
+    """Read the trusted items: `files`, digest to path; `folders`, path to ""; and `marks`, by path the beginnings of
+    digests of the files behind each, as JSON. Raises SpecError if they cannot be read."""
     from workbench.errors import SpecError
 
     path = _list_file()
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-        found.setdefault("marks", {})  # which versions before this one did not write
+        found.setdefault("marks", {})  # earlier versions did not write it
         return {kind: {str(k): str(v) for k, v in found[kind].items()} for kind in ("files", "folders", "marks")}
     except FileNotFoundError:
         return {"files": {}, "folders": {}, "marks": {}}

@@ -1,6 +1,7 @@
-"""The capabilities of a workflow file besides calling its models, which the user is asked about (`workbench trust`).
+"""The capabilities of a workflow file besides calling its models, about which the user is asked (`workbench trust`).
 
-They are what the things in the file declare (`workbench.task.find_powers`), with the digests of the files behind them.
+They come from the declarations of the things in the file (`workbench.task.find_powers`), with the digests of the files
+behind them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from workbench.spec import Power, Source, load_yaml_file
 from workbench.store import is_run_database
 from workbench.task import find_powers
 
-#: Of each kind so many texts are shown, and so many characters of each.
+#: The most texts to show of each kind, and the most characters of each text.
 _LISTED, _SHOWN = 12, 160
 _OUTSIDE = "reads outside its folder"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
-#: Of the files behind a power: so many count, and so many bytes by their content, others by size and time.
+#: Limits on the files behind a capability: their number, and the bytes to digest. The rest count by size and time.
 _MOST_FILES, _MOST_BYTES = 20_000, 500_000_000
 
 
@@ -31,8 +32,8 @@ _MOST_FILES, _MOST_BYTES = 20_000, 500_000_000
 class Powers:
     """The capabilities of a file, and the digests of the files that declare them.
 
-    `found` holds by kind each text as it is written, with what it stands for wherever the file lies. Digested are the
-    folder, the workflow file, those that it refers to, and the files that its powers lean on; what these import is not.
+    `found` maps each kind to its texts as written, with their meaning independent of the file's location. The digest
+    covers the folder, the workflow file, files that it refers to, and files that its powers depend on (not imports).
     """
 
     folder: Path
@@ -41,7 +42,7 @@ class Powers:
 
     @property
     def contents(self) -> dict[str, str]:
-        """The digests by the paths of the files, but for the workflow file itself, which is read once."""
+        """Return the digests by path of file, without the workflow file itself, which is read once."""
         return {str((self.folder / place).resolve()): mark for place, mark in self.digests.items() if place != "."}
 
     def add(self, kind: str, text: str, what: str | None = None) -> None:
@@ -56,7 +57,7 @@ class Powers:
         return content_digest(content.encode("utf-8", "surrogatepass"))
 
     def covers(self, other: Powers) -> bool:
-        """Return True if the other file does nothing that this one does not do, or could do unasked."""
+        """Return True if the other file has no capability that this one does not have, or that needs no question."""
         return all(
             what in self.found.get(kind, {}).values()
             or (kind == _OUTSIDE and Path(what.partition(":")[2] or what).is_relative_to(self.folder))
@@ -65,32 +66,31 @@ class Powers:
         )
 
     def lines(self) -> list[str]:
-        """A line for each kind, safe to show."""
+        """Return a line for each kind, safe to show."""
         return [f"{kind}: {_listed(self.found[kind])}" for kind in sorted(self.found)]
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """Texts with commas between them, cut so that they cannot push the other lines off the screen."""
+    """Join texts by commas, cut so that they cannot push other lines off the screen."""
     shown = [one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...") for text in sorted(texts)]
     more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     return ", ".join(shown[:_LISTED]) + more
 
 
 def file_powers(source: Source | Path, called: bool = False) -> Powers:
-    """Find the capabilities of a workflow file. called: it is called, not improved. Raises SpecError for one that
-    cannot be read."""
+    """Find a workflow file's capabilities. called: it is called, not improved. Raises SpecError if unreadable."""
     source = source if isinstance(source, Source) else load_yaml_file(source)
     return read_powers(source.value, source.text, Path(source.file).resolve().parent, called)
 
 
 def read_powers(value: Any, text: str, base: Path, called: bool = False) -> Powers:
-    """Find the capabilities of a workflow file that was read before, as that of a stored run.
+    """Find the capabilities of a workflow file that was already read, such as that of a stored run.
 
     Args:
-        value: its content.
-        text: what is digested for it.
+        value: the file's content.
+        text: the text to digest for it.
         base: the folder that its paths are relative to.
-        called: where it is called, not improved.
+        called: the file is called, not improved.
     """
     base = base.resolve()
     found, powers = find_powers(value, base, called=called), Powers(base)
@@ -121,7 +121,7 @@ def _leaned_on(power: Power, base: Path) -> dict[str, str]:
 
 
 def _within(top: Path, base: Path) -> Iterator[Path]:
-    """A file, or the files of a folder that are copied, links followed."""
+    """Yield a file, or the files of a folder that would be copied, links followed."""
     if not top.is_dir():
         yield top
         return
@@ -144,12 +144,12 @@ def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:
-        return []  # nor can who runs read it
+        return []  # then no run can read it, either
 
 
 def _is_written_by_runs(path: Path, base: Path) -> bool:
-    """Run databases and what lies beside them, and results beside the workflow file: a run in the folder of its agent
-    would change what was asked about."""
+    """Return True for run databases with their side files, and for results next to the workflow file: otherwise a run
+    in the folder of its agent would change what the user approved."""
     if path.parent == base and path.suffix in (".yaml", ".yml"):
         with suppress(OSError, UnicodeDecodeError):
             return re.search(r"(?m)^nodes:", path.read_text(encoding="utf-8")) is not None
