@@ -19,8 +19,9 @@ from workbench.spec import load_user_code
 from workbench.workflow import Trace
 from workbench_metrics.function import FunctionMetric
 
+ALL = len(TASKS)
 #: Every third task is a count in one half, every third a sum of prices, every third a drawing.
-COUNT, PRICE, DRAW = ([number % 3 == kind for number in range(12)] for kind in range(3))
+COUNT, PRICE, DRAW = ([number % 3 == kind for number in range(ALL)] for kind in range(3))
 LOOK = "nodes.solve.nodes.CountGivenObject.nodes.look"
 
 
@@ -43,7 +44,7 @@ def agent(say: Any) -> list[Line]:
 
 def test_158_who_looks_with_tools_is_right_and_sees_no_picture_itself(tmp_path: Path) -> None:
     found = acted(tmp_path)
-    assert scores(found, "ans_acc") == scores(found, "tool_f1") == [1.0] * 12
+    assert scores(found, "ans_acc") == scores(found, "tool_f1") == [1.0] * ALL
     for request in found.script.requests:
         looks = "picture" in str(request.messages[0]["content"])
         assert sum(map(count_images, request.messages)) == looks, "one image to the tool, none to the agent"
@@ -51,20 +52,20 @@ def test_158_who_looks_with_tools_is_right_and_sees_no_picture_itself(tmp_path: 
 
 def test_158_an_answer_without_looking_is_wrong(tmp_path: Path) -> None:
     found = acted(tmp_path, agent("answer: There are 2 red squares. It is drawn."))
-    assert scores(found, "ans_acc") == [1.0] + [0.0] * 11, "one guess in twelve is right"
-    assert scores(found, "tool_f1") == [0.0] * 12, "and no tool was called"
+    assert scores(found, "ans_acc") == [1.0] + [0.0] * (ALL - 1), "one guess is right"
+    assert scores(found, "tool_f1") == [0.0] * ALL, "and no tool was called"
 
 
 def test_158_right_tools_with_wrong_arguments_are_seen_in_the_answer(tmp_path: Path) -> None:
     found = acted(tmp_path, agent(lambda m: work(m, colours=("blue", "red"))))
-    assert scores(found, "tool_f1") == [1.0] * 12
+    assert scores(found, "tool_f1") == [1.0] * ALL
     assert scores(found, "ans_acc") == [float(draws) for draws in DRAW], "these name no colours but green"
 
 
 def test_158_an_image_lost_between_tools_is_seen_where_the_answer_depends_on_it(tmp_path: Path) -> None:
     found = acted(tmp_path, agent(lambda m: work(m, keeps=False)))
     assert scores(found, "ans_acc") == [float(asks) for asks in PRICE], "prices need no image but the first"
-    assert scores(found, "tool_f1") == [1.0] * 12
+    assert scores(found, "tool_f1") == [1.0] * ALL
 
 
 def test_158_a_tool_that_is_given_no_image_says_nothing_right(tmp_path: Path) -> None:
@@ -92,18 +93,20 @@ def walked(folder: Path, said: Any) -> list[list[float]]:
 
 
 def test_158_step_by_step_each_metric_counts_what_it_names(tmp_path: Path) -> None:
-    assert walked(tmp_path, next_step) == [[1.0] * 12] * 4
+    assert walked(tmp_path, next_step) == [[1.0] * ALL] * len(STEPS)
 
     def swaps(found: Any) -> str:
         return next_step(found).replace('"red square"', '"blue square"')
 
     inst, tool, arg, summ = walked(tmp_path, swaps)
-    assert inst == tool == summ == [1.0] * 12
-    assert arg == [1 / 2, 2 / 3, 1.0] * 4, "one call of each task that names red squares"
+    assert inst == tool == summ == [1.0] * ALL
+    assert arg == [1 / 2, 2 / 3, 1.0] * (ALL // 3), "one call of each task that names red squares"
     inst, tool, arg, summ = walked(tmp_path, "There are 2 red squares.")
-    assert inst == [1 / 3, 1 / 4, 1 / 4] * 4 and tool == arg == [0.0] * 12, "right to answer at the last step alone"
+    assert inst == [1 / 3, 1 / 4, 1 / 4] * (ALL // 3) and tool == arg == [0.0] * ALL, (
+        "right to answer at the last step alone"
+    )
     assert summ[:3] == [1.0, 0.0, 1.0]
-    assert walked(tmp_path, '{"name": "Crop"') == [[0.0] * 12] * 4, "a call that cannot be read"
+    assert walked(tmp_path, '{"name": "Crop"') == [[0.0] * ALL] * len(STEPS), "a call that cannot be read"
 
 
 def test_158_no_step_is_shown_what_comes_after_it() -> None:

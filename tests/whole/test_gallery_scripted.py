@@ -99,6 +99,14 @@ def test_there_is_a_script_for_each_file_of_the_gallery() -> None:
     assert set(CASES) == {path.name for path in GALLERY.glob("*.yaml")}
 
 
+def test_each_file_seals_rows_enough_to_show_a_gain(subtests: pytest.Subtests) -> None:
+    """Near copies count once: with fewer than twelve hardly any gain can be shown, with fewer than six none."""
+    for path in sorted(GALLERY.glob("*.yaml")):
+        with subtests.test(path.name):
+            task = prepare(path)[2]
+            assert len({task.cluster_of(row) for row in task.dataset.test.open()}) >= 12
+
+
 def test_a_scripted_query_gives_the_rows_of_the_gold_query(tmp_path: Path) -> None:
     """The metric of mag_sql runs both queries."""
     import importlib.util

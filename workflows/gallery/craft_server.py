@@ -22,8 +22,21 @@ RECIPES: dict[str, tuple[int, dict[str, int]]] = {
     "chest": (1, {"plank": 8}),
     "paper": (3, {"cane": 3}),
     "book": (1, {"paper": 3, "leather": 1}),
+    "door": (3, {"plank": 6}),
+    "boat": (1, {"plank": 5}),
+    "sign": (3, {"plank": 6, "stick": 1}),
+    "fence": (3, {"plank": 4, "stick": 2}),
+    "arrow": (4, {"flint": 1, "stick": 1, "feather": 1}),
+    "bow": (1, {"stick": 3, "string": 3}),
+    "shield": (1, {"plank": 6, "iron": 1}),
+    "axe": (1, {"stone": 3, "stick": 2}),
+    "rail": (16, {"iron": 6, "stick": 1}),
+    "lantern": (1, {"torch": 1, "iron": 8}),
+    "cake": (1, {"milk": 3, "wheat": 3, "egg": 1, "sugar": 2}),
+    "map": (1, {"paper": 8, "compass": 1}),
 }
 GOALS = ["plank", "stick", "bowl", "torch", "paper", "chest", "book", "ladder"]
+GOALS += ["door", "boat", "sign", "fence", "arrow", "bow", "shield", "axe", "rail", "lantern", "cake", "map"]
 EPISODES: dict[int, Episode] = {}
 
 

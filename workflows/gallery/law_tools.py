@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-AGREED = ("Bob", "Gus")
+AGREED = ("Bob", "Gus", "Ines", "Kim", "Nils")
 
 
 def has_consented(person: str) -> str:
