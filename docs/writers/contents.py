@@ -13,6 +13,7 @@ Links = list[tuple[str, str, str]]
 CONTENTS: dict[str, Links] = {
     "Begin": [
         ("Tutorial", "docs/tutorial.md", "the quickstart, line by line"),
+        ("From your own CSV to CI", "docs/how-to/from-csv-to-ci.md", "nine commands, each as printed"),
         ("Read the report", "docs/how-to/read-the-report.md", "each line of it"),
         ("Troubleshooting", "docs/how-to/troubleshooting.md", "by what you see"),
         ("Install", "docs/how-to/install.md", "the base, the extras, and what they weigh"),
