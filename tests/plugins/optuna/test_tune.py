@@ -146,7 +146,7 @@ def test_settings_of_training_are_tuned(tmp_path: Path) -> None:
     from tests.helpers.tiny_lm import save
 
     base = save(tmp_path / "base", 1, positions=512)
-    plant(tmp_path / "rows", lambda r: 0.3, "random", calls=300, rows=(6, 4, 4))
+    plant(tmp_path / "rows", lambda r: 0.3, "random", calls=300, rows=(6, 4, 6))
     grpo = {
         "rewards": [{"kind": "length", "tokens": 3}],
         "guards": ["empty"],

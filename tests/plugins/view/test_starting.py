@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -40,7 +41,9 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKBENCH_TRUST", str(tmp_path))
     (tmp_path / "rows.jsonl").write_text('{"text": "where is my parcel", "label": "shipping"}\n')
-    (tmp_path / "test.jsonl").write_text('{"text": "the bill is wrong", "label": "billing"}\n')
+    words = "apple brick cloud drift ember flint".split()  # no row is like another
+    rows = (json.dumps({"text": f"the bill for {word * 9} is wrong", "label": "billing"}) for word in words)
+    (tmp_path / "test.jsonl").write_text("\n".join(rows))
     folder = tmp_path / "project"  # its data are outside it, so that it must be trusted
     folder.mkdir()
     (folder / "workflow.yaml").write_text(WORKFLOW)
