@@ -292,6 +292,8 @@ def test_an_agent_of_which_no_file_can_be_made_is_told_why(name: str) -> None:
     with pytest.raises(type(error), match=message):
         raise error
     assert hint in error.hint
+    warned = "(http://127.0.0.1:9/v1) is an address of its own: requests to it bypass the gateway" in done.stderr
+    assert warned == (name == "address")
 
 
 def test_a_command_that_is_not_there_and_files_that_are_there_are_refused() -> None:

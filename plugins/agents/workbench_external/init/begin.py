@@ -59,6 +59,8 @@ def begin(
     other = "".join(f"; '{name}' has few values, too (--label {shlex.quote(name)})" for name in columns.closed[:3])
     tell(one_line(f"the right answers: '{columns.label}', {columns.found_by}{'' if label else other}"))
     hints = read_hints(program.file, program.file.parent if program.file else program.base)
+    for address in hints.addresses[:3]:
+        tell(one_line(f"{address} is an address of its own: requests to it bypass the gateway, and may be paid"))
     trying = Trying(program, columns, rows, hints, timeout, tell, data)
     found = run_in_loop(trying.find())
     options = ["--data", str(data), *(["--label", label] if label else []), *(["--out", str(out)] if out else [])]
