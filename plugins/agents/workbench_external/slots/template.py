@@ -124,8 +124,7 @@ def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
 
 
 def _forms_of(value: object, text: str) -> Iterator[str]:
-    """Yield forms of a value that programs write: stripped, as JSON, escaped, with other space, quoted lines, or cut.
-    """
+    """Yield forms of a value in programs: stripped, as JSON, escaped, with other space, quoted, or cut."""
     if not isinstance(value, str):
         yield json.dumps(value, default=str)
         yield json.dumps(value, ensure_ascii=False, default=str)

@@ -216,8 +216,7 @@ def read_as(
 def readings(passage: Passage, known: Collection[str] | None = None, more: Sequence[Dialect] = ()) -> Iterator[Passage]:
     """Yield a passage in all readings that a program may use, the likeliest first.
 
-    known: the marks that a program replaces; None: any that look like marks. more: further forms for a text of any
-    form.
+    known: the marks that a program replaces; None: any that look like marks. more: forms for a text of any form.
     """
     names = _USUAL if passage.dialects is None else passage.dialects
     forms = [*map(DIALECTS.get, names), *(more if passage.dialects is None else ())]
