@@ -34,7 +34,7 @@ def model_repairs(steps: Sequence[TraceStep], lm: LMSpec | None, draws: int) -> 
 
 
 def sibling_repairs(steps: Sequence[TraceStep], siblings: Sequence[Sequence[TraceStep]]) -> dict[int, list[Repair]]:
-    """Return repairs by the index of a step: the outputs of passing runs in its place, if of the same kind."""
+    """Return repairs by the index of a step: the outputs of passing runs in its place, if of one kind."""
     others = [places_of(one) for one in siblings]
     found: dict[int, list[Repair]] = {}
     for place, step in places_of(steps).items():

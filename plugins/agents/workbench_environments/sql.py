@@ -102,8 +102,7 @@ class Sql(Environment):
         return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
 
     def score(self) -> float:
-        """Return 1 if the last query gives the gold query's rows, or the database equals the gold statement's, else 0.
-        """
+        """Return 1 if the last query gives the gold query's rows, or the database equals the gold one; else 0."""
         if not _reads(self._gold):
             with Database.make(self._script) as wanted:
                 wanted.run(self._gold)

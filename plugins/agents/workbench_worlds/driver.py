@@ -252,8 +252,7 @@ def seed_all(task: dict[str, Any]) -> None:
 
 
 class Teller:
-    """Reports a world's output to the players. Values that a player already knows are repeated only when they change.
-    """
+    """Reports a world's output to the players. Values that a player knows are repeated only when they change."""
 
     def __init__(self, world: Any):
         self.world = world

@@ -34,8 +34,7 @@ BrowserType.launch = _launch_installed
 
 
 class World:
-    """Task: `task`, e.g. click-test, and `seed`. Actions are BrowserGym's, e.g. click("13"). The page gives the score.
-    """
+    """Task: `task`, e.g. click-test, and `seed`. Actions are BrowserGym's, e.g. click("13"). The page scores."""
 
     repeats = False  # a browser renders at its own pace
 
