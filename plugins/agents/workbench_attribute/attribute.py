@@ -174,8 +174,7 @@ def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagno
 
 
 def score_baselines(logs: Sequence[Log]) -> dict[str, dict[str, float]]:
-    """Return the accuracy of agent and step by baseline; for random draws, their average. Empty if no truth is known.
-    """
+    """Return the accuracy of agent and step by baseline; random draws by their average. Empty if no truth is known."""
     expected = expect_random(logs)
     if expected is None:
         return {}

@@ -27,8 +27,7 @@ def places_of(steps: Sequence[TraceStep]) -> dict[Place, TraceStep]:
 
 
 def model_repairs(steps: Sequence[TraceStep], lm: LMSpec | None, draws: int) -> dict[int, list[Repair]]:
-    """Return repairs by the index of a step: the answer of another model, or this many new samples of the same model.
-    """
+    """Return repairs by the index of a step: the answer of another model, or this many new samples of the same one."""
     options = [Repair(lm=lm)] if lm is not None else [Repair(draw=k) for k in range(1, draws + 1)]
     return {step.index: options for step in steps if step.response is not None}
 
@@ -47,8 +46,7 @@ def sibling_repairs(steps: Sequence[TraceStep], siblings: Sequence[Sequence[Trac
 def label_repairs(
     workflow: Workflow, steps: Sequence[TraceStep], fields: Mapping[str, Any]
 ) -> tuple[list[TraceStep], dict[int, list[Repair]]]:
-    """Return the nodes of the workflow as steps, in the order of the run, and repairs by their indexes: the row's
-    outputs.
+    """Return the workflow's nodes as steps, in the order of the run, and repairs by their indexes: the row's outputs.
 
     A node that no other node reads is left out: its outputs are the answer, and inserting the right answer makes any
     row pass. A field that is not of the output's type is not a label.

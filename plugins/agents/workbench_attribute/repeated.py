@@ -22,8 +22,7 @@ MOST_SHOWN = 10
 
 
 def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool:
-    """Repeat the failed rows of a run, and print the findings. Returns True if the budget lasted and a step was found.
-    """
+    """Repeat the failed rows of a run, and print the findings. Returns True if the budget lasted and found a step."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.task import check_lms
     from workbench_attribute.replays import replay_failures

@@ -219,8 +219,7 @@ class SqlSession:
                 raise ValueError(words) from None
 
     def _puts_aside(self, statement: str) -> bool:
-        """Return True if SQLite runs a statement with a sorter or a temporary table. Raises the statement's own errors.
-        """
+        """Return True if SQLite runs a statement with a sorter or a temporary table. Raises the statement's errors."""
         statement = bare(statement)
         if re.match(r"(?i)explain\b", statement):
             return False

@@ -70,8 +70,8 @@ class Turn:
 class Trace:
     """The state of a trace while its records are read.
 
-    rank: of the record that question and answer are from; the trace itself has the highest. called: when the call of a
-    model began whose chat is kept.
+    rank: of the record with question and answer; the trace itself has the highest. called: start of the model call
+    whose chat is kept.
     """
 
     turn: Turn

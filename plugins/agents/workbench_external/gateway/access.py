@@ -45,8 +45,7 @@ class Admitted:
 
 
 class Door:
-    """The valid secrets. They are looked up by their digest, so that the time of a look-up reveals nothing about them.
-    """
+    """The valid secrets. They are looked up by their digest, so that the time of a look-up reveals nothing."""
 
     def __init__(self) -> None:
         self._admitted: dict[bytes, Admitted] = {}

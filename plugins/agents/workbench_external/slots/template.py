@@ -73,8 +73,7 @@ class Template:
         return dict(zip(self.names, [*found, text[at:end]], strict=True))
 
     def find_all(self, text: str) -> Iterator[tuple[int, int, dict[str, str]]]:
-        """Yield (start, end, contents of the holes) for each match in a text. A match begins and ends with a constant.
-        """
+        """Yield (start, end, contents of the holes) for each match in a text, which begins and ends with a constant."""
         at = 0
         while self.constants[0] and (places := find_constants(text, self.constants, at)) is not None:
             ends = [place + len(constant) for place, constant in zip(places, self.constants, strict=True)]

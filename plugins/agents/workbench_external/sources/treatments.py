@@ -1,5 +1,5 @@
-"""How the program that reads a text treats it: a shell fills in or unescapes parts, and changes of spaces or lines may
-affect a new text but not the old one."""
+"""Treatments of a text by the program that reads it: a shell fills in or unescapes parts, and changes of spaces or
+lines may affect a new text but not the old one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ESCAPED = (
 
 @dataclass(frozen=True)
 class Program:
-    """How a program treats texts, judged by its sources.
+    """A program's treatments of texts, judged by its sources.
 
     shell: its shell code. code: its other code. marks: signs that it may look for in a text.
     replaced: texts that it searches and replaces.
@@ -104,8 +104,7 @@ class Program:
             yield replace(one, write=partial(_write_unrun, one.write, rf"`|\$[({{]|{dangers[0]}"))
 
     def doubts(self, old: str, new: str, has_margin: bool) -> str:
-        """Return what the program may do to a new text but not to the old one, as a sentence; "" if nothing is known.
-        """
+        """Return what the program may do to a new text but not to the old one, as a sentence; "" if unknown."""
         old, new = old.strip(), new.strip()
         for what, treat in self._treatments(has_margin):
             if treat(old) == old and treat(new) != new:

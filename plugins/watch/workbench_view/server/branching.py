@@ -33,6 +33,6 @@ def branch_candidate(site: Site, request: Request, form: Mapping[str, str]) -> s
 
 
 def read_origin(store: Store, row: Any) -> dict[str, Any] | None:
-    """Return a run's origin: `run`, `candidate`, and whether that run is still `there`; None if it began at its file."""
+    """Return a run's origin: `run`, `candidate`, and whether that is still `there`; None if it began at its file."""
     origin = origin_of(row)
     return origin and {**origin, "there": find_exact_run(store, origin["run"]) is not None}

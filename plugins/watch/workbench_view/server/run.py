@@ -100,7 +100,7 @@ def _price(spent: Mapping[str, Any]) -> dict[str, Any]:
 
 def _provenance(row: Any) -> dict[str, Any]:
     left_out = ("id", "run", "name", "pid", "options", "report", "spec", "checksum", "spec_checksum", "tags", "note")
-    found = {key: row[key] for key in row.keys() if key not in left_out}  # of a sqlite3.Row
+    found = {key: row[key] for key in row.keys() if key not in left_out}  # noqa: SIM118  # of a sqlite3.Row
     return {key: value for key, value in found.items() if value is not None}
 
 
