@@ -143,7 +143,7 @@ def _loaded(arguments: str) -> Any:
 
 
 def write_error(refused: Refused) -> dict[str, Any]:
-    """The body of an error."""
+    """Return the body of an error."""
     usual = "INVALID_ARGUMENT" if refused.status < 500 else "UNAVAILABLE"
     status = _STATUSES.get(refused.status, usual)
     return {"error": {"code": refused.status, "message": refused.message, "status": status}}
