@@ -1,4 +1,4 @@
-"""`workbench agent attribute`: which agent and which step decided that a run failed."""
+"""`workbench agent attribute`: finds the agent and the step that decided the failure of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`workbench agent attribute`: each log goes to the method, under a budget, with the journal of a run of its own."""
+"""`workbench agent attribute`: passes each log to the method, under a budget, with the journal of its own run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workbench_attribute.score import Accuracy, expect_random, score
 from workbench_attribute.settings import Judging
 from workbench_kit.logs import AskedRun, Command, Log, LogSource, open_run
 
-#: Statuses of a run of this command, while it goes on and after it.
+#: Statuses of a run of this command: while it is running, and when it is done.
 WORKING, DONE = "attributing", "attributed"
 
 #: Logs that are judged at the same time.
@@ -35,10 +35,10 @@ class Attribution:
     """The result.
 
     Args:
-        logs: those that were read.
-        found: a diagnosis for each log, in their order.
-        run: the name of the run, None for methods that ask no model.
-        paid: the requests of this process; those of earlier ones are in the diagnoses alone.
+        logs: the logs that were read.
+        found: a diagnosis for each log, in order.
+        run: the name of the run; None for methods that call no model.
+        paid: the requests of this process; those of earlier ones are only in the diagnoses.
     """
 
     logs: Sequence[Log]
@@ -52,12 +52,12 @@ class Attribution:
         return all(d.failure != "budget" for d in self.found)
 
     def agents(self) -> list[tuple[str, int, float]]:
-        """(agent, logs, share of all logs with a diagnosis), most first."""
+        """Return (agent, logs, share of all logs with a diagnosis), most first."""
         counts = Counter(d.agent for d in self.found if d.agent is not None)
         return [(agent, count, count / counts.total()) for agent, count in counts.most_common()]
 
     def accuracy(self) -> Accuracy | None:
-        """The accuracy where the truth is known."""
+        """Return the accuracy on logs with known truth."""
         return score(self.found, self.logs)
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,18 +88,18 @@ def attribute(
 ) -> Attribution:
     """Name the agent and the step that decided the failure of each log.
 
-    The same logs, settings and model on the same database go on where an earlier call stopped: what it paid for comes
-    from the journal, and a finished one pays nothing. Answers to equal requests of other runs are taken over, too: the
+    A call with the same logs, settings, model and database continues where an earlier one stopped: paid answers come
+    from the journal, and a finished call pays nothing. Answers to equal requests of other runs are reused, too: the
     hybrid after `all-at-once` does not pay for its proposals.
 
     Args:
         logs: the runs that failed.
         judging: the method and its settings.
-        lm: the judge; methods that ask none need none.
+        lm: the judge; not needed by methods that call none.
         database: path of the run database.
-        calls: requests at most, those of earlier calls with the same arguments included; None: no limit.
-        examined: the name of the run that the logs are of, which `workbench show` finds the diagnoses by.
-        pool: language models in place of those of the plugins, for tests.
+        calls: maximum requests, including those of earlier calls with the same arguments; None: no limit.
+        examined: the name of the run with these logs, by which `workbench show` finds the diagnoses.
+        pool: replaces the plugins' language models, for tests.
         on_progress: called after each log with the number of logs done, and of all.
 
     Raises:
@@ -131,7 +131,7 @@ def attribute(
 
 
 def report_of(found: Attribution, method: str, examined: Sequence[str]) -> AttributionReport:
-    """A result as it is stored. examined: the runs that the logs are of."""
+    """Return a result in its stored form. examined: the runs with these logs."""
     pairs = zip(found.logs, found.found, strict=True)
     return AttributionReport(found.run or "", method, examined, [_finding(log, d) for log, d in pairs])
 
@@ -156,12 +156,12 @@ def _finding(log: Log, d: Diagnosis) -> RowFinding:
 
 
 def _examined(run: AskedRun) -> list[str]:
-    """The runs whose logs this one judged before: equal logs of two runs are judged once."""
+    """Return the runs whose logs this one judged before: equal logs of two runs are judged once."""
     return list((run.read_report() or {}).get("examined", ()))
 
 
 def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagnosis]:
-    """The diagnoses of a method that asks no model."""
+    """Return the diagnoses of a method that calls no model."""
 
     async def refuse(messages: Messages, vote: int) -> Answer:
         raise AssertionError("a baseline asked a model")
@@ -174,8 +174,7 @@ def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagno
 
 
 def score_baselines(logs: Sequence[Log]) -> dict[str, dict[str, float]]:
-    """By baseline, the accuracy of agent and step; of random draws, what they have on average. Empty where no truth is
-    known."""
+    """Return the accuracy of agent and step by baseline; random draws by their average. Empty if no truth is known."""
     expected = expect_random(logs)
     if expected is None:
         return {}
@@ -190,7 +189,7 @@ def score_baselines(logs: Sequence[Log]) -> dict[str, dict[str, float]]:
 
 
 class _Course:
-    """All logs, several at once. Each answer is journalled before it is read."""
+    """The judgement of all logs, several at once. Each answer is journaled before it is read."""
 
     def __init__(self, logs: Sequence[Log], judging: Judging, run: AskedRun, on_progress: Callable[[int, int], None]):
         self.logs, self.judging, self.run = logs, judging, run
@@ -198,7 +197,7 @@ class _Course:
         self.slots = asyncio.Semaphore(AT_ONCE)
 
     async def go(self, examined: Sequence[str]) -> Attribution:
-        """Judge the logs, and store what is found. examined: the runs that they are of."""
+        """Judge the logs, and store the findings. examined: the runs with these logs."""
         result = Attribution(self.logs, await self._diagnose_all(), self.run.run, self.run.paid)
         method = f"{self.judging.method}, judged by {self.run.runtime.lm.model}"
         self.run.end_with_report(DONE, report_of(result, method, examined).as_dict())
@@ -207,7 +206,7 @@ class _Course:
     async def _diagnose_all(self) -> list[Diagnosis]:
         found = await asyncio.gather(*map(self._diagnose, self.logs), return_exceptions=True)
         diagnoses = []
-        for one in found:  # all have ended: what was in flight is paid, and recorded
+        for one in found:  # all have ended: calls in flight are paid, and recorded
             if isinstance(one, BaseException):
                 raise one
             diagnoses.append(one)

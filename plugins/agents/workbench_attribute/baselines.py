@@ -1,4 +1,4 @@
-"""Methods that ask no model, to compare with: random, majority, lexical."""
+"""Methods that call no model, for comparison: random, majority, lexical."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Judge, Method
 from workbench_kit.logs import Log
 
-#: Words of a step that went wrong, or that speaks of one that did.
+#: Words in a step that failed, or that mentions a failure.
 _TROUBLE = re.compile(
     r"traceback|exception|\berrors?\b|\bfail(?:ed|ure|s)?\b|exitcode: [1-9]|\bcannot\b|unable to|not found|incorrect"
     r"|\bwrong\b|\binvalid\b|apologi[sz]e|\bmistaken?\b|\btimed? ?out\b",
     re.IGNORECASE,
 )
-#: Agents whose steps are results of what another one did.
+#: Agents whose steps are results of another agent's action.
 _MACHINE = re.compile(r"terminal|\btool\b|environment|executor|computer", re.IGNORECASE)
 
 
@@ -24,14 +24,14 @@ def _found(name: str, agent: str, step: int, evidence: str) -> Diagnosis:
 
 
 async def draw_at_random(log: Log, judge: Judge) -> Diagnosis:
-    """An agent and a step, each drawn evenly and on its own, as in the paper."""
+    """Draw an agent and a step, each uniformly and independently, as in the paper."""
     rng = judge.rng(log)
     return _found("random", rng.choice(log.agents), rng.randrange(len(log.steps)), "drawn by the seed")
 
 
 async def take_majority(log: Log, judge: Judge) -> Diagnosis:
-    """The agent with most steps; the step that is most often the mistake in the other logs of the command, where these
-    say so, and else the first one of this agent. Ties go to the earlier."""
+    """Return the agent with most steps. The step is the most frequent mistake in the other logs of the command, if
+    known, or else the first one of this agent. Ties go to the earlier step."""
     agent = Counter(step.agent for step in log.steps).most_common(1)[0][0]
     others = Counter(other.gold_step for other in judge.logs if other.gold_step is not None and other.id != log.id)
     if not others:
@@ -44,9 +44,9 @@ async def take_majority(log: Log, judge: Judge) -> Diagnosis:
 
 
 async def search_words(log: Log, judge: Judge) -> Diagnosis:
-    """The first step that failed or speaks of trouble; where it is the result of a tool, the step before it.
+    """Return the first step that failed or mentions trouble; if it is the result of a tool, the step before it.
 
-    Lines that most logs of the command share are the system's own, such as the questions of a ledger, and are skipped.
+    Lines shared by most logs of the command are the system's own, such as the questions of a ledger, and are skipped.
     """
     shared = judge.shared_lines
     for number, step in enumerate(log.steps):

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 MOST_AGENTS = 10
 
 
-#: Methods that need a run of ours, and their own flags.
+#: Methods that need a run of workbench, and their own flags.
 OF_RUNS = ("replay", "spectrum")
 _OF_RUNS = ("repair", "draws", "scan", "candidate", "passing", "formula")
 
-#: The flags of the methods. An environment variable is no flag.
+#: The flags of the methods. Environment variables do not count as flags.
 _FLAGS = {
     "replay": "repair draws scan candidate passing rows limit budget_calls",
     "spectrum": "passing formula split",
@@ -179,8 +179,8 @@ def attribute_command(
 def _judge(
     logs: list[Log], settings: Judging, lm: LMSpec | None, db: str, calls: int, as_json: bool, run: str | None
 ) -> bool:
-    """Judge logs, those of a run or of files (None), and print what is found. Returns whether the budget lasted and a
-    log was diagnosed."""
+    """Judge logs of a run or of files (None), and print the findings. Returns True if the budget lasted and a log was
+    diagnosed."""
     from workbench_attribute.attribute import attribute
     from workbench_attribute.repeated import SEALED_ROWS
 
@@ -261,7 +261,7 @@ def _read_run(
     settings: Judging,
     lm: LMSpec | None,
 ) -> tuple[list[Log], LMSpec | None, str]:
-    """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
+    """Return the logs of a run, the judge, and the run's name. A model from the run's file is used only if the file is
     trusted: it may send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.store import ReadOnlyStore

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.base.text import align, one_line
 
-#: Nodes in the printed totals, and characters of a cell.
+#: Nodes in the printed totals, and maximum characters of a cell.
 MOST_NODES, WIDTH = 10, 40
 
 
@@ -22,15 +22,15 @@ class RowFinding:
 
     Attributes:
         row: its id, or the name of a log.
-        candidate, replica: whose result was examined; None of a log that is no row of a run.
-        node, agent: who decided the failure; None where nobody was found.
+        candidate, replica: the examined result; None for a log that is not a row of a run.
+        node, agent: that decided the failure; None if none was found.
         step: its number, from 0.
-        steps: of the run; None where they were not counted.
+        steps: of the run; None if they were not counted.
         confidence: from 0 to 1.
-        repaired: of a replay, whether the row passes with this step alone repaired; None for other methods.
-        reruns, calls, usd: what it took. A call that rows share counts for the first of them.
+        repaired: for a replay, whether the row passes with only this step repaired; None for other methods.
+        reruns, calls, usd: the cost. A call shared by rows counts for the first of them.
         evidence: the reason.
-        failure: why there is no diagnosis; "" where there is one.
+        failure: why there is no diagnosis; "" if there is one.
     """
 
     row: str
@@ -51,13 +51,13 @@ class RowFinding:
 
     @property
     def place(self) -> str:
-        """The node, with the agent where it has another name."""
+        """The node, with the agent if its name differs."""
         if self.node is None or self.agent in (None, self.node):
             return self.node or self.agent or "-"
         return f"{self.node} ({self.agent})"
 
     def cells(self) -> tuple[str, ...]:
-        """The row of a table, without the evidence."""
+        """Return the row of a table, without the evidence."""
         number = "-" if self.step is None else f"{self.step}" if self.steps is None else f"{self.step} of {self.steps}"
         repaired = "-" if self.repaired is None else "yes" if self.repaired else "no"
         sure = "-" if self.step is None else f"{self.confidence:.2f}"
@@ -74,8 +74,8 @@ class AttributionReport:
 
     Attributes:
         run: its name.
-        method: e.g. `replay` or `all-at-once`, with how steps were repaired or who judged.
-        examined: the runs whose rows these are; empty for logs from files.
+        method: e.g. `replay` or `all-at-once`, with the kind of repairs or the judge.
+        examined: the runs with these rows; empty for logs from files.
     """
 
     run: str
@@ -85,13 +85,13 @@ class AttributionReport:
 
     @property
     def by_node(self) -> dict[str, int]:
-        """Count how often each node was decisive, most often first."""
+        """Count how often each node was decisive, most frequent first."""
         return dict(Counter(row.place for row in self.rows if row.step is not None).most_common())
 
     @property
     def repair_rate(self) -> float | None:
-        """The share of the diagnosed rows that pass when the step that is named is repaired alone; None where nothing
-        was repeated."""
+        """Return the share of diagnosed rows that pass if only the named step is repaired; None if nothing was
+        repeated."""
         known = [row.repaired for row in self.rows if row.repaired is not None]
         return sum(known) / len(known) if known else None
 
@@ -110,7 +110,7 @@ class AttributionReport:
         }
 
     def lines(self) -> list[str]:
-        """The whole report as plain text."""
+        """Return the whole report as plain text."""
         of = f" of run {', '.join(self.examined)}" if self.examined else ""
         rows = [(*row.cells(), one_line((row.failure or row.evidence)[:300])) for row in self.rows]
         out = [one_line(f"method: {self.method}{of}, run {self.run}"), *align([_HEAD, *rows])]

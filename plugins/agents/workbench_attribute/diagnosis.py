@@ -9,17 +9,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The agent and step that decided the failure of a log, by a method.
+    """The agent and step that decided the failure of a log, according to a method.
 
     Args:
-        agent, step: None where the method came to no result; `failure` then says why.
-        confidence: the share of the votes that named this agent and step.
+        agent, step: None if the method found no result; `failure` is then the reason.
+        confidence: the share of the votes for this agent and step.
         evidence: the reason that was given.
-        calls, usd: of all requests, also of those that an earlier run of the command paid for.
+        calls, usd: of all requests, including those that an earlier run of the command paid for.
         method: its name.
-        failure: a kind of failure (`workbench.errors`), `no_fault` where the judge saw none, or `budget`.
-        unread: answers that could not be read.
-        votes: how many there were.
+        failure: a kind of failure (`workbench.errors`), `no_fault` if the judge saw none, or `budget`.
+        unread: number of answers that could not be read.
+        votes: number of votes.
     """
 
     agent: str | None

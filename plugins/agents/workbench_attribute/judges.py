@@ -1,13 +1,13 @@
 """Methods that name the agent and the step that decided a failure. `METHODS` has them by name.
 
 Source: Who&When (Zhang et al., "Which Agent Causes Task Failures and When?", arXiv 2505.00212): all-at-once,
-step-by-step, binary search, and the hybrid of the first two. Departures, each against a fault of the published code:
+step-by-step, binary search, and the hybrid of the first two. Departures, each to avoid a fault of the published code:
 
-- An answer that cannot be read is counted (`unread`) and never taken for a finding. Where binary search cannot go on
+- An answer that cannot be read is counted (`unread`), and never taken for a finding. If binary search cannot continue
   without one, it flips a coin, as there, but a seeded one, and each coin halves the weight of the vote. It flips none
-  for a judge that cannot be reached, and a search by coins alone is no finding.
-- A log longer than the window is shown in parts: all at once asks about each part and then about what these named; step
-  by step shows the last steps that fit; binary search cuts the longest steps.
+  for a judge that cannot be reached, and a search by coins alone is not a finding.
+- A log longer than the window is shown in parts: all-at-once asks about each part and then about the steps that these
+  named; step-by-step shows the last steps that fit; binary search cuts the longest steps.
 - Votes: each method can be run several times; the pair of agent and step that most runs named wins.
 """
 
@@ -26,13 +26,13 @@ from workbench_attribute.prompts import Messages, Unreadable
 from workbench_attribute.settings import Judging
 from workbench_kit.logs import TOKEN, Log
 
-#: Where the judge saw no mistake at any step.
+#: The judge saw no mistake at any step.
 NO_FAULT = "no_fault"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the judge. finish: as that of `workbench.lm.Response`. calls: attempts that were sent."""
+    """An answer of the judge. finish: as in `workbench.lm.Response`. calls: attempts that were sent."""
 
     text: str
     finish: str = "stop"
@@ -40,9 +40,9 @@ class Answer:
     usd: float = 0.0
 
 
-#: A line that stands in more than this share of the logs is the system's own.
+#: A line in more than this share of the logs is the system's own.
 _SHARED = 0.8
-#: Sends messages to the judge; the number is that of the vote, which draws a fresh sample. Raises LMError.
+#: Sends messages to the judge. The number is the vote's, which draws a fresh sample. Raises LMError.
 Ask = Callable[[Messages, int], Awaitable[Answer]]
 
 
@@ -60,12 +60,12 @@ class Judge:
 
     @property
     def room(self) -> int:
-        """Characters of a log in one prompt."""
+        """Maximum characters of a log in one prompt."""
         return self.settings.window * TOKEN
 
     @cached_property
     def shared_lines(self) -> frozenset[str]:
-        """The lines that stand in most of the logs, of three or more."""
+        """The lines that occur in most of the logs, if there are at least three logs."""
         if len(self.logs) < 3:
             return frozenset()
         lines = Counter[str]()
@@ -74,11 +74,11 @@ class Judge:
         return frozenset(line for line, count in lines.items() if line and count > _SHARED * len(self.logs))
 
     def rng(self, log: Log, vote: int = 0) -> random.Random:
-        """Randomness that depends on the seed, the log and the vote alone."""
+        """Return a generator that depends only on the seed, the log and the vote."""
         return random.Random(f"{self.settings.seed}:{log.id}:{vote}")
 
     async def text(self, messages: Messages, vote: int) -> str:
-        """The text of an answer. Raises Unreadable, also for a call that failed for good, and what ends a run."""
+        """Return the text of an answer. Raises Unreadable, also for a failed call, and errors that end a run."""
         try:
             answer = await self.ask(messages, vote)
         except LMError as error:
@@ -97,7 +97,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one vote: an agent and a step, or the kind of failure. coins: flipped on the way."""
+    """The result of one vote: an agent and a step, or the kind of failure. coins: the number of coins flipped."""
 
     agent: str | None
     step: int | None
@@ -111,7 +111,7 @@ Method = Callable[[Log, Judge], Awaitable[Diagnosis]]
 
 
 async def find_all_at_once(log: Log, judge: Judge, vote: int) -> Finding:
-    """A call on the whole log. In windows: one call for each, and one on the steps that these named."""
+    """Call the judge on the whole log. With windows: once for each, and once on the steps that these named."""
     windows = prompts.split_windows(log, judge.room)
     found = [await _mistake(log, window, judge, vote) for window in windows]
     named = [finding for finding in found if finding.step is not None]
@@ -130,7 +130,7 @@ async def _mistake(log: Log, numbers: Sequence[int], judge: Judge, vote: int) ->
 
 
 async def find_step_by_step(log: Log, judge: Judge, vote: int) -> Finding:
-    """A call for each step, with what came before it, until the judge says yes."""
+    """Call the judge for each step, with the steps before it, until it says yes."""
     return await _first_yes(log, range(len(log.steps)), judge, vote)
 
 
@@ -174,8 +174,8 @@ async def find_by_halves(log: Log, judge: Judge, vote: int) -> Finding:
 
 
 async def find_hybrid(log: Log, judge: Judge, vote: int) -> Finding:
-    """All at once proposes an agent; then step by step checks the steps of this agent alone. Where no step of it is
-    confirmed, the proposal stands, and the reason says so."""
+    """Let all-at-once propose an agent, then check only its steps with step-by-step. If no step is confirmed, the
+    proposal stands, and the reason says so."""
     proposed = await find_all_at_once(log, judge, vote)
     if proposed.agent is None:
         return proposed
@@ -190,7 +190,7 @@ async def find_hybrid(log: Log, judge: Judge, vote: int) -> Finding:
 
 
 def voted(name: str, find: Find) -> Method:
-    """A method that runs `find` once for each vote."""
+    """Return a method that runs `find` once for each vote."""
 
     async def diagnose(log: Log, judge: Judge) -> Diagnosis:
         findings = [await find(log, judge, vote) for vote in range(judge.settings.votes)]
@@ -200,7 +200,7 @@ def voted(name: str, find: Find) -> Method:
 
 
 def count_votes(name: str, log: Log, findings: Sequence[Finding], judge: Judge) -> Diagnosis:
-    """The pair of agent and step that most votes name; a tie is drawn by the seed. Votes without a result count against
+    """Return the pair of agent and step with the most votes. Ties are broken by the seed. Votes without a result reduce
     the confidence, and those by coins count less."""
     counts = dict[tuple[str | None, int], float]()
     for f in findings:
@@ -222,5 +222,5 @@ FINDERS: dict[str, Find] = {
     "binary": find_by_halves,
     "hybrid": find_hybrid,
 }
-#: The methods that ask a judge.
+#: The methods that call a judge.
 JUDGES: dict[str, Method] = {name: voted(name, find) for name, find in FINDERS.items()}

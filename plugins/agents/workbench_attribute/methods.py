@@ -1,4 +1,4 @@
-"""All methods by name. One more is a function (log, judge) that returns a Diagnosis, and a line here."""
+"""All methods by name. To add one, write a function (log, judge) that returns a Diagnosis, and add a line here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Prompts of the judge, and parsers of its answers.
 
-The prompts are our own. They ask for what those of Who&When ask (Zhang et al., arXiv 2505.00212), in a form of one
-field a line that can be read without guessing. What cannot be read is an Unreadable, never a finding.
+The prompts are our own. They ask the questions of Who&When (Zhang et al., arXiv 2505.00212), in a form with one field
+per line that is parsed without guessing. An answer that cannot be parsed is Unreadable, never a finding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TASK = (
 
 
 class Unreadable(WorkbenchError):
-    """An answer that does not say what was asked for. kind: as a failure of a node."""
+    """An answer that cannot be parsed. kind: as for a failure of a node."""
 
     def __init__(self, kind: FailureKind, text: str):
         super().__init__(text)
@@ -34,7 +34,7 @@ class Unreadable(WorkbenchError):
 
 
 def split_windows(log: Log, room: int) -> list[list[int]]:
-    """The steps in consecutive parts of at most about so many characters; a step takes at most a quarter of them."""
+    """Split the steps into consecutive parts of about `room` characters. A step takes at most a quarter of them."""
     windows: list[list[int]] = [[]]
     used = 0
     for number, step in enumerate(log.steps):
@@ -48,7 +48,7 @@ def split_windows(log: Log, room: int) -> list[list[int]]:
 
 
 def steps_until(log: Log, number: int, room: int) -> list[int]:
-    """The step with as many steps before it as fit, a quarter of the room at most for each."""
+    """Return the step and as many steps before it as fit. Each takes at most a quarter of the room."""
     first, used = number, min(len(step_text(log.steps[number])), room // 4)
     while first > 0:
         used += min(len(step_text(log.steps[first - 1])), room // 4)
@@ -68,7 +68,7 @@ def _messages(log: Log, numbers: Sequence[int], ground_truth: bool, room: int, q
     if log.outcome:
         parts.append(f"What came out: {shorten(log.outcome, room // 8)}")
     rest = max(room // 2, room - sum(map(len, parts)))
-    # The head is the same for all parts of a log, so that servers which keep beginnings of prompts need not read twice.
+    # All parts of a log share the beginning of the prompt, so that servers that cache prefixes need not read it twice.
     parts += [f"Log of a run of {len(log.steps)} steps:\n{show_steps(log, numbers, rest)}", question]
     return [{"role": "system", "content": _TASK}, {"role": "user", "content": "\n\n".join(parts)}]
 
@@ -87,7 +87,7 @@ def ask_all_at_once(log: Log, numbers: Sequence[int], ground_truth: bool, room: 
 
 
 def ask_step(log: Log, number: int, ground_truth: bool, room: int) -> Messages:
-    """Ask whether a step, seen with what came before it, is the mistake."""
+    """Ask whether a step, shown with the steps before it, is the mistake."""
     question = (
         f"Is step {number}, by {log.steps[number].agent}, the decisive mistake? Judge this step alone, not those "
         "before it. Answer 'Yes' or 'No' in two lines and nothing else:\nAnswer: <word>\nReason: <one sentence>"
@@ -109,7 +109,7 @@ def ask_half(log: Log, first: int, middle: int, last: int, ground_truth: bool, r
 
 
 def _fields(text: str, *names: str) -> dict[str, str]:
-    """The lines of an answer by their names, with the reason in one line; what stands before them counts as reason."""
+    """Return the fields of an answer by name, the reason in one line; text before the first field counts as reason."""
     fields = read_fields(text, ["reason", *names])
     return {**fields, "reason": " ".join(fields.get("reason", "").split())}
 
@@ -122,7 +122,7 @@ def _convert(name: str, values: Sequence[object], text: str) -> tuple[Any, bool]
 
 
 def read_mistake(text: str, log: Log, numbers: Sequence[int]) -> tuple[str, int, str]:
-    """(agent, step, reason) of an answer. Raises Unreadable: both must have a line, and be among those shown."""
+    """Read (agent, step, reason) from an answer. Raises Unreadable: both need a line, and must be among those shown."""
     fields = _fields(text, "agent", "step")
     if lacking := [name for name in ("agent", "step") if name not in fields]:
         raise Unreadable(FailureKind.UNPARSED, f"the answer names no {lacking[0]}: {text[:200]!r}")
@@ -132,11 +132,11 @@ def read_mistake(text: str, log: Log, numbers: Sequence[int]) -> tuple[str, int,
 
 
 def read_choice(text: str, first: str, second: str) -> tuple[bool, str]:
-    """(whether the first of two words was chosen, reason) of an answer. Raises Unreadable."""
+    """Read (whether the first of two words was chosen, reason) from an answer. Raises Unreadable."""
     fields = _fields(text, "answer")
     if "answer" in fields:
         chosen, _ = _convert("answer", (first, second), fields["answer"])
-    else:  # a line of the word alone will do; "First, let me see" is no answer
+    else:  # a line with only the word is accepted; "First, let me see" is not an answer
         chosen, within = _convert("answer", (first, second), next(iter(text.strip().splitlines()), ""))
         if within:
             raise Unreadable(FailureKind.UNPARSED, f"the answer is neither {first} nor {second}: {text[:200]!r}")

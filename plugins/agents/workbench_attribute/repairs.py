@@ -12,12 +12,12 @@ from workbench.spec import LMSpec
 from workbench.workflow import NodeKind, Signature, Workflow
 from workbench_kit.credit import Repair, TraceStep
 
-#: A step among those of other runs: its node, its agent, and how many of these came before it.
+#: Identifies a step across runs: its node, its agent, and the number of earlier steps of both.
 Place = tuple[str, str, int]
 
 
 def places_of(steps: Sequence[TraceStep]) -> dict[Place, TraceStep]:
-    """The steps of a run by their places. Positions in the workflow do not count: another candidate may have more
+    """Return the steps of a run by their places. Positions in the workflow are ignored: another candidate may have more
     nodes."""
     seen, found = Counter[tuple[str, str]](), dict[Place, TraceStep]()
     for step in steps:
@@ -27,14 +27,13 @@ def places_of(steps: Sequence[TraceStep]) -> dict[Place, TraceStep]:
 
 
 def model_repairs(steps: Sequence[TraceStep], lm: LMSpec | None, draws: int) -> dict[int, list[Repair]]:
-    """By the index of a step, the answer of another model; without another model this many new samples of the same
-    one."""
+    """Return repairs by the index of a step: the answer of another model, or this many new samples of the same one."""
     options = [Repair(lm=lm)] if lm is not None else [Repair(draw=k) for k in range(1, draws + 1)]
     return {step.index: options for step in steps if step.response is not None}
 
 
 def sibling_repairs(steps: Sequence[TraceStep], siblings: Sequence[Sequence[TraceStep]]) -> dict[int, list[Repair]]:
-    """By the index of a step, what passing runs said in its place; not what they said alike."""
+    """Return repairs by the index of a step: the outputs of passing runs in its place, if of one kind."""
     others = [places_of(one) for one in siblings]
     found: dict[int, list[Repair]] = {}
     for place, step in places_of(steps).items():
@@ -47,10 +46,10 @@ def sibling_repairs(steps: Sequence[TraceStep], siblings: Sequence[Sequence[Trac
 def label_repairs(
     workflow: Workflow, steps: Sequence[TraceStep], fields: Mapping[str, Any]
 ) -> tuple[list[TraceStep], dict[int, list[Repair]]]:
-    """The nodes of the workflow as steps, in the order of the run, and by their indexes the outputs that the row has.
+    """Return the workflow's nodes as steps, in the order of the run, and repairs by their indexes: the row's outputs.
 
-    A node that no other node reads is left out: its outputs are the answer, and to put in the right answer makes any
-    row pass. A field that is not of the output's type is no label.
+    A node that no other node reads is left out: its outputs are the answer, and inserting the right answer makes any
+    row pass. A field that is not of the output's type is not a label.
     """
     found, repairs = list[TraceStep](), dict[int, list[Repair]]()
     for name in dict.fromkeys(step.top for step in steps):
@@ -65,7 +64,7 @@ def label_repairs(
 
 
 def _labels(node: NodeKind, fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The outputs of a node as the row has them, each of its type; None if one is not there."""
+    """Return the outputs of a node from the row, each of its type; None if one is missing."""
     signature = getattr(node, "signature", None)
     types = {f.name: f.type for f in signature.outputs} if isinstance(signature, Signature) else {}
     try:

@@ -1,5 +1,5 @@
-"""The methods that need runs of our own: `replay`, which repeats failed rows with steps repaired, and `spectrum`, which
-compares failed rows with passed ones. Their algorithms are in `workbench_kit.credit`."""
+"""The methods that need runs of workbench: `replay`, which repeats failed rows with steps repaired, and `spectrum`,
+which compares failed rows with passed ones. Their algorithms are in `workbench_kit.credit`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 SEALED_ROWS = "These rows are sealed: changes based on reading them cannot be proved on them."
 
-#: Suspects and nodes that are printed.
+#: Maximum suspects and nodes to print.
 MOST_SHOWN = 10
 
 
 def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool:
-    """Repeat the failed rows of a run, and print what is found. Returns whether the budget lasted and a step was
-    found."""
+    """Repeat the failed rows of a run, and print the findings. Returns True if the budget lasted and found a step."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.task import check_lms
     from workbench_attribute.replays import replay_failures
@@ -62,7 +61,7 @@ def _short(cell: str) -> str:
 
 
 def rank_run(run: str, split: str | None, passing: float, formula: str, db: str, as_json: bool) -> bool:
-    """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
+    """Rank the nodes of a run by its stored rows, and print the ranking. Returns True if any is suspicious."""
     from workbench.store import ReadOnlyStore
     from workbench_kit.credit import elements_of_spans, rank_elements, rank_nodes
     from workbench_kit.logs import SEALED, scored_rows

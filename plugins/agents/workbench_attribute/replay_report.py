@@ -14,7 +14,7 @@ class ReplayReport(AttributionReport):
     """The result of `replay_failures`.
 
     Attributes:
-        paid: what this process paid.
+        paid: the cost in this process.
         left_out: failed rows beyond `most`.
     """
 
@@ -28,11 +28,11 @@ class ReplayReport(AttributionReport):
 
 
 def share_costs(rows: Sequence[RowFinding], asked: Sequence[Mapping[str, tuple[int, float]]]) -> list[RowFinding]:
-    """The rows with what each cost, so that they add up to the bill of the run: a call that several rows asked for is
+    """Return the rows with the cost of each. The costs add up to the bill of the run: a call shared by several rows is
     paid once, and counts for the first of them.
 
     Args:
-        rows: in their order.
+        rows: in order.
         asked: by row, the attempts and US dollars of each call, by its key.
     """
     seen, found = set[str](), list[RowFinding]()

@@ -1,6 +1,6 @@
-"""Which step decided the failures of a stored run: its rows are repeated with steps repaired, in a run of its own.
+"""Finds the steps that decided the failures of a stored run: repeats its rows with steps repaired, in a run of its own.
 
-What comes before a repaired step is answered from the journal of the run, at no cost.
+Calls before a repaired step are answered from the journal of the run, at no cost.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from workbench_attribute.repairs import label_repairs, model_repairs, sibling_re
 from workbench_attribute.replay_report import ReplayReport, share_costs
 from workbench_kit.credit import Address, Diagnosis, Repair, Repaired, TraceStep, bisect_steps, scan_steps, steps_of
 
-#: Statuses of a run of replays, while it goes on and after it.
+#: Statuses of a run of replays: while it is running, and when it is done.
 WORKING, DONE = "replaying", "replayed"
 
 ENDED = "budget: it ran out"
 
-#: Passing runs of the same row whose answers are tried.
+#: Maximum passing runs of the same row whose answers are tried.
 MOST_SIBLINGS = 3
 
 How = Literal["lm", "fresh", "sibling", "label"]
@@ -52,17 +52,17 @@ class ReplayOptions:
     """Options for replaying failures.
 
     Attributes:
-        repair: what takes the place of a step. lm: the answer of another model; fresh: further draws of the same one;
-            sibling: what a candidate or repeat that passed on this row said there; label: of a node whose outputs are
-            all fields of the row, these.
+        repair: the replacement for a step. lm: the answer of another model; fresh: further draws of the same one;
+            sibling: the output in a candidate or repeat that passed on this row; label: for a node whose outputs are
+            all fields of the row, these fields.
         lm: the other model; None: the role `proposer` of the file.
         draws: of a step, for `fresh`.
-        scan: repair one step at a time, from the first; otherwise by bisection, which takes fewer re-runs, and is right
-            where repairing more steps never does harm. `fresh` always scans.
-        passing: a row passes from this score on.
-        rows: ids; none: those that fail. most: at most so many.
-        candidate: of a run of optimize: a hash, `baseline` or `winner`, which is the default.
-        calls: that may be paid; the file's ceilings on tokens and dollars hold, too.
+        scan: repair one step at a time, from the first. The default is bisection, which takes fewer re-runs, and is
+            right if repairing more steps never does harm. `fresh` always scans.
+        passing: the minimum score of a passing row.
+        rows: ids; none: those that fail. most: the maximum number.
+        candidate: of a run of optimize: a hash, `baseline` or `winner`, the default.
+        calls: the most to pay for; the file's ceilings on tokens and dollars apply, too.
     """
 
     repair: How = "lm"
@@ -77,7 +77,7 @@ class ReplayOptions:
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the options that tell two runs of replays apart. The budget and the sandbox do not."""
+        """Return the options that identify a run of replays, without the budget and the sandbox."""
         return {k: v for k, v in vars(self).items() if k not in ("calls", "sandbox")}
 
 
@@ -91,18 +91,17 @@ def replay_failures(
 ) -> ReplayReport:
     """Name the step that decided each failure of a stored run. Sealed rows are not examined.
 
-    The same call again pays nothing, and one that was killed goes on. Calls of tools that the repaired run makes anew
-    are made for real.
+    The same call again pays nothing, and a killed one continues. A repaired run really makes its new tool calls.
 
     Args:
         run: a run of eval or optimize: its name, its beginning, a tag, or `last`.
-        options: how.
+        options: of the replay.
         database: path of the run database.
-        pool: language models in place of those of the plugins, for tests.
+        pool: replaces the plugins' language models, for tests.
         on_row: called after each row with the number of rows done, and of all.
 
     Raises:
-        SpecError: the file of the run cannot be used any more, or there is no model to repair with.
+        SpecError: the file of the run can no longer be used, or there is no model to repair with.
         StoreError: there is no such run, its data have changed, or it has no failed rows that may be examined.
     """
     options = options or ReplayOptions()
@@ -143,7 +142,7 @@ class _Failed:
 
 
 def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: ReplayOptions) -> list[_Failed]:
-    """The rows to examine, in their stored order."""
+    """Return the rows to examine, in their stored order."""
     examples = {e.id: e for e in (*task.dataset.train, *task.dataset.val)}
     stored = read_rows(store, row, read_report(row), workflow.hash)
     open_rows = [r for r in stored if r["split"] != "test" and r["example"] in examples]
@@ -161,8 +160,8 @@ def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: Rep
 def _passing(
     store: Store, row: Any, options: ReplayOptions, failed: Sequence[_Failed]
 ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """By example, the stored rows of candidates and repeats that passed, where these repair. Raises StoreError if there
-    is none for any failed row."""
+    """Return the stored rows that passed in candidates and repeats, by example, if they are used as repairs. Raises
+    StoreError if no failed row has any."""
     found = defaultdict[str, list[Mapping[str, Any]]](list)
     for stored in Evaluations(store, row["id"]).read_rows(None) if options.repair == "sibling" else ():
         if stored["score"] is not None and stored["score"] >= options.passing:
@@ -197,7 +196,7 @@ def _run_of(
     model: LMSpec | None,
     pool: LMPool | None,
 ) -> Run:
-    """The run with these options, or a new one."""
+    """Return the run with these options, or a new one."""
     model_dict = None if model is None else model.model_dump(mode="json")
     given = {"run": row["run"], "workflow": workflow.hash, **options.as_dict(), "lm": model_dict}
     settings: dict[str, Any] = {
@@ -212,15 +211,15 @@ def _run_of(
 
 
 class _UnansweredError(Exception):
-    """Infrastructure failed in a repeated run, which says nothing about the step."""
+    """Infrastructure failed in a repeated run, which is no evidence about the step."""
 
 
-#: By key, the attempts and US dollars of the calls of the row that is being examined, in all processes.
+#: Attempts and US dollars of the current row's calls, by key, in all processes.
 _asked: ContextVar[dict[str, tuple[int, float]]] = ContextVar("asked")
 
 
 class _Course:
-    """All failed rows, several at once."""
+    """The examination of all failed rows, several at once."""
 
     def __init__(
         self,
@@ -248,10 +247,10 @@ class _Course:
             asked[info.key] = info.attempts, info.usd
 
     async def go(self, failed: Sequence[_Failed], left_out: int) -> ReplayReport:
-        """Examine the rows, and store what is found with the run."""
+        """Examine the rows, and store the findings with the run."""
         async with self.run as run:
             if run.resumed:
-                run.ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
+                run.ledger.bill.forget_unanswered()  # calls that failed because of a server are repeated
             rows = await self._examine_all(failed)
             how = self.options.repair if self.model is None else f"{self.options.repair}: {self.model.model}"
             method = f"replay, steps repaired by {how}"
@@ -335,7 +334,7 @@ class _Course:
         return result.score is not None and result.score >= self.options.passing
 
     async def _siblings(self, failed: _Failed) -> list[list[TraceStep]]:
-        """The steps of passing runs of the row: each is repeated from the journal."""
+        """Return the steps of passing runs of the row. Each run is repeated from the journal."""
         found: list[list[TraceStep]] = []
         for stored in self.passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
             workflow = _workflow(self.run.store, self.row, self.task, stored["candidate"])

@@ -1,8 +1,8 @@
-"""Scores of diagnoses where the truth is known: ours, which compares values, and that of the published code.
+"""Scores of diagnoses against a known truth: ours, which compares values, and that of the published code.
 
-The published scorer (`Automated_FA/evaluate.py`) asks whether the true text occurs inside the predicted one, so a
-prediction of step 10, 12 or 21 counts as right where the truth is 1. Both are printed, so that figures can be compared
-with published ones. In both, a log without a prediction counts as wrong.
+The published scorer (`Automated_FA/evaluate.py`) checks whether the true text occurs inside the predicted one, so a
+prediction of step 10, 12 or 21 counts as right if the truth is 1. Both scores are printed, for comparison with
+published figures. In both, a log without a prediction counts as wrong.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TOLERANCES = (0, 1, 2, 3, 5)
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Shares of n logs. within: by distance, the share of steps at most so far from the true one; agent95, step95: 95%
-    intervals of the exact ones."""
+    """Shares of n logs. within: by distance, the share of steps at most that far from the true one; agent95, step95:
+    95% intervals of the exact ones."""
 
     n: int
     agent: float
@@ -38,7 +38,7 @@ class Accuracy:
 
 
 def is_agent(found: Diagnosis, log: Log) -> bool:
-    """Return True if the agent is the true one: equal texts, whatever their case."""
+    """Return True if the agent is the true one, ignoring case."""
     return found.agent is not None and log.gold_agent is not None and _same(found.agent, log.gold_agent)
 
 
@@ -47,22 +47,22 @@ def _same(one: str, other: str) -> bool:
 
 
 def is_step(found: Diagnosis, log: Log, distance: int = 0) -> bool:
-    """Return True if the step is at most so far from the true one; integers are compared."""
+    """Return True if the step is at most this far from the true one, compared as integers."""
     return found.step is not None and log.gold_step is not None and abs(found.step - log.gold_step) <= distance
 
 
 def official_agent(found: Diagnosis, log: Log) -> bool:
-    """As the published scorer: the true name occurs in the predicted one."""
+    """Return True if the true name occurs in the predicted one, as in the published scorer."""
     return found.agent is not None and log.gold_agent is not None and log.gold_agent in found.agent
 
 
 def official_step(found: Diagnosis, log: Log) -> bool:
-    """As the published scorer: the digits of the true step occur in those of the predicted one."""
+    """Return True if the digits of the true step occur in the predicted one, as in the published scorer."""
     return found.step is not None and log.gold_step is not None and str(log.gold_step) in str(found.step)
 
 
 def score(found: Sequence[Diagnosis], logs: Sequence[Log]) -> Accuracy | None:
-    """The accuracy on the logs whose truth is known; None if there are none.
+    """Return the accuracy on the logs with known truth; None if there are none.
 
     Args:
         found: one for each log, in the same order.
@@ -85,7 +85,7 @@ def score(found: Sequence[Diagnosis], logs: Sequence[Log]) -> Accuracy | None:
 
 
 def expect_random(logs: Sequence[Log]) -> tuple[float, float] | None:
-    """The (agent, step) accuracy that even draws have on average; None where no truth is known."""
+    """Return the average (agent, step) accuracy of uniform random draws; None if no truth is known."""
     known = [log for log in logs if log.has_gold]
     if not known:
         return None

@@ -19,5 +19,5 @@ class Judging(Strict):
 
     @property
     def heat(self) -> float:
-        """The temperature of a judge that has none of its own: several votes must differ."""
+        """The temperature for a judge without one of its own. Several votes must differ."""
         return 0.7 if self.votes > 1 else 0.0

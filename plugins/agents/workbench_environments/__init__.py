@@ -1,4 +1,4 @@
-"""Environments: `grid`, `web`, `sql`, and `gymnasium` for those of that library."""
+"""Environments: `grid`, `web`, `sql`, and `gymnasium` for the environments of that library."""
 
 from workbench import hookimpl
 

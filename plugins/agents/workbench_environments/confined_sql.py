@@ -28,10 +28,10 @@ from workbench.errors import SandboxError
 from workbench_environments import sql_process
 from workbench_environments.sql_process import bare as bare
 
-REUSES, REUSED = 200, 120.0  # a process that only reads is used so many times, for so many seconds
-IDLE = 8  # such processes that wait for their next use
-ROWS = 10_000  # of a result, unless more are asked for
-_LARGEST = 1 << 28  # bytes of a message that is read
+REUSES, REUSED = 200, 120.0  # how often and for how many seconds a read-only process is reused
+IDLE = 8  # maximum read-only processes that wait for reuse
+ROWS = 10_000  # of a result, by default
+_LARGEST = 1 << 28  # maximum bytes of a message to read
 _START = 30.0  # seconds
 
 
@@ -44,7 +44,7 @@ class Database:
     def __init__(self, image: bytes | None = None, *, reads: bool = False):
         self._connection = _open_session()
         self.changes = 0  # rows that statements have changed so far
-        self.steps = 0  # of SQLite's machine that the last statement took, in hundreds; the same each time
+        self.steps = 0  # virtual machine steps of the last statement, in hundreds; reproducible
         self.uses, self.script, self.broken, self.begun = 1, "", False, time.monotonic()
         if image is not None:
             try:
@@ -55,7 +55,7 @@ class Database:
 
     @classmethod
     def make(cls, script: str, *, reads: bool = False) -> Database:
-        """A new database, made by a script of statements. `pragma` statements have no effect. Raises ValueError."""
+        """Make a new database from a script of statements. `pragma` statements have no effect. Raises ValueError."""
         with _idle_lock:
             for old in [d for d in _idle if time.monotonic() - d.begun > REUSED]:
                 _idle.remove(old)
@@ -70,7 +70,7 @@ class Database:
         return database
 
     def run(self, statement: str, *, most: int = ROWS) -> list[tuple[Any, ...]]:
-        """The first rows of a statement."""
+        """Run a statement, and return its first rows."""
         request = {"do": "run", "statement": statement, "most": most}
         try:
             answer = self._ask(request)
@@ -83,17 +83,17 @@ class Database:
         return [tuple(_from_json(value) for value in row) for row in answer["rows"]]
 
     def verbs(self, statement: str) -> list[str]:
-        """The actions of a statement according to SQLite: select, insert, update, delete, create, drop, alter, ...; an
-        empty list for a statement that fails."""
+        """Return the actions of a statement according to SQLite: select, insert, update, delete, create, drop, alter,
+        ...; an empty list for a statement that fails."""
         return [str(verb) for verb in self._ask({"do": "verbs", "statement": statement})["verbs"]]
 
     def columns(self, table: str) -> list[tuple[str, str, int]]:
-        """(name, declared type, position in the primary key; 0: not in it) of each column."""
+        """Return (name, declared type, position in the primary key; 0: not in it) of each column."""
         rows = self._ask({"do": "columns", "table": table})["columns"]
         return [(str(name), str(kind), int(key)) for name, kind, key in rows]
 
     def digest(self) -> str:
-        """A hash of the schema and all rows."""
+        """Return a hash of the schema and all rows."""
         return str(self._ask({"do": "digest"})["digest"])
 
     def _renew(self) -> None:
@@ -134,11 +134,11 @@ _idle_lock = threading.Lock()
 
 
 _images: dict[str, bytes] = {}
-_IMAGES = 1 << 26  # bytes of all images that are kept
+_IMAGES = 1 << 26  # maximum bytes of all cached images
 
 
 def make_image(script: str) -> bytes:
-    """The database that a script makes, in SQLite's file format. Raises ValueError where the script fails."""
+    """Return the database that a script makes, in SQLite's file format. Raises ValueError if the script fails."""
     with _idle_lock:
         if script in _images:
             return _images[script]
@@ -220,7 +220,7 @@ class _Zygote:
         if self.control is not None and self.owner == os.getpid():
             while _idle:
                 _idle.pop()._connection.close()
-            self.control.close()  # it ends with its socket, and its children with it
+            self.control.close()  # it ends with its socket, and so do its children
             self.control = None
             if self.process is not None:
                 self.process.wait(5)

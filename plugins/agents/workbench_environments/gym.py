@@ -15,7 +15,7 @@ from workbench_kit.acting import Environment, Step
 
 
 def _module(setting: Written) -> Found:
-    """An id with a colon has its module imported."""
+    """Find the module that an id with a colon imports."""
     if ":" in str(setting.value):
         yield run_python(setting, str(setting.value))
 
@@ -72,7 +72,7 @@ class Gymnasium(Environment):
         return Step(self._text(observation), bool(terminated or truncated or over), float(reward))
 
     def _read(self, action: str) -> Any:
-        """The action in the library's form; None if it is invalid."""
+        """Return the action in the library's form; None if it is invalid."""
         listed = self.actions()
         if listed is None:
             return action

@@ -75,7 +75,7 @@ class Sql(Environment):
         try:
             found = self._db.run(statement)
         except ValueError as error:
-            self._open(state["changes"])  # it may have changed something, or rolled a transaction back
+            self._open(state["changes"])  # it may have changed something, or rolled back a transaction
             return Step(self._cut(f"error: {error}"), over)
         changed = self._db.changes - before
         if changed or not _reads(statement):
@@ -87,13 +87,13 @@ class Sql(Environment):
 
     @classmethod
     def call(cls, action: str) -> Mapping[str, Any]:
-        """The statement without a fence and what SQLite skips before it, and its first word."""
+        """Return the statement without a code fence and text that SQLite skips before it, and its first word."""
         statement = bare(_statement(action))
         return {"action": statement, "verb": (re.findall(r"\A\w+", statement) or [""])[0].lower()}
 
     def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """A call for each thing that the statement would do by SQLite's own account: `with a as (...) delete from t`
-        is a `delete`, and a `select` if it reads. The first word of one that fails."""
+        """Return a call for each action of the statement according to SQLite: `with a as (...) delete from t` is a
+        `delete`, and a `select` if it reads. For a statement that fails, return its first word."""
         first = self.call(action)
         verbs = [] if first["verb"] in ("submit", "explain") else self._db.verbs(first["action"])
         return [{**first, "verb": verb} for verb in verbs] or [first]
@@ -102,18 +102,18 @@ class Sql(Environment):
         return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
 
     def score(self) -> float:
-        """1 if the last query returns the rows of the gold query, or the database equals that of the gold statement."""
+        """Return 1 if the last query gives the gold query's rows, or the database equals the gold one; else 0."""
         if not _reads(self._gold):
             with Database.make(self._script) as wanted:
                 wanted.run(self._gold)
                 return float(wanted.digest() == self._db.digest())
         if self.state["last"] is None:
             return 0.0
-        with Database.make(self._script, reads=True) as fresh:  # as it was given, and neither query changes it
+        with Database.make(self._script, reads=True) as fresh:  # in its initial state, which neither query changes
             gold = fresh.run(self._gold)
             try:
                 found = fresh.run(self.state["last"])
-            except ValueError:  # it reads what an earlier statement made, or changes something
+            except ValueError:  # it reads a table that an earlier statement made, or changes something
                 return 0.0
         ordered = re.search(r"(?i)\border\s+by\b", self._gold) is not None
         return float(found == gold if ordered else sorted(map(repr, found)) == sorted(map(repr, gold)))
@@ -139,7 +139,7 @@ class Sql(Environment):
 
 
 def _statement(action: str) -> str:
-    """The statement in an action, without code fence and semicolon."""
+    """Return the statement in an action, without code fence and semicolon."""
     return next(iter(find_code(action)), action).strip().rstrip(";").strip()
 
 

@@ -4,11 +4,11 @@
 
 It receives sockets over the socket FD and forks a child for each. The child gives up files, network and processes (see
 confine.py), opens a database in memory, and answers requests (see `SqlSession`) until its socket closes. So a statement
-that crashes SQLite crashes only its own child, and what it leaves in memory reaches no other session.
+that crashes SQLite crashes only its own child, and data left in memory reaches no other session.
 
-What a statement may do is a list: actions of SQLite's authorizer, functions by name, steps, lengths of values, pages.
-Time stands still and nothing is random, so that the same statements always give the same.
-`confined_sql` is the other side.
+Statements are limited by allowlists: actions of SQLite's authorizer, functions by name, steps, lengths of values,
+pages. Time is fixed and nothing is random, so the same statements always give the same result. `confined_sql` is the
+other side.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROCESSOR = 120  # seconds of processor time of a session; counted steps end sta
 LONGEST = 600  # seconds of a session
 
 WORK = 20_000_000  # virtual machine steps of a statement; a time limit would make episodes differ
-COUNTED = 100  # so many of these steps are counted at once
+COUNTED = 100  # unit in which these steps are counted
 SCRIPT_WORK = 20 * WORK  # steps of a database's script
 VALUE = 1_000_000  # bytes of a text, blob or row that a statement makes
 #: Steps times the length of the longest value. It bounds the memory of a statement that buffers rows (to sort, group or
@@ -135,12 +135,12 @@ class SqlSession:
             with closing(self.database.execute(f"explain {bare(statement)}")) as steps:
                 deletes = any(step[1] == "Delete" for step in steps)
             if self.verbs & {"insert", "update"} and self._may_replace(statement, deletes):
-                self.verbs.add("delete")  # REPLACE takes rows away that are in its way
+                self.verbs.add("delete")  # REPLACE deletes rows that conflict
         return {"verbs": sorted(self.verbs)}, None
 
     def _may_replace(self, statement: str, deletes: bool) -> bool:
         """Return True if a conflict may delete rows: by the statement, or by a constraint of a table. deletes: whether
-        the program of the statement deletes; an update does so to write a row again."""
+        the program of the statement deletes; an update deletes a row to write it again."""
         replace = re.compile(r"(?i)\breplace\b(?!\s*\()")
         if replace.search(statement) or (deletes and "update" not in self.verbs):
             return True
@@ -193,7 +193,7 @@ class SqlSession:
             self.database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)  # a dump writes a blob in twice its bytes
 
     def _run(self, statement: str, most: int) -> list[tuple[Any, ...]]:
-        """The rows of a statement. Raises ValueError and SQLite's errors.
+        """Return the rows of a statement. Raises ValueError and SQLite's errors.
 
         SQLite bounds steps and the length of a value, not a sorter's memory or the time for large values. So their
         product is bounded: a statement gets all steps while values are short; if one is longer, it restarts with a
@@ -219,8 +219,7 @@ class SqlSession:
                 raise ValueError(words) from None
 
     def _puts_aside(self, statement: str) -> bool:
-        """Return True if SQLite runs a statement with a sorter or a temporary table. Raises the statement's own
-        errors."""
+        """Return True if SQLite runs a statement with a sorter or a temporary table. Raises the statement's errors."""
         statement = bare(statement)
         if re.match(r"(?i)explain\b", statement):
             return False
@@ -229,7 +228,7 @@ class SqlSession:
 
 
 def in_words(error: BaseException) -> str:
-    """The message of an error for the caller."""
+    """Return the message of an error for the caller."""
     if isinstance(error, MemoryError):
         return "it needs too much memory"
     words = str(error) or type(error).__name__
@@ -242,12 +241,12 @@ def in_words(error: BaseException) -> str:
 
 
 def bare(statement: str) -> str:
-    """A statement without the blanks, semicolons and comments before it."""
+    """Strip blanks, semicolons and comments from the beginning of a statement."""
     return re.sub(r"\A(?s:[\s;\ufeff]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", statement)
 
 
 def fetched(rows: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
-    """The first rows. Raises ValueError if they exceed RESULT bytes."""
+    """Return the first rows. Raises ValueError if they exceed RESULT bytes."""
     found: list[tuple[Any, ...]] = []
     left = RESULT
     for row in islice(rows, most):
@@ -263,9 +262,9 @@ def _to_json(value: Any) -> Any:
 
 
 def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Install a fixed clock, and string functions in linear time; returns the connection. SQLite's own take time by the
-    product of their arguments' lengths, or by a width that is named, in one step of its machine, so that counting steps
-    would not bound them."""
+    """Install a fixed clock, and string functions in linear time; returns the connection. The time of SQLite's own
+    functions grows with the product of their arguments' lengths, or with a given width, in one step of its machine, so
+    counting steps would not bound them."""
     own: list[tuple[str, int, Callable[..., Any]]] = [("instr", 2, _instr), ("replace", 3, _replace)]
     for name, ends in (("trim", (True, True)), ("ltrim", (True, False)), ("rtrim", (False, True))):
         own += [(name, count, partial(_trim, ends)) for count in (1, 2)]
@@ -280,7 +279,7 @@ def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _at(name: str, before: int, *values: Any) -> Any:
-    """The result of a function of time, with NOW for the present, whether named or omitted."""
+    """Return the result of a function of time, with NOW for the present, whether named or omitted."""
     values = values if len(values) > before else (*values, "now")
     values = tuple(NOW if isinstance(v, str) and v.lower() == "now" else v for v in values)
     return _plain().execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
@@ -291,7 +290,7 @@ _CONVERSION = re.compile(r"%%|%[-+ 0#,!]*(\*|\d*)(?:\.(\*|\d*))?")
 
 
 def _format(form: Any = None, *values: Any) -> str | None:
-    """printf. Raises ValueError where widths and precisions make more than VALUE characters, or are values (`*`)."""
+    """Run printf. Raises ValueError if widths and precisions add up to more than VALUE characters, or are `*`."""
     sizes = [size for found in _CONVERSION.findall(_as_text("" if form is None else form)) for size in found]
     if "*" in sizes or sum(int(size or 0) for size in sizes) > VALUE:
         raise ValueError("string or blob too big")
@@ -329,7 +328,7 @@ def _trim(ends: tuple[bool, bool], text: Any, characters: Any = " ") -> str | No
 
 
 def _as_text(value: Any) -> str:
-    """A value as text, cast as SQLite does."""
+    """Return a value as text, cast as SQLite does."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else str(value)
@@ -338,7 +337,7 @@ def _as_text(value: Any) -> str:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     confine = _load(sys.argv[2])
-    for number in (signal.SIGINT, signal.SIGCHLD):  # Ctrl-C is the workbench's business, and no child is waited for
+    for number in (signal.SIGINT, signal.SIGCHLD):  # the workbench handles Ctrl-C; children are not waited for
         signal.signal(number, signal.SIG_IGN)
     with closing(with_own_functions(sqlite3.connect(":memory:"))) as warm:  # SQLite and codecs are ready in every child
         list(warm.iterdump())

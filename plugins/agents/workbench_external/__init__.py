@@ -1,5 +1,5 @@
-"""Existing agents, in any language and framework, as nodes: the node kind `external`, and the commands that begin
-with one, show its texts, write them back and serve them."""
+"""Existing agents, in any language and framework, as nodes: the node kind `external`, and the commands that set one up,
+show its texts, write them back and serve them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Agents that speak A2A: a message to one, and the task that it may make of it.
+"""Client for agents that speak A2A: sends a message, and follows the task that the agent may create for it.
 
 Source: the specification of A2A (Agent2Agent), releases 1.0.0 and 0.3.0 (a2a-protocol.org), over JSON-RPC 2.0.
-Departures: a task is asked for until it ends, without streams and push notifications; what an answer has besides text
-and data is named and left out; no extended card is asked for (`GetExtendedAgentCard`), and no tenant is named.
+Departures: a task is polled until it ends, without streams and push notifications; parts of an answer other than text
+and data are named and left out; no extended card is requested (`GetExtendedAgentCard`), and no tenant is named.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from workbench_kit.acting import fill_variables
 from workbench_kit.answers import as_text
 from workbench_kit.wire import redact
 
-#: The input with the name of the agent that is asked, where there are several.
+#: The input that names the agent to ask, if there are several.
 AGENT = "agent"
-#: The input and output with the place in a conversation, which a later message goes on with: an id of the agent's own,
-#: and that of the task which waits for an answer.
+#: The input and output with the position in a conversation, from which a later message continues: the agent's context
+#: id, and the id of a task that waits for input.
 CONTEXT = "context"
 CARDS = "cards"
-#: Seconds between two looks at a task: at first, at most; and for its end where nobody waits for it.
+#: Seconds between two polls of a task: at first, at most; and the time limit for canceling it.
 _LOOK, _LONGEST_LOOK, _CANCEL = 0.05, 2.0, 2.0
 _GOING, _ASKING, _DONE = ("submitted", "working"), "input-required", "completed"
 _FAILED = ("failed", "canceled", "rejected", "auth-required")
@@ -39,7 +39,7 @@ _FAILED = ("failed", "canceled", "rejected", "auth-required")
 
 @dataclass(frozen=True)
 class _Release:
-    """The names that a release of the protocol gives to its methods."""
+    """The method names of one release of the protocol."""
 
     send: str
     get: str
@@ -47,7 +47,7 @@ class _Release:
     is_first: bool = False
 
     def message(self, text: str, context: str, task: str) -> dict[str, Any]:
-        """The parameters of `send`, which answers with a task as soon as there is one: it can be canceled only then."""
+        """Return the parameters of `send`. They request an immediate task, because only a task can be canceled."""
         ids = {key: value for key, value in (("contextId", context), ("taskId", task)) if value}
         message: dict[str, Any] = {"messageId": uuid.uuid4().hex, "parts": [{"text": text}], **ids}
         settings: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json"]}
@@ -66,14 +66,14 @@ _PRESENT = _Release("SendMessage", "GetTask", "CancelTask")
 
 @dataclass(frozen=True)
 class Reply:
-    """The words of an agent, and where the conversation stands: CONTEXT, or CONTEXT TASK while a task waits."""
+    """An agent's answer, and its position in the conversation: CONTEXT, or CONTEXT TASK while a task waits."""
 
     text: str
     context: str
 
 
 def check_talk(config: ExternalConfig, signature: Signature) -> None:
-    """Raise SpecError for fields with which no agent can be asked."""
+    """Raise SpecError if no agent can be asked with these fields."""
     inputs, outputs = [f.name for f in signature.inputs], [f.name for f in signature.outputs]
     if config.output == CARDS:
         if config.a2a is None or len(outputs) != 1:
@@ -92,29 +92,29 @@ def check_talk(config: ExternalConfig, signature: Signature) -> None:
 
 
 def _said(config: ExternalConfig, inputs: Sequence[str]) -> list[str]:
-    """The inputs that make the message."""
+    """Return the names of the inputs that form the message."""
     apart = {CONTEXT, *([AGENT] if isinstance(config.a2a, list) else [])}
     return [name for name in inputs if name not in apart]
 
 
 def answered(signature: Signature) -> Signature:
-    """The fields that the agent's words hold."""
+    """Return the signature with only the fields that the agent's text contains."""
     return Signature(signature.inputs, tuple(f for f in signature.outputs if f.name != CONTEXT))
 
 
 class Line:
-    """Conversations with the agents at some addresses, of which each is asked for its card once.
+    """Conversations with the agents at some addresses. Each agent's card is read once.
 
-    known: the cards by address, which rows share.
+    known: the cards by address, shared by all rows.
     """
 
     def __init__(self, config: ExternalConfig, addresses: Sequence[str], known: MutableMapping[str, Card]):
         self.config, self.addresses, self.known = config, addresses, known
         self.headers = {name: fill_variables(text, "headers") for name, text in config.headers.items()}
-        self._open: tuple[Card, str] | None = None  # the task that nobody has seen end
+        self._open: tuple[Card, str] | None = None  # the task in progress
 
     async def cards(self) -> list[Card]:
-        """The cards in the order of the addresses. Raises NodeError."""
+        """Return the cards in the order of the addresses. Raises NodeError."""
         found = await asyncio.gather(*map(self._card, self.addresses))
         if twice := {one.name for one in found if [o.name for o in found].count(one.name) > 1}:
             raise NodeError("start", f"two agents have the name '{min(twice)}': name one of them alone")
@@ -127,7 +127,7 @@ class Line:
         return self.known[address]
 
     async def ask(self, inputs: Mapping[str, Any], row: Row) -> Reply:
-        """Send a message, and wait for the answer. Raises NodeError."""
+        """Send a message and wait for the answer. Raises NodeError."""
         try:
             return await in_time(self.config, row, self._ask(inputs))
         finally:
@@ -148,7 +148,7 @@ class Line:
         return await self._wait(card, found) if "status" in found else _reply(found, found.get("parts"))
 
     async def _wait(self, card: Card, task: Mapping[str, Any]) -> Reply:
-        """The answer of a task when it ends, or asks for words."""
+        """Return the answer of a task once it ends or asks for input."""
         pause, number = _LOOK, task.get("id")
         if not isinstance(number, str):
             raise NodeError("unparsed", f"'{card.name}' made a task without an id")
@@ -170,7 +170,7 @@ class Line:
         return _reply(task, made or parts or _last_words(task))
 
     async def _call(self, card: Card, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a method. Raises NodeError."""
+        """Call a method and return its result. Raises NodeError."""
         body = {"jsonrpc": "2.0", "id": uuid.uuid4().hex, "method": method, "params": dict(params)}
         version = {} if _release(card).is_first else {"A2A-Version": "1.0"}
         answer = self._json(await request(card.url, json.dumps(body, ensure_ascii=False), {**self._sent, **version}))
@@ -186,14 +186,14 @@ class Line:
         return {"Accept": "application/json", **self.headers}
 
     def _json(self, body: bytes) -> Any:
-        """A body as JSON, without what was sent in headers: an agent could tell it on."""
+        """Parse a body as JSON. Values of our headers are redacted, as an agent could repeat them."""
         try:
             return json.loads(redact(body.decode("utf-8", "replace"), headers=self.headers))
         except (ValueError, RecursionError):
             raise NodeError("unparsed", f"the agent's answer is not JSON: {body[:200]!r}") from None
 
     async def _give_up(self, card: Card, task: str) -> None:
-        """End a task for which the row does not wait."""
+        """Cancel a task that the row no longer waits for."""
         self._open = None
         with suppress(Exception):
             async with asyncio.timeout(_CANCEL):
@@ -212,7 +212,7 @@ def _release(card: Card) -> _Release:
 
 
 def _state(task: Mapping[str, Any]) -> str:
-    """The state of a task as release 0.3 writes it."""
+    """Return the state of a task in the spelling of release 0.3."""
     status = task.get("status")
     found = str(status.get("state", "") if is_dict(status) else "")
     return found.removeprefix("TASK_STATE_").lower().replace("_", "-")
@@ -224,7 +224,7 @@ def _reply(found: Mapping[str, Any], parts: Any, task: str = "") -> Reply:
 
 
 def _last_words(task: Mapping[str, Any]) -> Sequence[Any]:
-    """The parts that the agent said last, of a task that has made nothing else."""
+    """Return the parts of the agent's last message, for a task without artifacts."""
     said = [one for one in list_of(task.get("history")) if is_dict(one) and one.get("role") in ("agent", "ROLE_AGENT")]
     return list_of(said[-1].get("parts")) if said else []
 

@@ -1,4 +1,4 @@
-"""Writes texts that were found for an agent back into its source: where each stands, and what a file is afterwards."""
+"""Writes the texts found for an agent back into its source: the place of each text, and the new content of the file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workbench_external.sources.folder import Place, SourceFile, Sources, find_f
 from workbench_external.sources.messages import Spliced, join as join_messages
 from workbench_external.sources.treatments import Program
 
-#: Characters; a shorter description may be a name elsewhere, as `query`.
+#: Characters; a shorter description may also be a name elsewhere, such as `query`.
 _SHORTEST = 12
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A part of a file, and what takes its place. held: the file in which the part was found."""
+    """A part of a file and its replacement. held: the content of the file when the part was found."""
 
     path: Path
     start: int
@@ -34,16 +34,16 @@ class Edit:
 
     @property
     def place(self) -> tuple[Path, int, int]:
-        """Return where it stands; of messages in one text, each is its own."""
+        """Return its place. Messages in one text have a place each."""
         return self.path, self.start, self.new.start if isinstance(self.new, Spliced) else 0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Where the text of a slot stands, and how it can be written there.
+    """The place of a slot's text, and how to write a new text there.
 
-    ways: in which it may be written, the likeliest first, each as its edits; none where it cannot be written.
-    why: then, the reason. several: the findings of all places, where there are several; a trial tells which are sent.
+    ways: the ways to write it, the likeliest first, each as its edits; none if it cannot be written.
+    why: the reason, if it cannot be written. several: the findings of all places, if several; a trial shows the sent.
     doubt: what the program may do to the new text and did not do to the old one.
     """
 
@@ -56,7 +56,7 @@ class Finding:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edit of the one place, in all ways."""
+        """Return the edits of all ways, which share one place."""
         return tuple(edit for way in self.ways for edit in way)
 
     @property
@@ -66,7 +66,7 @@ class Finding:
 
 
 def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
-    """Where the text of a slot stands in some folders, and what takes its place."""
+    """Find the text of a slot in some folders, and the edits that replace it."""
     sources = sources if isinstance(sources, Sources) else Sources(sources)
     if slot.in_ == "file":
         return _find_file(slot, sources.folders)
@@ -85,14 +85,14 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
 
 
 def write_together(found: Sequence[Finding]) -> Finding:
-    """A text in several places, written in all of them as the gateway replaces it."""
+    """Join the findings of a text in several places, to write it in all of them as the gateway replaces it."""
     most = max(len(one.ways) for one in found)
     ways = tuple(tuple(one.ways[min(n, len(one.ways) - 1)][0] for one in found) for n in range(most))
     return Finding(ways, found[0].line, "", ", ".join(one.where for one in found))
 
 
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
-    """The edits of a place: those after which the file holds the new text there, and all others as before."""
+    """Return the edits of a place after which the file has the new text there and is unchanged elsewhere."""
     text, refused = wire_text(slot), ""
     file = next(file for file in sources.files if file.path == place.path)
     edits = dict[str, Edit]()
@@ -112,8 +112,8 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
 
 
 def wire_text(slot: Slot) -> str:
-    """The new text as it is sent: a hole that it leaves out is appended. A whole text that ended with newlines ends
-    with them, as in `content_of`: proposals are stripped, and what was proved does not tell space at its end."""
+    """Return the new text as it is sent. Missing holes are appended. If the whole old text ended with newlines, so does
+    the new one, as in `content_of`: proposals are stripped, and the proof ignores trailing space."""
     names = Template(slot.match).names
     text = slot.match if slot.text is None else slot.text
     text = "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
@@ -124,9 +124,9 @@ def wire_text(slot: Slot) -> str:
 def check_written(
     place: Place, file: SourceFile, new: str, text: str, program: Program, names: Collection[str] = ()
 ) -> None:
-    """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was.
+    """Raise CannotWrite unless the changed file, read again, has the new text at its place and all others unchanged.
 
-    names: of the holes in the text; what else looks like a hole is text.
+    names: of the holes in the text; anything else that looks like a hole is text.
     """
     before = file.texts
     written = file.text[: place.start] + new + file.text[place.end :]
@@ -147,7 +147,7 @@ def check_written(
         return [one for one in texts if trimmed(source, one.start, one.end) == trimmed(source, place.start, end)]
 
     def beside(texts: Sequence[Passage]) -> list[tuple[Part, ...]]:
-        """The other messages of the text, or pieces, if it is one of some."""
+        """Return the other messages of the text, or pieces, if it consists of several."""
         others = [one for one in texts if any(one.inner) and one.inner[0] != place.inner[0]]
         return [one.parts for one in others if is_piece or not one.is_piece]
 
@@ -186,7 +186,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
 
 
 def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
-    """The new content of each file. Of edits that overlap, as two slots with one text have, the first holds; messages
+    """Return the new content of each file. If edits overlap, as for two slots with one text, the first wins. Messages
     of one text are all written."""
     edits = [*_joined(edits)]
     found: dict[Path, str] = {}
@@ -201,7 +201,7 @@ def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
 
 
 def _joined(edits: Iterable[Edit]) -> Iterator[Edit]:
-    """The edits, with those of messages in one text as one."""
+    """Yield the edits, with those of messages in one text joined."""
     texts: dict[tuple[Path, int, int, str], list[Spliced]] = {}
     for edit in edits:
         if isinstance(edit.new, Spliced):
@@ -214,18 +214,18 @@ def _joined(edits: Iterable[Edit]) -> Iterator[Edit]:
 
 
 def find_changed(edits: Iterable[Edit]) -> list[Path]:
-    """The files that are no longer those in which the edits were found."""
+    """Return the files whose content changed since the edits were found."""
     held = {edit.path: edit.held for edit in edits}
     return [path for path, text in held.items() if read_source(path) != text]
 
 
 def describe_changes(changed: dict[Path, str], folder: Path) -> str:
-    """A diff, as `git apply` reads it."""
+    """Return a diff in the format of `git apply`."""
     lines: list[str] = []
     for path, text in changed.items():
         name = path.relative_to(folder).as_posix()
         before, after = (re.findall(r"[^\n]*\n|[^\n]+", one) for one in (read_source(path) or "", text))
-        around = 0 if path.name.endswith(".env") or path.name.startswith(".env") else 3  # keys stand beside
+        around = 0 if path.name.endswith(".env") or path.name.startswith(".env") else 3  # nearby lines may hold keys
         lines += unified_diff(before, after, f"a/{name}", f"b/{name}", n=around)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 

@@ -1,4 +1,4 @@
-"""Sending of an agent's request: the model, its settings and ours, and its API."""
+"""Sends a request of an agent: chooses the model and its API, and merges the agent's settings with ours."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig
     from workbench_external.slots.patches import Patched
 
-#: What the APIs take where a request names no temperature.
+#: Default temperature of the APIs.
 _USUAL_TEMPERATURE = 1.0
-#: Seconds for a call at least, unless the model's settings name others: an agent has a deadline of its own.
+#: Minimum timeout of a call in seconds, unless the model sets one: an agent has a deadline of its own.
 LEAST_SECONDS = 600.0
-#: A path with a method behind the name of a model (ai.google.dev/api/all-methods).
+#: A path that ends in a model's name and a method (ai.google.dev/api/all-methods).
 _OF_GOOGLE = re.compile(r"/?models/[^/:]+:[a-z][A-Za-z]+(?:\?|\Z)")
-#: Names of models whose settings and calls are kept.
+#: The most model names for which settings and calls are kept.
 _MOST_MODELS = 256
-#: In place of names that are not kept.
+#: Counts the names that are no longer kept.
 OTHERS = "(others)"
-#: In `models`: the model that the agent names, with its provider before it where it names none.
+#: In `models`: the model that the agent names, prefixed with our provider if it names none.
 AS_NAMED = "as-named"
-#: Settings that hold for one model, and for one provider.
+#: Settings that hold for one model only, and for one provider only.
 _OF_MODEL = ("price",)
 _OF_PROVIDER = (*_OF_MODEL, "api_key_env", "extra", "omit", "rename")
 
@@ -41,8 +41,8 @@ _OF_PROVIDER = (*_OF_MODEL, "api_key_env", "extra", "omit", "rename")
 class Asking:
     """A request with its texts replaced.
 
-    settings: those of `workbench.lm.Request`, ours and the agent's. changed: of these, what takes the place of the
-    agent's own. offered: functions of ours among the tools. answers: how many calls it takes.
+    settings: those of `workbench.lm.Request`, ours merged with the agent's. changed: the ones that override the agent's
+    own. offered: our functions among the tools. answers: the number of answers to draw.
     of_anthropic: its server takes Anthropic's Messages and no other API.
     """
 
@@ -61,25 +61,25 @@ class Asking:
         return self.patched.messages
 
     def request(self, messages: Sequence[Message]) -> tuple[Sequence[Message], dict[str, Any]]:
-        """(messages, settings) of a call. messages: those of the request, perhaps with what was said behind them."""
+        """Return (messages, settings) of a call. messages: those of the request, perhaps with later turns appended."""
         settings = dict(self.settings)
         if self.ask.native is None:
             return messages, settings
         tools, form = settings.get("tools", ()), settings.get("response_format")
         settings["native"] = as_it_is_sent(self.ask, messages, tools, form, self.changed, self._converted)
-        # An answer that may call a function of ours is for us first, and several are no one stream.
+        # An answer that may call a function of ours is handled here first, and several answers are not one stream.
         settings["pieces"] = Pieces() if self.offered or self.answers > 1 else self.ask.pieces
         settings.pop("extra", None)
         return without_places(messages), settings
 
     async def draw(self, answer: Callable[[int], Awaitable[Response]], first: int = 0) -> Sequence[Response]:
-        """All answers, each by a call with its replica. first: the replica of the first one."""
-        if self.answers == 1:  # which needs no task of its own
+        """Draw all answers, one call per replica. first: the replica of the first one."""
+        if self.answers == 1:  # needs no task of its own
             return [await answer(first)]
         return await asyncio.gather(*(answer(first + n) for n in range(self.answers)))
 
     def _converted(self, ask: Ask) -> Request:
-        """The request for a server of another API. ask: what can be carried there."""
+        """Return the request for a server of another API. ask: the part of the request that this API supports."""
         settings = dict(ask.settings)
         if self.of_anthropic:
             check_for_messages(settings)
@@ -93,9 +93,9 @@ class Asking:
 
 
 class Models:
-    """The models of a node's requests, made once for each name: the pool finds an object faster than its settings.
+    """The models of a node's requests, made once per name, because the pool finds an object faster than its settings.
 
-    usual: the model where the node names none. change: makes of settings those that are used.
+    usual: the model if the node names none. change: returns the settings to use for a model's settings.
     """
 
     def __init__(self, config: ExternalConfig, usual: LMSpec, change: Callable[[LMSpec], LMSpec] = lambda spec: spec):
@@ -103,7 +103,7 @@ class Models:
         self._made: dict[tuple[str, str], LMSpec] = {}
 
     def get(self, named: str, patched: Any = None) -> LMSpec:
-        """named: by the agent. patched: by a slot. Raises SpecError for a model that nobody serves."""
+        """Return the model for a request. named: by the agent. patched: by a slot. Raises SpecError if unknown."""
         key = named, repr(patched)
         if (found := self._made.get(key)) is None:
             if len(self._made) >= _MOST_MODELS:
@@ -115,9 +115,9 @@ class Models:
 def choose(
     models: Models, ask: Ask, patched: Patched, runtime: Runtime, offered: Sequence[Mapping[str, Any]] = ()
 ) -> Asking:
-    """The model of a request, and how it is asked. What our settings name wins over what the agent named.
+    """Choose the model and the settings of a request. Our settings win over those of the agent.
 
-    offered: functions of ours.
+    offered: our functions.
     """
     config, spec = models.config, models.get(ask.model, patched.lm)
     settings = dict(ask.settings)
@@ -148,7 +148,7 @@ def choose(
 
 
 def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec) -> LMSpec:
-    """The model that answers. named: by the agent. patched: by a slot. Raises SpecError for one that nobody serves."""
+    """Return the model that answers. named: by the agent. patched: by a slot. Raises SpecError if nobody serves it."""
     chosen = patched or config.models.get(named) or config.models.get("*") or config.lm
     if chosen == AS_NAMED:
         chosen = _as_named(config, named, usual) if named else None
@@ -159,11 +159,11 @@ def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec
 
 
 def _as_named(config: ExternalConfig, named: str, usual: LMSpec) -> dict[str, Any]:
-    """The settings of the model that an agent names, behind the provider of the usual one unless it names another of
-    the file's: which others are paid and told what the rows hold is for the file to say. Raises Refused.
+    """Return the settings of the model that an agent names. It gets the usual model's provider, unless its name begins
+    with another provider of the file: only the file decides who else is paid and sees the rows. Raises Refused.
 
-    What is set for the server at an `api_base` holds for all of its models, whose names may begin like a provider's.
-    Elsewhere a price is that of one model, and a key is that of one provider, which no other is sent.
+    Settings for the server at an `api_base` hold for all of its models, whose names may begin like a provider's.
+    Otherwise, a price holds for one model, and a key is sent to its own provider only.
     """
     from workbench.lm import lm_prefixes
 
@@ -185,7 +185,7 @@ def _as_named(config: ExternalConfig, named: str, usual: LMSpec) -> dict[str, An
 
 
 def _providers(config: ExternalConfig, usual: str) -> list[str]:
-    """The providers of the models that the file names for a node."""
+    """Return the providers of the models that the file names for a node."""
     named = [config.lm, *config.models.values(), *(slot.lm for slot in (config.slots or {}).values())]
     models = [lm_spec(one).model for one in named if one is not None and one != AS_NAMED]
     return [*dict.fromkeys((usual, *(model.partition("/")[0] for model in models)))]
@@ -200,21 +200,21 @@ async def forward(
     headers: Mapping[str, str],
     asking: Asking | None,
 ) -> Forwarded | None:
-    """The answer of the model's server on a path that asks no model; None where it speaks another API than the client.
+    """Return the server's answer on a path that calls no model; None if it speaks another API than the client.
 
     asking: the same request with its texts replaced, if they may be. Nothing is recorded. Raises LMError.
     """
     spec = asking.spec if asking else models.get("")
     if not runtime.speaks(spec, asking.ask.native.api if asking and asking.ask.native else _api_of(path, headers)):
         return None
-    # Settings of ours hold for answers: a server that counts tokens has no fields for them.
+    # Our settings apply to answers: a server that counts tokens has no fields for them.
     sent = body if asking is None else replace(asking, changed={}).request(asking.messages)[1]["native"].body
     lm: Any = runtime.pool.get(spec)
     return await lm.forward(method, path.lstrip("/"), sent, headers)
 
 
 def _api_of(path: str, headers: Mapping[str, str]) -> str:
-    """The API of a path that is read nowhere here: by what its vendor's client names, or else by the path."""
+    """Guess the API of an unknown path from the client's headers, or else from the path."""
     if "anthropic-version" in headers:
         return "messages"
     if "x-goog-api-client" in headers or _OF_GOOGLE.match(path):
@@ -223,8 +223,8 @@ def _api_of(path: str, headers: Mapping[str, str]) -> str:
 
 
 class Named:
-    """The models that agents named: how often each was asked, what that cost, and which models answered. Of more than
-    `_MOST_MODELS`, those that were not asked for the longest time are counted together."""
+    """The models that agents named: the calls and the cost of each, and the models that answered. Beyond
+    `_MOST_MODELS`, the names that were not used for the longest time are counted together."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, dict[str, Any]] = {}
@@ -233,7 +233,7 @@ class Named:
         self._add(name, 1, response.usd or 0.0, model)
 
     def add(self, notes: Mapping[str, Any]) -> None:
-        """Add what was noted of a row."""
+        """Add the notes of a row."""
         for name, one in notes.items():
             self._add(name, one["calls"], one["usd"], one["by"])
 
@@ -246,7 +246,7 @@ class Named:
             self._add(OTHERS, gone["calls"], gone["usd"], gone["by"])
 
     def describe(self) -> str:
-        """A line; empty where no model was named."""
+        """Return a line for the log; empty if no model was named."""
         told = [
             f"{name}: {one['calls']} call{'s' * (one['calls'] != 1)}, ${one['usd']:.4f}, answered by {one['by']}"
             for name, one in sorted(self.by_name.items())
@@ -255,13 +255,13 @@ class Named:
 
 
 class Latest:
-    """The texts that came last, by their digests."""
+    """The most recent texts, by their digests."""
 
     def __init__(self, most: int):
         self._most, self._seen = most, dict[str, None]()
 
     def is_new(self, text: str) -> bool:
-        """Return True for a text that is not among the last ones, and add it to them."""
+        """Return True if a text is not among the most recent ones, and add it."""
         new = (key := digest(text)) not in self._seen
         self._seen.pop(key, None)
         self._seen[key] = None
@@ -271,13 +271,13 @@ class Latest:
 
 
 class Refusals:
-    """Requests of an agent that were refused, by the model's server or here: how many, and the last one's words."""
+    """Requests of an agent that the model's server or the gateway refused: their number, and the last message."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, ""
 
     def note(self, error: Exception) -> None:
-        """error: as the agent is told of it; the model's own, if it was one, stands behind it."""
+        """Count a refusal. error: as sent to the agent; the model's own error, if any, is its cause."""
         error = error.__cause__ if isinstance(error.__cause__, LMError) else error
         if isinstance(error, LMError) and not isinstance(error, NotCarried):
             words = str(error)
@@ -288,17 +288,17 @@ class Refusals:
         self.count, self.last = self.count + 1, words
 
     def describe(self) -> str:
-        """Part of a sentence; empty if nothing was refused."""
+        """Return part of a sentence; empty if nothing was refused."""
         return f"asked {self.count} time{'s' * (self.count != 1)} and was refused: {self.last}" if self.count else ""
 
 
-#: Of the server's refusals, those of the request itself, whose words help the agent's log.
+#: Refusals that are about the request itself, whose message is useful in the agent's log.
 _OF_REQUEST = (FailureKind.BAD_REQUEST, FailureKind.UNSUPPORTED, FailureKind.TOO_LONG, FailureKind.REFUSED)
 
 
 def in_its_words(error: LMError) -> Exception:
-    """A refusal of the request for the agent: as it came, or from another API with the server's message, which has no
-    key."""
+    """Return a refusal of the request for the agent: as received, or, from another API, with the server's message,
+    which contains no key."""
     if isinstance(error, NotCarried) or error.passed is not None or error.kind not in _OF_REQUEST:
         return error
     told = refusal_of(error)

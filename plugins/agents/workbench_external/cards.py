@@ -1,4 +1,4 @@
-"""Cards of agents that speak A2A: who they are, what they can do, and where they are asked."""
+"""Cards of agents that speak A2A: their name, their skills, and the address for requests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
 from workbench.spec import describe_host
 
-#: The place of a card below an address that does not name the card itself (specification, 8.2).
+#: Path of a card below an address that does not name the card itself (specification, 8.2).
 WELL_KNOWN = "/.well-known/agent-card.json"
-#: Characters of a description, and of a skill's, and skills: a stranger's words go into prompts.
+#: Maximum characters of a description and of a skill, and maximum skills: a stranger's text goes into prompts.
 _LONGEST, _LONGEST_SKILL, _MOST_SKILLS = 1000, 300, 20
 _JSONRPC = "JSONRPC"
 
 
 @dataclass(frozen=True)
 class Card:
-    """An agent. skills: what each is, in a line. url: where it takes JSON-RPC. version: of the protocol there."""
+    """An agent. skills: one line each. url: its JSON-RPC endpoint. version: of the protocol there."""
 
     name: str
     description: str
@@ -35,20 +35,19 @@ class Card:
         return f"{told} Skills: {'; '.join(self.skills)}" if self.skills else told
 
     def document(self) -> dict[str, str]:
-        """The card as a document for `search`, which finds it by its skills."""
+        """Return the card as a document for `search`, which finds it by its skills."""
         return {"id": self.name, "title": self.name, "text": "\n".join([self.description, *self.skills])}
 
 
 def card_address(address: str) -> str:
-    """Where the card of an agent is read: the address itself, if it names a JSON file."""
+    """Return the address of an agent's card: the address itself, if it names a JSON file."""
     return address if urlsplit(address).path.endswith(".json") else address.rstrip("/") + WELL_KNOWN
 
 
 def read_card(found: Any, address: str) -> Card:
-    """The card that was read from an address. Raises NodeError for one that cannot be used.
+    """Read the card from an address. Raises NodeError if it cannot be used.
 
-    A card leads to no other server than its own: its user has agreed to that address, and to none that strangers
-    name.
+    A card may name only its own server: the user has agreed to that address, and to none that strangers name.
     """
     if not is_dict(found) or not isinstance(name := found.get("name"), str) or not (name := _line(name, 100)):
         raise NodeError("unparsed", f"what stands at {address} is no card of an agent: it has no name")
@@ -65,7 +64,7 @@ _KNOWN = (["1", "0"], ["0", "3"])
 
 
 def _interfaces(card: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(url, binding, version) in the order of the agent's preference, as releases 1.0 and 0.3 write them."""
+    """Yield (url, binding, version) in the order of the agent's preference, in the formats of releases 1.0 and 0.3."""
     for one in list_of(card.get("supportedInterfaces")):
         if is_dict(one):
             yield _text(one, "url"), _text(one, "protocolBinding"), _text(one, "protocolVersion") or "1.0"
@@ -78,7 +77,7 @@ def _interfaces(card: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _at_home(url: str, address: str, name: str) -> str:
-    """The address of an interface on the server that the card is from."""
+    """Return the address of an interface. Raises NodeError unless it is on the card's own server."""
     try:
         there, here = urlsplit(url), urlsplit(address)
         same = (there.scheme, _port(there), _host(there)) == (here.scheme, _port(here), _host(here))
@@ -95,12 +94,12 @@ def _port(place: SplitResult) -> int:
 
 
 def _host(place: SplitResult) -> str:
-    near = "a service of this machine"  # by whichever of its names
+    near = "a service of this machine"  # by any of its names
     return near if describe_host(place.geturl()) == near else place.hostname or ""
 
 
 def _skill(skill: Mapping[str, Any]) -> str:
-    """A skill in a line: its name, what it does, its tags and examples."""
+    """Describe a skill in a line: its name, description, tags and examples."""
     told = f"{_text(skill, 'name') or _text(skill, 'id')}: {_text(skill, 'description')}"
     more = [str(one) for key in ("tags", "examples") for one in list_of(skill.get(key)) if isinstance(one, str)]
     return _line(f"{told} ({', '.join(more)})" if more else told, _LONGEST_SKILL)
@@ -116,5 +115,5 @@ def _text(of: Mapping[str, Any], key: str) -> str:
 
 
 def list_of(value: Any) -> Sequence[Any]:
-    """A list that a stranger wrote; an empty one for anything else."""
+    """Return a list from untrusted input; an empty one for any other value."""
     return value if is_list(value) else ()

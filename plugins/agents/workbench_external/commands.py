@@ -203,7 +203,7 @@ def apply_command(result: str, folder: Path | None, check: bool, write: bool, un
 
 
 def _source_folder(agents: Mapping[str, External]) -> Path:
-    """Return the folder of the source of the agents. Raises SpecError where they have none, or several."""
+    """Return the folder with the source of the agents. Raises SpecError if there is none, or several."""
     from workbench.errors import SpecError
 
     found = {folder for agent in agents.values() if (folder := agent.source_folder) is not None}
@@ -282,7 +282,7 @@ def _read_result(source: Source) -> tuple[Workflow, Sequence[Mapping[str, Any]]]
 def _asked_about(result: str, db: str, called: bool = True) -> Source:
     """Return the workflow file of that name, or the winner of that run as one, once the user trusts it.
 
-    called: its rows are not read. Raises SpecError and StoreError.
+    called: False if no rows are read. Raises SpecError and StoreError.
     """
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError

@@ -12,12 +12,12 @@ from workbench.spec import VARIABLE, Found, Power, Written
 from workbench.workflow import NodeConfig
 from workbench_kit.acting import Forged
 
-#: What a slot stands for in the requests of an agent, or in its folder.
+#: The place of a slot's text in the requests of an agent, or in its folder.
 Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
 
 
 def sent_variables(setting: Written) -> Found:
-    """Find the variables of ours that the setting `headers` sends to an address."""
+    """Find our environment variables that the setting `headers` sends to an address."""
     for one in setting.texts():
         if names := sorted(set(VARIABLE.findall(one.value))):
             text = f"{', '.join(names)} to an address, as {one.at[-1]}"
@@ -124,13 +124,13 @@ class ExternalConfig(NodeConfig):
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Where it is asked by HTTP; none for a program that is started for each row."""
+        """Return its HTTP addresses; none for a program that is started for each row."""
         named = self.a2a if self.a2a is not None else self.url
         return [] if named is None else [named] if isinstance(named, str) else named
 
     @property
     def is_stranger(self) -> bool:
-        """Return True for an agent that runs already and asks models of its own: none of its calls is seen here."""
+        """Return True for a running agent that calls models of its own. None of its calls is seen here."""
         return self.a2a is not None and self.command is None
 
     @model_validator(mode="after")

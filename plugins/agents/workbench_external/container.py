@@ -1,4 +1,4 @@
-"""Runs the command of a row in a container image, by docker or podman."""
+"""Runs the command of a row in a container image, with docker or podman."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from workbench.errors import SpecError
 from workbench.runtime import Context
 from workbench_external.process import Finished, run_program
 
-#: Where the working directory of a row is in its container: at one place in all rows, so that prompts that name it are
-#: equal.
+#: Working directory of a row in its container. It is the same for all rows, so that prompts that name it are equal.
 WORK = Path("/work")
-#: Seconds in which a client answers what is asked besides rows.
+#: Timeout in seconds for client commands other than rows.
 _PATIENCE = 60
-#: The clients that are looked for, in this order; what makes each say whether it runs without root, and how it says so.
+#: The clients to try, in order. For each: the format for the question whether it runs without root, and the text for
+#: yes.
 _CLIENTS = {"docker": ("{{.SecurityOptions}}", "name=rootless"), "podman": ("{{.Host.Security.Rootless}}", "true")}
 #: Exit code of a client that could not start the container.
 _NOT_STARTED = 125
 _LABEL = "workbench.machine"
 _NAME = re.compile(r"workbench-(\d+)-(\d+)-[0-9a-f]+")
-#: Variables that the client reads itself. Those of a row are for its container.
+#: Variables that the client reads itself. A row's variables are for its container.
 _OF_CLIENT = re.compile(
     r"PATH|HOME|USER|TMPDIR|GODEBUG|(?:LD|XDG|DOCKER|CONTAINERS?|STORAGE|SSL|SSH|DBUS)_\w+|(?:HTTPS?|ALL|NO)_PROXY",
     re.IGNORECASE,
@@ -40,7 +40,7 @@ _OF_CLIENT = re.compile(
 
 @dataclass(frozen=True)
 class Client:
-    """A program that runs containers here, and whose user they are run as."""
+    """A container client on this machine, and the options for the user of its containers."""
 
     name: str
     program: str
@@ -48,7 +48,7 @@ class Client:
 
     @classmethod
     def find(cls, name: str) -> Client | str | None:
-        """The client of this name, or why it does not work; None if it is not installed."""
+        """Return the client of this name, or the reason why it does not work; None if it is not installed."""
         program = shutil.which(name)
         if program is None:
             return None
@@ -62,10 +62,10 @@ class Client:
         return _ask(self.program, "image", "inspect", image).returncode == 0
 
     def run(self, name: str, image: str, command: Sequence[str], place: Path, passed: Sequence[str]) -> list[str]:
-        """The command line of a container.
+        """Return the command line of a container.
 
-        With the network of this machine, as the gateway listens on its loopback alone. The entrypoint of the image is
-        replaced, so that `command` is all that is run. Logs are kept by nobody: they would hold what rows hold.
+        It uses this machine's network, as the gateway listens only on its loopback. The image's entrypoint is replaced,
+        so that only `command` runs. No logs are kept, because they would contain data of the rows.
         """
         fixed = ["--rm", "--init", "--interactive", "--pull", "never", "--network", "host", "--stop-timeout", "0"]
         named = ["--name", name, "--label", f"{_LABEL}={_machine()}", "--log-driver", "none"]
@@ -78,7 +78,7 @@ class Client:
             _ask(self.program, "rm", "--force", *names)
 
     def remove_abandoned(self) -> None:
-        """Remove the containers of killed processes of ours: nobody else ends them, since no client is their parent."""
+        """Remove the containers of our killed processes. Nothing else ends them, since no client is their parent."""
         if not _machine():
             return
         listed = _ask(self.program, "ps", "--all", "--filter", f"label={_LABEL}={_machine()}", "--format", "{{.Names}}")
@@ -87,7 +87,7 @@ class Client:
 
 
 class Containers:
-    """The container program of this machine; shared by the rows of a run."""
+    """The container clients of this machine, shared by the rows of a run."""
 
     def __init__(self, clients: Sequence[Client]):
         self._clients = clients
@@ -95,7 +95,7 @@ class Containers:
 
     @classmethod
     async def open(cls) -> Containers:
-        """Raises SpecError where nothing runs containers."""
+        """Find the clients. Raises SpecError if none works."""
         return await asyncio.to_thread(cls._open)
 
     @classmethod
@@ -116,7 +116,7 @@ class Containers:
         return cls(clients)
 
     async def holder(self, image: str) -> Client:
-        """The client that has an image. Raises SpecError if none has: a row whose clock runs is no time to pull it."""
+        """Return the client that has an image. Raises SpecError if none has: pulling it would use up the row's time."""
         if image not in self._holders:
             for client in self._clients:
                 if await asyncio.to_thread(client.has, image):
@@ -143,9 +143,9 @@ class Containers:
 async def run_in_image(
     image: str, ctx: Context, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], **further: Any
 ) -> Finished:
-    """`run_program` in a container, which goes with the row: killing its client would not end it.
+    """Run `run_program` in a container, and remove the container afterwards: killing its client would not end it.
 
-    Raises SpecError if it can run in no row, and OSError if it cannot be started in this one.
+    Raises SpecError if no row can run in it, and OSError if it cannot be started for this row.
     """
     containers = await ctx.shared("containers", Containers.open)
     client = await containers.holder(image)
@@ -163,10 +163,10 @@ async def run_in_image(
 
 @contextmanager
 def _passed(env: Mapping[str, str], folder: Path) -> Generator[tuple[list[str], dict[str, str]]]:
-    """Options that pass variables to a container, and the environment of the client.
+    """Return the options that pass variables to a container, and the environment of the client.
 
-    Values stand on no command line, which all users of the machine can read: the client has them in its environment.
-    Those that it would itself obey are in a file, which the container does not see.
+    Values never appear on a command line, which all users of the machine can read: the client has them in its
+    environment. Variables that the client itself would obey are passed in a file, which the container does not see.
     """
     with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", errors="replace") as file:
         options = ["--env-file", file.name]
@@ -184,11 +184,11 @@ def _passed(env: Mapping[str, str], folder: Path) -> Generator[tuple[list[str], 
 
 
 def _ownership(name: str, rootless: bool) -> list[str]:
-    """Options by which files that a container writes are ours, so that we can read and delete them."""
+    """Return options that make us the owner of files that a container writes, so that we can read and delete them."""
     user = ["--user", f"{os.getuid()}:{os.getgid()}"]
     if name == "docker":
-        return ["--user", "0:0"] if rootless else user  # whose root is we, there
-    # What podman passes on of our proxies unasked is not of the row.
+        return ["--user", "0:0"] if rootless else user  # without root, the container's root is our user
+    # Proxy variables that podman passes on by default are not the row's.
     return [*(["--userns", "keep-id"] if rootless else []), *user, "--http-proxy=false"]
 
 
@@ -215,14 +215,14 @@ def _said(asked: subprocess.CompletedProcess[str]) -> str:
 
 
 def _begin_of(process: int | str) -> str:
-    """When a process began, in ticks of the machine: numbers of processes are used again. "" if there is none."""
+    """Return the start time of a process in clock ticks, as process ids are reused; "" if there is none."""
     with suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     return ""
 
 
 def _machine() -> str:
-    """Where our numbers of processes hold: a daemon may serve others, in containers or by a network. "": unknown."""
+    """Return the scope of our process ids, as a daemon may serve other machines or containers; "" if unknown."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}.{Path('/proc/self/ns/pid').stat().st_ino}"

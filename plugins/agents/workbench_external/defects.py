@@ -11,13 +11,13 @@ from workbench.errors import Defect, DefectKind, SpecError
 from workbench.spec import PREFIX, parse_address, read_user_code
 from workbench_external.config import ExternalConfig
 
-#: Words that can only be meant as a file.
+#: Words that can only be file names.
 _SCRIPT = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|sh|rb|pl|php|jar)")
 
 
 def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) -> Iterator[Defect]:
-    """A program that is not on PATH, scripts that stand neither beside the workflow file nor in the agent's folder, and
-    a function that its file does not have. In an image other files are there, which are not looked at."""
+    """Find a program that is not on PATH, scripts that are neither next to the workflow file nor in the agent's folder,
+    and a function that its file does not define. An image has other files, so its command is not checked."""
     if config.python is not None:
         yield from _find_missing_function(config.python, base)
     if config.command is None or config.image is not None:
@@ -44,7 +44,7 @@ def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) 
 def _find_missing_function(python: str, base: Path) -> Iterator[Defect]:
     address = parse_address(python.removeprefix(PREFIX))
     if not address.is_file and Path(base, *address.module.split(".")).is_dir():
-        return  # a package, which would have to be run
+        return  # a package, which would have to be imported
     try:
         read_user_code(python, base, "outlined")
     except SpecError as error:

@@ -19,16 +19,16 @@ from workbench_external.home import home_variables
 from workbench_external.process import MOST_OUTPUT
 from workbench_kit.answers import as_text, convert, find_object, read_values
 
-#: Variables that an agent inherits, those of a home only where it keeps its state; others, keys among them, only by
-#: `env`.
+#: Variables that an agent inherits. Those of a home are inherited only if it keeps its state. All others, keys among
+#: them, must be set by `env`.
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON(?!PATH)\w*|LD_LIBRARY_PATH|NODE_PATH"
     r"|XDG_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|SYSTEMROOT"
 )
-#: Tracing that would be sent to a framework's maker with the key of its models, which is ours here (openai-agents).
+#: Turns off tracing to a framework's vendor, which would use the key of its models. It is ours (openai-agents).
 NOT_TRACED = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
-#: Tracing of a framework would send what the row holds to its maker. CrewAI may trace without being asked when it first
-#: runs on a machine, and its variables for telemetry do not stop that.
+#: Turns off tracing of frameworks, which would send data of the rows to their vendors. CrewAI may trace by default on
+#: its first run on a machine, and its telemetry variables do not stop that.
 _QUIET = {
     **NOT_TRACED,
     "LANGSMITH_TRACING": "false",
@@ -43,11 +43,11 @@ _PART = re.compile(r"\$(?:(?P<variable>\w+)|\{(?P<braced>\w+)\})|\{\w+\}")
 def environment(
     config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapping[str, str], place: Path
 ) -> dict[str, str]:
-    """The variables of an agent: a few of ours, those of its home, those of the file, and those that lead to the
-    gateway, which win.
+    """Return the variables of an agent: some of ours, those of its home, those of the file, and those of the gateway,
+    which win.
 
-    `$OPENAI_BASE_URL` in the file is the gateway's, so that an agent that reads another variable finds it too, and
-    `$OPENAI_API_KEY` never ours.
+    In the file, `$OPENAI_BASE_URL` is the gateway's, so that an agent that reads another variable finds it too, and
+    `$OPENAI_API_KEY` is never ours.
 
     place: the working directory, which lies in its home.
     """
@@ -59,7 +59,7 @@ def environment(
 
     own = {name: _PART.sub(filled, value) for name, value in config.env.items()}
     inherited: dict[str, str] = {}
-    if config.image is None:  # which has a PATH and a HOME of its own
+    if config.image is None:  # an image has a PATH and a HOME of its own
         inherited |= {n: value for n, value in os.environ.items() if is_inherited(n)}
         if config.state != "kept":
             inherited |= home_variables(place.parent, own)
@@ -72,16 +72,16 @@ def is_inherited(name: str) -> bool:
 
 
 def fill_fields(text: str, inputs: Mapping[str, Any]) -> str:
-    """A text with the values of inputs in place of `{name}`; other braces stay."""
+    """Replace `{name}` in a text by the values of inputs. Other braces stay."""
     return _FIELD.sub(lambda found: as_text(inputs[found[1]]) if found[1] in inputs else found[0], text)
 
 
 def command_line(
     config: ExternalConfig, inputs: Mapping[str, Any], base: Path, folder: Path | None, place: Path
 ) -> list[str]:
-    """The program and its arguments. Words that name files beside the workflow file become absolute, since the working
-    directory is another one; of a file in the folder of the agent it is the row's own copy. Other words stay for an
-    image, which has none of our files but the row's."""
+    """Return the program and its arguments. Words that name files next to the workflow file become absolute, since the
+    working directory differs; for a file in the agent's folder, it is the row's copy. In an image other words are
+    unchanged, as it has only the row's files."""
     assert config.command is not None
     return [
         fill_fields(word, inputs)
@@ -100,7 +100,7 @@ def _absolute(word: str, base: Path, folder: Path | None, place: Path, in_image:
 
 
 def in_row(path: Path, folder: Path | None, place: Path) -> Path:
-    """Where a path is for a row: in its copy of the folder, if it lies in the folder and is copied with it."""
+    """Return a path as a row sees it: in its copy of the folder, if the path lies there and is copied."""
     if folder is None or not path.is_relative_to(folder):
         return path
     inside = path.relative_to(folder)
@@ -108,8 +108,8 @@ def in_row(path: Path, folder: Path | None, place: Path) -> Path:
 
 
 def find_program_folders(config: ExternalConfig, base: Path, folder: Path | None) -> list[Path]:
-    """The folders of the user's in which the program of a row lies: of scripts and modules that are not copied with
-    `folder`. None for an image, which sees none of ours, and for a service that runs already."""
+    """Return the user's folders with the row's program: of scripts and modules that are not copied with `folder`. Empty
+    for an image, which sees none of our folders, and for a service that is already running."""
     if config.image is not None:
         return []
     words = list(config.command or ())
@@ -123,8 +123,8 @@ def find_program_folders(config: ExternalConfig, base: Path, folder: Path | None
 
 
 def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None) -> list[Path]:
-    """The folders in which the source of an agent may stand: its own, that of its program, and those that its command
-    names. None for a service that runs already."""
+    """Return the folders that may contain the source of an agent: its own, its program's, and those named in its
+    command. Empty for a service that is already running."""
     found = [folder] if folder is not None else []
     named = [Path(os.path.abspath(base / word)) for word in config.command or () if word[:1] not in ("-", "")]
     if config.image is None:
@@ -134,7 +134,7 @@ def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None)
 
 
 def given_texts(config: ExternalConfig) -> list[tuple[str, str]]:
-    """(setting, text) of what its file hands to an agent, and it may send on: `--append-system-prompt TEXT`."""
+    """Return (setting, text) for texts in its file that it may send on: `--append-system-prompt TEXT`."""
     return [("command", word) for word in config.command or ()] + [("env", value) for value in config.env.values()]
 
 
@@ -145,7 +145,7 @@ def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
     given = inputs_as_json(inputs)
     if config.stdin == "text":
         given = as_text(next(iter(inputs.values()), "")).encode("utf-8", "replace")
-    return given if given.endswith(b"\n") else given + b"\n"  # for which Node's readline waits
+    return given if given.endswith(b"\n") else given + b"\n"  # Node's readline waits for it
 
 
 def inputs_as_json(inputs: Mapping[str, Any]) -> bytes:
@@ -153,7 +153,7 @@ def inputs_as_json(inputs: Mapping[str, Any]) -> bytes:
 
 
 def check_output(config: ExternalConfig, signature: Signature) -> None:
-    """Raise SpecError for an `output` that cannot hold the outputs."""
+    """Raise SpecError if the outputs cannot be in this `output`."""
     kind, colon, place = config.output.partition(":")
     plain = kind in ("text", "line")
     if config.output == "cards":
@@ -175,11 +175,11 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
 def read_answer(
     config: ExternalConfig, signature: Signature, printed: bytes, folder: Path | None = None
 ) -> dict[str, Any]:
-    """The outputs.
+    """Return the outputs.
 
-    folder: of the row, in which the answer may be a file.
-
-    Raises NodeError("unparsed") for an answer that does not hold them, and "empty" for none."""
+    folder: of the row; the answer may be a file in it.
+    Raises NodeError("unparsed") if an answer does not contain them, and "empty" if there is none.
+    """
     kind, _, place = config.output.partition(":")
     names = [field.name for field in signature.outputs]
     text = printed.decode("utf-8-sig", "replace")
@@ -207,7 +207,7 @@ def read_answer(
 
 def _text_of_file(folder: Path, name: str) -> str:
     path = (folder / name).resolve()
-    # A pipe would be waited for; a link out of a container's folder would show it files of ours.
+    # A pipe would block; a link out of a container's folder would expose our files.
     if not path.is_file() or not path.is_relative_to(folder.resolve()):
         raise NodeError("empty", f"the agent left no file {name}")
     with path.open("rb") as file:
@@ -215,9 +215,9 @@ def _text_of_file(folder: Path, name: str) -> str:
 
 
 def json_of(text: str, names: Sequence[str] = ()) -> Any:
-    """The JSON in an output: all of it, or else from the last line at which it begins that goes to the end, since
-    agents print other things before; or else the last on lines of its own, rather one with these names. How much is
-    read in vain is bounded, as an agent may pass a model's words on."""
+    """Return the JSON in an output: the whole text; else from the last line where JSON starts that extends to the end,
+    as agents print other text before it; else the last value on its own lines, preferably one with these names.
+    Attempts are limited, as an agent may repeat a model's words."""
     text = text.strip()
     told, text = text[:200], text[-_LARGEST:]
     begin = {"}": "{", "]": "["}.get(text[-1:])
@@ -246,14 +246,14 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-#: Characters from the end of an output in which JSON is looked for, and lines at which it is tried.
+#: Characters at the end of an output in which to look for JSON, and lines at which to try.
 _LARGEST, _STARTS = 1 << 20, 400
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _objects_of(text: str, names: Sequence[str] = ()) -> list[Any]:
-    """The lists and objects in a text that stand on lines of their own, as in a fence or between logs, in their order;
-    with names: the outputs in those that have them."""
+    """Return the lists and objects in a text that have lines of their own, as in a fence or between logs, in order.
+    With names: the outputs in those that have them."""
     text = f"{text[-_LARGEST:]}\n"
     found = [
         value
@@ -264,9 +264,9 @@ def _objects_of(text: str, names: Sequence[str] = ()) -> list[Any]:
 
 
 def _typed(signature: Signature, name: str, value: Any) -> Any:
-    """A value of the output's type. Raises NodeError("unparsed") for one of another type.
+    """Convert a value to the output's type. Raises NodeError("unparsed") for one of another type.
 
-    An output without a type may be any JSON: a metric of the user's knows what it is.
+    An output without a type may be any JSON, which the user's metric interprets.
     """
     field = next(field for field in signature.outputs if field.name == name)
     if value is None and field.type is str:

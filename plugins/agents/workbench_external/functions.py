@@ -1,4 +1,4 @@
-"""Functions that the gateway offers models beside the tools of the agent, which sees none of it."""
+"""Functions that the gateway offers to models in addition to the agent's tools. The agent does not see them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from workbench_kit.answers import as_text
 from workbench_kit.lms.native_calls import same_said, to_message
 
 Message = Mapping[str, Any]
-#: Sends a request with these messages, which are its own and what was said behind them. The last is the replica.
+#: Sends a request with these messages: its own, perhaps with further turns. The last argument is the replica.
 Send = Callable[[Asking, Sequence[Message], int], Awaitable[Response]]
-#: Characters of a result that a row's trace keeps.
+#: Maximum characters of a result in a row's trace.
 _KEPT = 500
-#: Answers of the model for which it is known what was said before them.
+#: Answers of the model whose hidden turns are remembered.
 _REMEMBERED = 1000
 
 
 class OfferedFunctions:
     """The functions of a node, for the conversations of one row, or of one client of a served gateway.
 
-    called: what was called, as the traces of `agent` nodes have it.
+    called: the calls, in the format of the traces of `agent` nodes.
     """
 
     def __init__(self, functions: Sequence[Forged], run: Callable[[Tool, dict[str, Any]], Awaitable[Any]]):
-        """run: calls a function, which is source, in the sandbox. Raises NodeError."""
+        """Set up the functions. run: runs a function, given as source, in the sandbox. Raises NodeError."""
         tools = [function.tool() for function in functions]
         self.tools = {tool.name: replace(tool, schema={"type": "object", **tool.schema}) for tool in tools}
         self.called: list[dict[str, Any]] = []
         self._run = run
-        self._before: dict[str, list[Message]] = {}  # what the agent has not seen, by the answer that came after it
+        self._before: dict[str, list[Message]] = {}  # turns hidden from the agent, by the answer that followed
 
     def definitions(self, ask: Ask) -> list[dict[str, Any]]:
-        """Return the additional tools of a request: nothing where the agent wants an answer of one form, or a call, or
-        the API has no tools."""
+        """Return the additional tools of a request: none if the agent requires structured output or a call, or if the
+        API has no tools."""
         if not self.tools or (ask.native is not None and ask.native.api == "completions"):
             return []
         choice = ask.settings.get("extra", {}).get("tool_choice", "auto")
@@ -52,16 +52,15 @@ class OfferedFunctions:
         return [tool.definition for tool in self.tools.values() if tool.name not in taken]
 
     async def answer(self, asking: Asking, replica: int, send: Send, again: Callable[[int], None]) -> Response:
-        """The first answer of the model that calls none of the offered functions.
+        """Return the model's first answer that calls none of the offered functions.
 
-        Where an answer also calls tools of the agent, the functions are run first, and the model is asked again.
+        If an answer also calls tools of the agent, the functions are run first, and the model is asked again.
 
         Args:
-            asking: the request. What was said behind earlier answers is put back between its messages.
+            asking: the request. Hidden turns before earlier answers are put back between its messages.
             replica: of its calls.
-            send: asks the model.
-            again: is called before each further call of the model, with its number from 1. It raises where none is
-                left.
+            send: calls the model.
+            again: called before each further call of the model, with its number from 1. It raises if no call is left.
         """
         names = {tool["function"]["name"] for tool in asking.offered}
         said = self._with_unseen(asking.messages)
@@ -89,7 +88,7 @@ class OfferedFunctions:
         return found
 
     async def _result(self, call: Mapping[str, Any]) -> Message:
-        """The result of a call as a message to the model; of a wrong call, what is wrong with it."""
+        """Return the result of a call as a message to the model; for a wrong call, the error."""
         tool, arguments = self.tools[call["name"]], load_arguments(call["arguments"])
         if not isinstance(arguments, dict):
             text = "error: the arguments must be a JSON object"

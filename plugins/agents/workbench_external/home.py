@@ -1,4 +1,4 @@
-"""The home of a row: what a program remembers from one start to the next lies there, and goes with the row."""
+"""The home of a row. It holds all that a program stores between starts, and is deleted with the row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from workbench_external.config import ExternalConfig
 
-#: Where the row's own files are, within its home: by the names and defaults of the XDG Base Directory Specification
-#: 0.8. Caches of frameworks follow (DSPy, CrewAI, LlamaIndex), or lie in the working directory (LiteLLM, LangChain).
+#: Paths of the row's own files in its home: names and defaults of the XDG Base Directory Specification 0.8. Caches of
+#: frameworks follow them (DSPy, CrewAI, LlamaIndex), or are in the working directory (LiteLLM, LangChain).
 _OF_ROW = {
     "HOME": ".",
     "XDG_CONFIG_HOME": ".config",
@@ -21,10 +21,10 @@ _OF_ROW = {
     "XDG_RUNTIME_DIR": "tmp",
     "TMPDIR": "tmp",
 }
-#: Further names that lead to a memory.
+#: Further variables that name a place for state.
 _MEMORIES = ("DSPY_CACHEDIR", "CREWAI_STORAGE_DIR")
-#: What is downloaded or installed once for a user, and read by rows: weights, vocabularies, browsers, packages. By
-#: variable: the one of XDG and where it is below that, by the documentation of each.
+#: Files downloaded or installed once per user, and read by rows: weights, vocabularies, browsers, packages. By
+#: variable: the XDG variable and the path below it, from the documentation of each.
 _DOWNLOADED = {
     "HF_HUB_CACHE": ("XDG_CACHE_HOME", "huggingface/hub"),
     "TORCH_HOME": ("XDG_CACHE_HOME", "torch"),
@@ -41,19 +41,19 @@ _DOWNLOADED = {
 
 
 def home_variables(place: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that lead a program to a row's own home, caches and temporary files, and to the user's downloads.
+    """Return the variables for a row's own home, caches and temporary files, and for the user's downloads.
 
     Args:
-        place: the home of the row, with the directory `tmp`, which nobody else may read.
+        place: the home of the row, with the directory `tmp`, which only we may read.
         env: the variables that the file names.
     """
     return {name: str(place / inside) for name, inside in _OF_ROW.items()} | _find_downloads(env)
 
 
 def _find_downloads(env: Mapping[str, str]) -> dict[str, str]:
-    """Where the user's downloads are, so that rows need not fetch them again."""
+    """Return the locations of the user's downloads, so that rows need not fetch them again."""
     known = {"HOME": str(Path.home()), "TMPDIR": tempfile.gettempdir()} | {n: v for n, v in os.environ.items() if v}
-    if home := env.get("HF_HOME") or known.get("HF_HOME"):  # over which the cache's own variable would win
+    if home := env.get("HF_HOME") or known.get("HF_HOME"):  # the cache's own variable, if set, would win over it
         known["HF_HUB_CACHE"] = f"{home}/hub"
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
         known.setdefault(name, f"{known['HOME']}/{_OF_ROW[name]}")
@@ -61,16 +61,16 @@ def _find_downloads(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_shared(env: Mapping[str, str]) -> list[str]:
-    """The variables of `env` that give all rows one home, cache or folder for temporary files.
+    """List the variables of `env` that give all rows one home, cache or folder for temporary files.
 
-    A relative path lies in the row's working directory.
+    A relative path is in the row's working directory.
     """
     return [name for name in (*_OF_ROW, *_MEMORIES) if env.get(name, "").startswith(("/", "~", "$"))]
 
 
 def describe_kept_state(config: ExternalConfig) -> str | None:
-    """Describe state that outlives a row by the settings of an agent; None if nothing does. A container goes with its
-    row."""
+    """Describe state that outlives a row according to an agent's settings; None if there is none. A container is
+    removed with its row."""
     if config.state == "kept":
         return "the agent keeps its state from row to row"
     if config.image is None and (shared := find_shared(config.env)):

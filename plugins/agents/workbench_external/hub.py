@@ -1,4 +1,4 @@
-"""Shared state of all rows of a run: the gateway, the working directories, and the count of what matched no slot."""
+"""State shared by all rows of a run: the gateway, the working directories, and the number of texts without a slot."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from workbench_kit.acting import Leftovers
 
 @dataclass
 class Hub:
-    """Opened by the first row of a run, closed with it.
+    """Opened by the first row of a run, and closed with the run.
 
     rows, missed, diverged, services, served: by node: rows that were run; texts that matched no slot; rows in which a
-    resumed agent asked otherwise than before; servers that were started; rows whose process may have had earlier ones.
+    resumed agent sent other requests; servers that were started; rows whose process may have had earlier ones.
     faults: of the gateway. named: the models that the agents named. cards: of agents that speak A2A, by address.
     """
 
@@ -44,7 +44,7 @@ class Hub:
 
     @classmethod
     async def open(cls, data_files: frozenset[Path] = frozenset()) -> Hub:
-        """A hub. data_files: left out of each copy of a folder."""
+        """Open a hub. data_files: left out of each copy of a folder."""
         faults: list[str] = []
 
         def note(error: Exception) -> None:
@@ -55,7 +55,7 @@ class Hub:
         return cls(await Gateway.open(on_error=note), workspaces, faults=faults)
 
     def count(self, node: str, notes: Mapping[str, Any], remembers: bool = False) -> None:
-        """Count the notes of a row, whether it was run or replayed. remembers: its process had earlier rows."""
+        """Count the notes of a row that was run or replayed. remembers: its process had earlier rows."""
         self.rows[node] += 1
         self.served[node] += remembers
         self.named.setdefault(node, Named()).add(notes.get("models", {}))
@@ -65,7 +65,7 @@ class Hub:
         self.diverged[node] += "differs_at_call" in notes
 
     def warnings(self) -> list[str]:
-        """Lines for the report of the run."""
+        """Return lines for the report of the run."""
         found: list[str] = []
         for node, missed in self.missed.items():
             first, _ = missed.most_common(1)[0]
@@ -90,20 +90,20 @@ class Hub:
                     f"'{node}': its service had many rows in one process, and may remember from one to the next. "
                     "`state: fresh` starts it anew for each row; `state: kept` says that it does remember."
                 )
-        # Of a single one, the file says it all.
+        # A single one is described by the file.
         found += [f"'{node}': {named.describe()}" for node, named in self.named.items() if len(named.by_name) > 1]
         return [*found, *self.leftovers.warnings(), *dict.fromkeys(self.faults)]
 
     def kept_state(self) -> list[str]:
-        """Describe state that was seen to outlive rows, as parts of a sentence."""
+        """Describe state that was observed to outlive rows, as parts of a sentence."""
         return self.leftovers.kept_state()
 
     def place_of(self, node: str, most: int) -> asyncio.Semaphore:
-        """A place for a program of a node, of which `most` run at once. Waiting takes nothing of a row's time."""
+        """Return the semaphore for a node's programs, at most `most` at once. Waiting for it takes no time of a row."""
         return self._places.setdefault(node, asyncio.Semaphore(most))
 
     def services_of(self, node: str, most: int, anew: bool) -> Services:
-        """The services that a node has started, of which there are `most` at once. anew: one for each row."""
+        """Return the services that a node has started, at most `most` at once. anew: one for each row."""
         return self.services.setdefault(node, Services(most, anew))
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The `external` node: an existing agent, started for each row, whose calls of models pass our gateway."""
+"""The `external` node: an existing agent, started for each row, whose model calls pass through our gateway."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ from workbench_external.slots.roles import role_of
 from workbench_external.sources.folder import Sources
 from workbench_external.started import PORT, Turns, check_service, key_of, start_service
 
-#: Calls of models in a row where the file sets no `calls`.
+#: Maximum model calls in a row if the file sets no `calls`.
 MOST_CALLS = 16
-#: Programs, and services of our own, that run at once where the file sets no `processes`.
+#: Maximum concurrent programs, and our own services, if the file sets no `processes`.
 PROGRAMS, SERVICES = 16, 4
 #: Failures of a row that are the agent's own.
 _OWN = ("exit:", "crash:", "start:", "deadline:", "empty:", "output:", "unparsed:")
-#: What differs from where its user starts it.
+#: Differences from how the user starts it.
 _STARTED = (
     "It starts in an empty working directory, unless `folder` names one to copy, and has no variables of yours but "
     "those that `env` names."
 )
-#: What of a slot optimizers may change, by where it stands.
+#: The settings of a slot for a system message that optimizers may change.
 _OF_SYSTEM = {"text": "text", "lm": "lm", "temperature": "float", "max_tokens": "int"}
 
 
 class External(SignatureNode):
     """An existing agent in any language, unchanged: a command, a service, a function, an MCP tool or one that speaks
-    A2A. Its calls of models pass a gateway, where its prompts and tool descriptions can be replaced."""
+    A2A. Its model calls pass a gateway, which can replace its prompts and tool descriptions."""
 
     Config = ExternalConfig
     primary = "signature"
@@ -113,7 +113,7 @@ class External(SignatureNode):
     def __init__(self, name: str, config: Any, base: Path):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
-        self._tell_left_out: Callable[[int], None] = lambda number: None  # of what it runs in, from its first row on
+        self._tell_left_out: Callable[[int], None] = lambda number: None  # set when its first row runs
         check_service(config, self.signature)
         check_talk(config, self.signature)
         self.answered = self.signature if config.a2a is None else answered(self.signature)
@@ -130,7 +130,7 @@ class External(SignatureNode):
         if config.slots is not None:
             self.learnable = _learnable(config, self.learnable)
         if config.is_stranger:
-            self.learnable = {}  # it asks models of its own
+            self.learnable = {}  # it calls its own models
         if config.a2a is not None:
             self.introduce = self._introduce
 
@@ -153,7 +153,7 @@ class External(SignatureNode):
 
     @property
     def tools(self) -> Collection[str]:
-        """The names that a further function cannot have: of functions, and of the agent's own tools, where known."""
+        """Return the names that are taken: of functions, and of the agent's own tools if known."""
         own = {slot.name for slot in (self.config.slots or {}).values() if slot.in_ in ("tool", "parameter")}
         return own | {*self.tool_names()}
 
@@ -173,12 +173,12 @@ class External(SignatureNode):
 
     @property
     def source_folder(self) -> Path | None:
-        """Return the folder of the user's in which the agent's source lies, if that is one."""
+        """Return the user's folder with the agent's source, if there is one."""
         return self.folder or next(iter(self._program_folders), None)
 
     @cached_property
     def sources(self) -> Sources:
-        """The files in which its texts may stand, as they are now."""
+        """The files that may contain its texts, as they are now."""
         folders = find_source_folders(self.config, self.base.resolve(), self.folder)
         return Sources(folders, given_texts(self.config))
 
@@ -190,7 +190,7 @@ class External(SignatureNode):
         seen = [span for spans in runs for span in spans]
         calls, errors = sum(len(span.calls) for span in seen), [span.error for span in seen if span.error]
         if not calls and len(errors) == len(seen) and any(error.startswith(_OWN) for error in errors):
-            if any("refused" in span.notes for span in seen):  # which says why
+            if any("refused" in span.notes for span in seen):  # the message contains the reason
                 raise SpecError(f"the agent failed on each of {len(seen)} rows; {errors[0]}")
             raise SpecError(
                 f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}",
@@ -230,7 +230,7 @@ class External(SignatureNode):
         return found["outputs"]
 
     async def _run(self, inputs: Mapping[str, Any], ctx: Context, hub: Hub) -> dict[str, Any]:
-        """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
+        """Return the outcome of a row, failures of the agent included. Raises failures of models, and run errors."""
         ctx.span.agent = self.name
         if not self.config.addresses:
             async with hub.place_of(ctx.node, self.config.processes or PROGRAMS):
@@ -257,14 +257,14 @@ class External(SignatureNode):
             if not isinstance(failure, NodeError):
                 raise failure
         if session.last is not None and session.last.kind.infrastructure:
-            raise session.last  # what it did or said in an outage says nothing of the agent
+            raise session.last  # its behavior in an outage is no evidence about the agent
         told = (None, None) if failure is None else (str(failure.kind), str(failure))
         if failure is not None and "refused" in notes:
             told = (str(failure.kind), f"{failure}; it {notes['refused']}")
         return {"outputs": outputs, "failure": told[0], "message": told[1], "notes": notes}
 
     async def answer(self, inputs: Mapping[str, Any], session: Row, hub: Hub, secret: str) -> dict[str, Any]:
-        """Start the agent on a row, and read its outputs. What it asks with this secret, the session answers. Raises
+        """Start the agent on a row, and read its outputs. The session answers requests that carry this secret. Raises
         NodeError."""
         leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
         if self.config.a2a is not None:
@@ -306,7 +306,7 @@ class External(SignatureNode):
         return [(name, slot) for name, slot in (self.config.slots or {}).items() if slot.in_ == "file"]
 
     async def _talk(self, inputs: Mapping[str, Any], session: Row, line: Line) -> dict[str, Any]:
-        """The outputs of agents that speak A2A: of one that is asked, or their cards."""
+        """Return the outputs of agents that speak A2A: the answer of the one asked, or the cards of all."""
         if self.config.output == CARDS:
             cards = await in_time(self.config, session, line.cards())
             return {self.outputs[0]: [card.document() for card in cards]}
@@ -329,7 +329,7 @@ class External(SignatureNode):
 
     @asynccontextmanager
     async def _service(self, session: GatewaySession, hub: Hub) -> AsyncGenerator[list[str]]:
-        """The addresses of the service for a row: one that runs already, or one of ours."""
+        """Yield the addresses of the service for a row: one that is already running, or one of ours."""
         c = self.config
         if c.command is None:
             yield list(c.addresses)
@@ -344,7 +344,7 @@ class External(SignatureNode):
             yield [address.replace(PORT, str(service.port)) for address in c.addresses]
 
     def _command(self, inputs: Mapping[str, Any], place: Path) -> list[str]:
-        """The command of a row. Functions and MCP tools are called by a program of ours."""
+        """Return the command of a row. Our worker program calls functions and MCP tools."""
         c = self.config
         if c.command is not None:
             return command_line(c, inputs, self.base, self.folder, place if c.image is None else WORK)
@@ -358,7 +358,7 @@ class External(SignatureNode):
 
 
 def find_agents(workflow: Workflow) -> dict[str, External]:
-    """The external nodes of a workflow by address, without `nodes.`; those inside other nodes, too."""
+    """Return the external nodes of a workflow by address without `nodes.`, including those inside other nodes."""
     found: dict[str, External] = {}
 
     def walk(address: str, node: NodeKind) -> None:
@@ -373,10 +373,10 @@ def find_agents(workflow: Workflow) -> dict[str, External]:
 
 
 def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, str]:
-    """The settings that optimizers may change; instructions are appended only where no system message is known.
+    """Return the settings that optimizers may change. `instructions` are included only if no system message is known.
 
-    Long texts come first, and messages before descriptions: an optimizer that goes through them in their order may end
-    before the last one.
+    Long texts come first, and messages before descriptions, because an optimizer that tries them in order may not reach
+    the last one.
     """
     order = {place: number for number, place in enumerate(("system", "user", "file"))}
     slots = sorted((config.slots or {}).items(), key=lambda one: (order.get(one[1].in_, 3), -len(one[1].match)))

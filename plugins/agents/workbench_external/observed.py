@@ -1,4 +1,4 @@
-"""Runs the agents of a file on a few rows, to see what they send, and what of it stands in their source: `workbench
+"""Runs the agents of a file on a few rows, to collect the texts that they send and find them in the source: `workbench
 agent slots`."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from workbench_external.slots.cut import is_vendors
 def observe_file(
     task: Task, file: Path, database: Path, rows: int, pool: LMPool | None = None
 ) -> tuple[Workflow, Sequence[ExampleRun], str]:
-    """(the workflow with its slots, the runs, what they cost). Calls are recorded, so that a search with `cache: true`
-    need not pay for them. Raises SpecError and BudgetSpent."""
+    """Return (the workflow with its slots, the runs, their cost). Calls are recorded, so that a search with `cache:
+    true` need not pay for them. Raises SpecError and BudgetSpent."""
 
     async def course(store: Store) -> tuple[Workflow, Sequence[ExampleRun], str]:
         name = new_run_name()
@@ -43,7 +43,7 @@ def observe_file(
 
 
 def describe_calls(runs: Sequence[ExampleRun]) -> list[str]:
-    """Lines on the models that the agents named, and on what was refused in rows that went well."""
+    """Return lines on the models that the agents named, and on refusals in rows that succeeded."""
     nodes: dict[str, Named] = {}
     refused: list[str] = []
     for run in runs:
@@ -55,13 +55,13 @@ def describe_calls(runs: Sequence[ExampleRun]) -> list[str]:
     return [f"'{node}': {named.describe()}" for node, named in nodes.items()] + refused
 
 
-#: Who replaces a text that `apply` does not write. A file passes no gateway.
+#: How to replace a text that `apply` does not write. A file does not pass the gateway.
 _ELSEWHERE = {"file": "by hand"}
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A slot of an agent. where: `src/agent.py:12`, or why only the gateway, or a hand, can replace it."""
+    """A slot of an agent. where: `src/agent.py:12`, or the reason why only the gateway, or the user, can replace it."""
 
     node: str
     name: str
@@ -74,8 +74,8 @@ class Shown:
 
 
 def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list[Shown], list[Shown]]:
-    """The slots of a workflow, and those of them that are a framework's or a vendor's. before: as its file has it;
-    slots that stand there are its user's choice."""
+    """Return the slots of a workflow, and those of a framework or vendor. before: the workflow as in its file; its
+    slots are the user's choice."""
     found, vendors = list[Shown](), list[Shown]()
     chosen = {name for name, agent in find_agents(before or workflow).items() if not agent.observed}
     for node, agent in find_agents(workflow).items():
@@ -97,7 +97,7 @@ def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list
 
 
 def describe_place(slot: Slot) -> str:
-    """Describe where a slot stands in what the agent sends."""
+    """Describe the place of a slot in the agent's requests."""
     words = {"system": "system message", "user": "user message", "turn": "example message"}
     if slot.in_ == "parameter":
         return f"parameter {one_line(slot.parameter)} of the tool {one_line(slot.name)}"
@@ -108,13 +108,13 @@ def describe_place(slot: Slot) -> str:
 
 
 def with_vendors(workflow: Workflow) -> Workflow:
-    """The workflow whose agents show all that they send."""
+    """Return the workflow with `vendor` set for the agents whose slots are to be found, so that they show all texts."""
     agents = [name for name, agent in find_agents(workflow).items() if agent.observed]
     return workflow.patched(Patch({f"nodes.{name}.vendor": True for name in agents})) if agents else workflow
 
 
 def with_slots(before: Workflow, observed: Workflow, left_out: Sequence[Shown]) -> Workflow:
-    """A workflow with what its agents showed in one that `with_vendors` gave, but for some slots."""
+    """Return a workflow with the slots found in one from `with_vendors`, except some slots."""
     changed, gone = dict[str, object](), {(one.node, one.name) for one in left_out}
     shown = find_agents(observed)
     for node, agent in find_agents(before).items():

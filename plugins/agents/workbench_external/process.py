@@ -1,4 +1,4 @@
-"""Runs a program: in a process group of its own, with a deadline, its output bounded, and killed whole."""
+"""Runs a program in its own process group, with a deadline and bounded output, and kills all of its processes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from typing import IO
 
 from workbench_kit.acting import check_program, dying_with_us
 
-#: Bytes of output that are read; a program that prints more is ended.
+#: Maximum bytes of output; a program that prints more is ended.
 MOST_OUTPUT = 16 << 20
-#: Bytes of its errors that are kept, of their beginning and of their end.
+#: Bytes of stderr to keep, from its beginning and from its end.
 _ENDS = 4000
 #: The variable that marks the processes of a row.
 _MARK = "WORKBENCH_EXTERNAL_ROW"
-#: Seconds between two looks at how much it has printed.
+#: Seconds between two checks of the output's size.
 _LOOK = 0.2
-#: Characters of the beginning and of the end of what it said that are told.
+#: Characters to report from the beginning and from the end of stderr.
 _TOLD = 300
 _FRAMES, _MARKER = "Traceback (most recent call last):", re.compile(r"[\s|]*[~^]+\s*")
-#: A frame of a traceback of JavaScript, and what Node shows of its own source before it.
+#: A frame of a JavaScript traceback, and the lines of its own source that Node prints before it.
 _NODES = re.compile(r"\s+at .*:\d+:\d+\)?( \{)?|node:internal/\S+")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a program. code: negative for a signal; None where it was ended here.
+    """The end of a program. code: negative for a signal; None if it was ended here.
 
     ended: why it was ended here: "timeout", "output", or "over" (`run_program`).
     """
@@ -58,14 +58,14 @@ async def run_program(
     """Run a program to its end.
 
     Args:
-        timeout: seconds of its own: those that it waited for a model do not count.
-        waited: how many these are so far.
-        over: ends it at once when it is set.
+        timeout: seconds, not counting the time that it waited for a model.
+        waited: returns that time so far.
+        over: ends the program at once when set.
 
     Raises OSError if it cannot be started.
     """
     begun = time.monotonic()
-    # Files in place of pipes: a child that left the group could hold a pipe open for ever.
+    # Files instead of pipes: a child that left the group could hold a pipe open forever.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
@@ -85,10 +85,10 @@ async def running(
     stdout: IO[bytes] | int,
     stderr: IO[bytes],
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """A program that runs meanwhile, in a process group of its own.
+    """Run a program in its own process group for the time of the context.
 
-    At the end its group is killed, and whatever else it started that kept its environment. Raises OSError if it cannot
-    be started.
+    On exit, its group is killed, and every other process that it started with its environment. Raises OSError if it
+    cannot be started.
     """
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     check_program(command[0], cwd, env)
@@ -117,7 +117,7 @@ async def _watch(
     deadline: Callable[[], float],
     over: asyncio.Event,
 ) -> str:
-    """Why a program was ended; "" where it ended by itself."""
+    """Wait for a program, and return why it was ended; "" if it ended by itself."""
     itself, ended = asyncio.ensure_future(process.wait()), asyncio.ensure_future(over.wait())
     try:
         while True:
@@ -136,14 +136,14 @@ async def _watch(
 
 
 def kill_abandoned() -> None:
-    """Kill what agents of a killed process of ours left running."""
+    """Kill processes that agents of a killed process of ours left running."""
     _kill_marked(
         lambda found: found.partition("-")[0].isdigit() and not Path("/proc", found.partition("-")[0]).exists()
     )
 
 
 def _kill_marked(chosen: Callable[[str], bool]) -> None:
-    """Kill the processes of agents whose mark is a chosen one. Where there is no /proc, none is found."""
+    """Kill the agents' processes whose mark is chosen. Without /proc, none is found."""
     name = f"{_MARK}=".encode()
     for place in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError, ValueError):
@@ -158,7 +158,7 @@ def _head(file: IO[bytes], most: int) -> bytes:
 
 
 def read_ends(file: IO[bytes]) -> str:
-    """The beginning and the end of what a program has written."""
+    """Return the beginning and the end of a program's output."""
     size = os.fstat(file.fileno()).st_size
     begin = _head(file, _ENDS)
     file.seek(max(len(begin), size - _ENDS))
@@ -167,9 +167,9 @@ def read_ends(file: IO[bytes]) -> str:
 
 
 def last_words(errors: str) -> str:
-    """The beginning and the end of what a program said, as part of a sentence; "" if it said nothing.
+    """Return the beginning and the end of a program's stderr as part of a sentence; "" if it is empty.
 
-    Of the last traceback of Python only the last place and the error are told, and of one of Node no frames.
+    Of the last Python traceback only the last place and the error are kept, and of a Node traceback no frames.
     """
     lines = [line for line in errors.splitlines() if not _MARKER.fullmatch(line) and not _NODES.fullmatch(line)]
     if _FRAMES in lines:

@@ -1,4 +1,4 @@
-"""The gateway without a run: a base URL that an agent uses in production, where its texts are replaced as they pass."""
+"""The gateway without a run: a base URL for an agent in production. Its texts are replaced in transit."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from workbench_external.node import External
 from workbench_kit.acting import Tool, check_call
 from workbench_kit.wire import Forwarded
 
-#: Requests at once to one model where its settings name no number: more than a gateway takes.
+#: Maximum concurrent requests to a model whose settings set none: more than a gateway accepts.
 UNLIMITED = 4096
-#: Texts without a slot that are told once: those missed last.
+#: Number of recent texts without a slot that are not logged again.
 MOST_TOLD = 1024
-#: Seconds for requests in flight to end, at SIGTERM.
+#: Seconds for requests in flight to end after SIGTERM.
 DRAIN_SECONDS = 30.0
 
 
 class ServedSession:
-    """Whoever has the key. missed: called with texts that matched no slot, once each; refused: with refusals."""
+    """The session of all clients with the key. missed: called once per text without a slot; refused: per refusal."""
 
     passes = True
 
@@ -55,7 +55,7 @@ class ServedSession:
         asking = self._choose(ask, self.functions.definitions(ask))
         for text in filter(self._told.is_new, {*asking.patched.missed}):
             self._missed(text)
-        self.runtime.ledger.revive()  # what failed before is tried again
+        self.runtime.ledger.revive()  # retry after earlier failures
         try:
             return await asking.draw(lambda n: self.functions.answer(asking, n, self._send, self._check_rounds))
         except LMError as error:
@@ -76,7 +76,7 @@ class ServedSession:
             raise Refused(502, "steps", f"The model called functions in {self.node.max_calls} answers in a row.")
 
     def note_refusal(self, error: Exception) -> None:
-        """Tell of a request that got no answer."""
+        """Report a request that got no answer."""
         before = self.refusals.count
         self.refusals.note(error)
         if self.refusals.count > before:
@@ -85,12 +85,12 @@ class ServedSession:
     async def forward(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], ask: Ask | None
     ) -> Forwarded | None:
-        """Return the answer of the model's server on another path; None where it speaks another API."""
+        """Return the answer of the model's server on another path; None if it speaks another API."""
         asking = self._choose(ask) if ask else None
         return await forward(self.runtime, self._models, method, path, body, headers, asking)
 
     def passes_path(self, method: str, path: str, has_body: bool) -> bool:
-        """Return True for a path that the server of the model is asked: nothing here has a budget."""
+        """Return True for a path to pass on to the model's server. No budget applies here."""
         return path != "/embeddings" or self.node.config.embedder is None
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
@@ -110,13 +110,13 @@ class ServedSession:
 
 
 def serving(spec: LMSpec) -> LMSpec:
-    """The settings of a model whose clients decide how many requests are sent at once, and whether again."""
+    """Return a model's settings with defaults for serving: the clients decide on concurrency and on retries."""
     usual = {"attempts": 1, "concurrency": UNLIMITED}
     return spec.model_copy(update={name: v for name, v in usual.items() if name not in spec.model_fields_set})
 
 
 async def _unasked(kind: str, content: Any, ask: Callable[[], Awaitable[bool]]) -> bool:
-    """Nobody is present whose consent could be asked."""
+    """Refuse: no user is present to consent."""
     return False
 
 
@@ -131,16 +131,15 @@ async def serve_gateway(
     ready: Callable[[dict[str, str], str], None],
     log: Callable[[str], None],
 ) -> None:
-    """Answer an agent until SIGTERM or SIGINT; then requests in flight end, within DRAIN_SECONDS, or are ended by a
-    second signal. Nothing is recorded, and no budget holds.
+    """Serve an agent until SIGTERM or SIGINT. Requests in flight then have DRAIN_SECONDS to end; a second signal ends
+    them at once. Nothing is recorded, and no budget applies.
 
     Args:
-        node: whose slots replace texts.
-        host: one that other machines reach lets them in, with the key.
-        ready: is told the variables of the environment that lead an agent here, and how many requests pass at once.
-        log: takes lines on errors, on refusals, on texts that match no slot, and on the models that were named.
-
-    Raises SpecError for a port that is taken.
+        node: its slots replace texts.
+        host: address to listen on. Other machines that reach it may connect with the key.
+        ready: called with the environment variables for the agent, and a sentence on the limit of concurrent requests.
+        log: takes lines on errors, refusals, texts that match no slot, and the models that were named.
+    Raises SpecError if the port is taken.
     """
     run, gateway = Run.in_memory("gateway", spec), None
     try:
@@ -174,7 +173,7 @@ async def serve_gateway(
 
 
 def _on_signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """(set by the first SIGTERM or SIGINT, set by the second)."""
+    """Return two events (set by the first SIGTERM or SIGINT, set by the second)."""
     first, second = asyncio.Event(), asyncio.Event()
 
     def heard() -> None:

@@ -17,12 +17,12 @@ from workbench_kit.wire import kind_of_answer
 
 T = TypeVar("T")
 
-#: Seconds between two looks at the clock.
+#: Seconds between two checks of the deadline.
 _LOOK = 0.2
 
 
 class Row(GatewaySession, Protocol):
-    """The row whose requests an agent makes while it is running.
+    """The row that a running agent's requests belong to.
 
     over: set when it must end. missed: texts that matched no slot.
     """
@@ -32,16 +32,16 @@ class Row(GatewaySession, Protocol):
     @property
     def missed(self) -> Counter[str]: ...
     def waited(self) -> float:
-        """Seconds in which a call was under way."""
+        """Seconds in which a call was in flight."""
         ...
 
 
 async def ask_service(
     config: ExternalConfig, url: str, inputs: Mapping[str, Any], leading: Mapping[str, str], row: Row
 ) -> bytes:
-    """The body of its answer. Raises NodeError.
+    """Send the inputs, and return the body of the answer. Raises NodeError.
 
-    The service learns from headers where its models are and by which key: `X-OpenAI-Base-URL`, `X-Anthropic-Base-URL`,
+    Headers give the service the addresses of its models and the key: `X-OpenAI-Base-URL`, `X-Anthropic-Base-URL`,
     `X-API-Key`, new ones for each row.
     """
     headers = {
@@ -54,7 +54,7 @@ async def ask_service(
 
 
 async def request(url: str, body: str | None, headers: Mapping[str, str]) -> bytes:
-    """The body of an answer to a POST of JSON, or to a GET without a body. Raises NodeError and errors of aiohttp."""
+    """Return the body of the answer to a POST of JSON, or to a GET without a body. Raises NodeError, aiohttp errors."""
     from aiohttp import ClientSession, ClientTimeout
 
     method, kind = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
@@ -74,13 +74,13 @@ async def request(url: str, body: str | None, headers: Mapping[str, str]) -> byt
 
 
 def _kind_of(status: int, text: str) -> FailureKind:
-    """`exit` where the agent itself may have failed on what it was asked; else what kept the row from it."""
+    """Return `exit` if the agent itself may have failed on its input; else the kind of the outside cause."""
     kind = kind_of_answer(status, text)
     return FailureKind.EXIT if kind in (FailureKind.BAD_REQUEST, FailureKind.TOO_LONG) or status == 500 else kind
 
 
 async def in_time(config: ExternalConfig, row: Row, answer: Coroutine[Any, Any, T]) -> T:
-    """The answer of a service while the row goes on, and within its own seconds. Raises NodeError."""
+    """Wait for a service's answer while the row continues, within the row's own seconds. Raises NodeError."""
     from aiohttp import ClientConnectorError, ClientError
 
     begun, asking, ended = time.monotonic(), asyncio.ensure_future(answer), asyncio.ensure_future(row.over.wait())

@@ -1,4 +1,4 @@
-"""A row behind the gateway: each request of its agent is patched, and asked through the ledger."""
+"""A row behind the gateway. Each request of its agent is patched, and sent through the ledger."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from workbench_external.slots.patches import Patches
 
 
-#: Methods that only read (RFC 9110, 9.2.1), unless they ask for something in a body.
+#: Methods that only read (RFC 9110, 9.2.1), unless they have a body.
 _READ = ("GET", "HEAD", "OPTIONS")
-#: What is there already, named by an id behind its collection. To remove or to cancel it makes nothing.
+#: An existing resource, named by an id in its collection. Deleting or canceling it creates nothing.
 _ONE_THING = re.compile(r"(/[^/]+)*/[^/]+/[^/]+")
-#: Paths that ask no model by any method (platform.openai.com/docs/api-reference, docs.claude.com/en/api).
+#: Paths that call no model with any method (platform.openai.com/docs/api-reference, docs.claude.com/en/api).
 _FREE = re.compile(
     r"/(moderations|responses/input_tokens|messages/count_tokens|(conversations|files|uploads|vector_stores)(/.*)?)"
 )
-#: Failures that a row may be told for each of its calls: more than clients and their fallbacks try again.
+#: Failures allowed per call of a row: more than clients and their fallbacks retry.
 MOST_FAILURES = 10
 
 
 class RowSession:
     """The requests of one row.
 
-    over: set when the row cannot go on; `error` then says why. last: the error of the last call that got no answer.
+    over: set when the row cannot continue; `error` is then the reason. last: the error of the last unanswered call.
     """
 
     passes = True
@@ -58,7 +58,7 @@ class RowSession:
         self.asked, self.failed, self.missed = 0, 0, Counter[str]()
         self.named, self.refusals = Named(), Refusals()
         self.functions = OfferedFunctions(config.functions, self._call_function)
-        #: By request: answers drawn so far, and of these the first ones of draws that failed.
+        #: By request: answers drawn so far, and the first replicas of draws that failed.
         self._drawn, self._undrawn = Counter[str](), defaultdict[str, list[int]](list)
         #: Calls whose client hung up before the answer.
         self._left: dict[tuple[str, str], tuple[asyncio.Task[Sequence[Response]], Pieces | None]] = {}
@@ -67,9 +67,9 @@ class RowSession:
         self._sequence: list[tuple[int, str, asyncio.Task[Any]]] = []
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        """The answers to a request.
+        """Return the answers to a request.
 
-        A client that hangs up does not cancel its call, which is paid for: the same request, sent again, gets its
+        A client that hangs up does not cancel its call, which is paid for. The same request, sent again, gets its
         answer.
         """
         content = digest(ask.content)
@@ -88,21 +88,21 @@ class RowSession:
             raise
 
     def note_refusal(self, error: Exception) -> None:
-        """Take note of a request that got no answer."""
+        """Note a request that got no answer."""
         self.refusals.note(error)
 
     async def forward(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], ask: Ask | None
     ) -> Forwarded | None:
-        """Return the answer of the model's server on another path; None where it speaks another API."""
+        """Return the answer of the model's server on another path; None if it speaks another API."""
         self._check_open()
         runtime = self.ctx.program.runtime
         asking = choose(self._models, ask, self.patches.apply(ask, self.inputs), runtime) if ask else None
         return await forward(runtime, self._models, method, path, body, headers, asking)
 
     def passes_path(self, method: str, path: str, has_body: bool) -> bool:
-        """Return True for a request that makes nothing: it reads, or it removes or cancels one thing; and for paths
-        that are known to be free. What others cost nobody can count."""
+        """Return True for a request that creates nothing: it reads, or deletes or cancels one resource; and for paths
+        known to be free. The cost of other requests cannot be counted."""
         path = path.rstrip("/")
         if method in _READ and not has_body:
             return True
@@ -124,18 +124,18 @@ class RowSession:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # of one whose client has hung up, nobody else takes note
+            task.exception()  # if its client has hung up, nobody else retrieves it
         if not self._tasks:
             self._waited += time.monotonic() - self._since
 
     def waited(self) -> float:
-        """Seconds in which a call was under way."""
+        """Return the seconds in which a call was in flight."""
         return self._waited + (time.monotonic() - self._since if self._tasks else 0.0)
 
     async def _draw(self, ask: Ask, key: str) -> Sequence[Response]:
         self._check_open()
         self._count(ask.samples)
-        if undrawn := self._undrawn[key]:  # never one that another call has, whose answer would be given twice
+        if undrawn := self._undrawn[key]:  # never a replica that another call has, whose answer would be given twice
             first = undrawn.pop(0)
         else:
             first = self._drawn[key]
@@ -149,7 +149,7 @@ class RowSession:
                     lambda replica: self.functions.answer(asking, replica, self._send, lambda n: self._count(1)), first
                 )
             except LMError as error:
-                if error.passed is not None:  # it is the agent's to ask again: no answer was drawn
+                if error.passed is not None:  # the agent may retry: no answer was drawn
                     self.asked -= ask.samples
                     insort(self._undrawn[key], first)
                     self._count_failure()
@@ -169,7 +169,7 @@ class RowSession:
 
     @contextmanager
     def _watched(self) -> Generator[None]:
-        """Around a call: what ends the run, ends the row; other failures are kept, until a call is answered."""
+        """Watch a call. An error that ends the run ends the row; other failures are kept until a call is answered."""
         try:
             yield
             self.last = None
@@ -184,14 +184,14 @@ class RowSession:
             raise
 
     def _count(self, calls: int) -> None:
-        """Count calls of models before they are made. Raises Refused, and ends the row, where they are too many."""
+        """Count model calls before they are made. Raises Refused and ends the row if they exceed the maximum."""
         self.asked += calls
         if self.asked > self.max_calls:
             self._end(NodeError("steps", f"the agent asked for more than calls: {self.max_calls}"))
             raise Refused(429, "budget", f"This task has {self.max_calls} calls of models. Do not try again.")
 
     def _count_failure(self) -> None:
-        """Count a failure that the agent is told. Ends the row of one that asks on and on."""
+        """Count a failure that is reported to the agent. Ends the row of an agent that never stops retrying."""
         self.failed += 1
         if self.failed > MOST_FAILURES * self.max_calls:
             self._end(NodeError("steps", f"{self.failed} requests of the agent failed, with calls: {self.max_calls}"))
@@ -205,7 +205,7 @@ class RowSession:
         self.over.set()
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
-        """Vectors of the model that `embedder` names."""
+        """Return vectors of the model that `embedder` names."""
         if self.config.embedder is None:
             raise Refused(400, "unsupported", "There is no model for embeddings here. Name one as `embedder`.")
         self._check_open()
@@ -219,12 +219,12 @@ class RowSession:
         return [*known, *(name for name in self.named.by_name if name not in (*known, OTHERS))]
 
     async def settle(self) -> None:
-        """Wait for calls that the agent did not wait for: they are paid, so they are recorded."""
+        """Wait for calls that the agent did not wait for. They are paid, so they are recorded."""
         while self._tasks:
             await asyncio.wait({*self._tasks})
             await asyncio.sleep(0)
 
-    # Whether a resumed agent asks what it asked before
+    # Whether a resumed agent sends the same requests as before
 
     def _record_sequence(self, request: str) -> None:
         ledger = self.ctx.program.runtime.ledger
@@ -240,8 +240,8 @@ class RowSession:
         self._sequence.append((number, request, asyncio.ensure_future(ledger.effect("asked", place, itself))))
 
     async def notes(self) -> dict[str, Any]:
-        """Return the notes on the row: texts that matched no slot, models that were named, a request that is
-        another."""
+        """Return the notes on the row: texts that matched no slot, models that were named, the first request that
+        differs."""
         found: dict[str, Any] = {}
         if self.missed:
             found["missed_slots"] = dict(self.missed)
@@ -256,7 +256,7 @@ class RowSession:
         return found
 
     async def _first_difference(self) -> int | None:
-        """The number of the first request that the agent did not make when it ran on this row before."""
+        """Return the number of the first request that the agent did not send in its earlier run of this row."""
         before: Collection[str] = set()
         with suppress(WorkbenchError):
             before = {await task for _, _, task in self._sequence}

@@ -1,4 +1,4 @@
-"""Counts the rows in which no model answered an agent through the gateway: nothing that is changed reaches it there."""
+"""Counts rows in which no model answered the agent through the gateway. Changes of its texts have no effect there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class SilentRows:
     """Rows that did not fail, by node: all, those without a request, and those whose requests were all refused.
 
-    words: of the last refusal.
+    words: message of the last refusal.
     """
 
     rows: Counter[str] = field(default_factory=Counter[str])
@@ -29,7 +29,7 @@ class SilentRows:
         self.words[node] = refused or self.words.get(node, "")
 
     def warnings(self) -> list[str]:
-        """Lines for the report of the run."""
+        """Return lines for the report of the run."""
         silent = [
             f"{self._where(node, rows)} the agent asked no model through the gateway: no change of its texts has an "
             "effect there, and what it spends elsewhere is not counted. It must read OPENAI_BASE_URL or "
@@ -46,8 +46,8 @@ class SilentRows:
         return f"'{node}': in {'all' if rows == self.rows[node] else 'some'} rows ({rows} of {self.rows[node]})"
 
     def kept_state(self) -> list[str]:
-        """Nothing that outlives rows is seen here."""
+        """Return nothing: this class observes no state."""
         return []
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -1,7 +1,6 @@
-"""Services that a run starts itself: servers that find their models in their environment, as agents in production do.
+"""Services that a run starts itself: servers that read their models' address from the environment, as in production.
 
-Nothing in a request of theirs says which row it is for. So a service has one row at a time, and what it asks meanwhile
-belongs to that row.
+Their requests do not identify a row. So a service has one row at a time, and its requests meanwhile belong to that row.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from workbench_external.process import last_words, read_ends, running
 from workbench_external.slots.files import replace_files
 from workbench_external.workspace import Workspaces
 
-#: What stands for a port that is free.
+#: Placeholder for a free port.
 PORT = "{port}"
-#: Seconds between two looks whether it listens.
+#: Seconds between two checks whether it listens.
 _LOOK = 0.05
-#: Seconds in which a service whose connection broke may be found to have ended.
+#: Seconds to wait for a service to end after its connection broke.
 _LAST_WORDS = 0.5
 
 
 def check_service(config: ExternalConfig, signature: Signature) -> None:
-    """Raise SpecError for an address that is none, and for a `command` that cannot start the service there."""
+    """Raise SpecError for an invalid address, and for a `command` that cannot start the service there."""
     if not config.addresses and config.a2a is None:
         return
     key = "url" if config.a2a is None else "a2a"
@@ -77,12 +76,12 @@ def _is_address(url: str) -> bool:
     try:
         place = urlsplit(url.replace(PORT, "80"))
         return place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
-    except ValueError:  # an IPv6 address that does not end, a port that is none
+    except ValueError:  # an unclosed IPv6 address, an invalid port
         return False
 
 
 class Turns(GatewaySession):
-    """Requests of a service, by the row whose turn it is."""
+    """Requests of a service, passed to the row that has its turn."""
 
     row: GatewaySession | None = None
     passes = True
@@ -117,7 +116,7 @@ class Turns(GatewaySession):
 
 @dataclass(eq=False)
 class StartedService:
-    """A service that listens. key: of what it was started with; missed: slots whose file is another one."""
+    """A service that listens. key: identity of its settings and files; missed: slots whose file differs."""
 
     url: str
     port: int
@@ -138,8 +137,8 @@ class StartedService:
 
 @dataclass
 class Services:
-    """The services of a node: at most so many at once, begun when rows need them, and used again for later rows unless
-    each has one `anew`."""
+    """The services of a node: at most `most` at once, started when rows need them, and reused for later rows unless
+    each row gets one `anew`."""
 
     most: int
     anew: bool = False
@@ -153,9 +152,9 @@ class Services:
     async def lease(
         self, key: str, row: GatewaySession, start: Callable[[], Awaitable[StartedService]]
     ) -> AsyncGenerator[StartedService]:
-        """A service for a row. One whose row was cut short may still be at work, and goes.
+        """Yield a service for a row. A service whose row was cut short may still be busy, and is stopped.
 
-        start: begins one for this key. Raises NodeError.
+        start: starts one for this key. Raises NodeError.
         """
         async with self._places:
             service = await self._take(key, start)
@@ -166,7 +165,7 @@ class Services:
                 keep = True
             except NodeError as error:
                 keep = error.kind == "exit"
-                if error.kind in ("connection", "broken"):  # the connection broke, perhaps before its end is known here
+                if error.kind in ("connection", "broken"):  # perhaps before its end is known here
                     with suppress(TimeoutError):
                         await asyncio.wait_for(service.process.wait(), _LAST_WORDS)
                 if (ended := service.describe_end()) is not None:
@@ -252,14 +251,14 @@ def key_of(config: ExternalConfig, files: Sequence[tuple[str, Slot]]) -> str:
 
 
 def _find_port() -> int:
-    """A port that is free now."""
+    """Return a port that is free now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 async def _wait_for(service: StartedService, seconds: float) -> None:
-    """Wait until it listens. Raises NodeError where it ends before, or takes longer."""
+    """Wait until it listens. Raises NodeError if it ends before, or takes longer."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     while not await _listens(service.url):

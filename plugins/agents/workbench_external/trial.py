@@ -1,8 +1,8 @@
-"""Tries a changed source: does the agent, started from it, send what the proved texts were?
+"""Tries changed source: does an agent started from it send the proved texts?
 
-The agent is started as it is, once on each row; in what it asked, any texts can be replaced. It is started again from a
-copy of its folder for each change of its files, with nothing replaced. No start is repeated. A stand-in answers at once
-and for nothing: it calls each tool that is offered, then says a value that the outputs allow.
+The agent is started unchanged, once on each row. Any texts can be replaced in its recorded requests. For each change of
+its files it is started again from a copy of its folder, with nothing replaced. No start is repeated. A stand-in answers
+at once and for free: it calls each offered tool, then returns a value that the outputs allow.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from workbench_external.slots.patches import Patches
 from workbench_external.verdict import Sent, Verdict, holds, judge
 from workbench_external.workspace import copy_folder
 
-#: Tools that are called in a conversation, and requests of a row, at most.
+#: Maximum tools called in a conversation, and maximum requests of a row.
 _TOOLS, _MOST = 6, 24
 _CALL = "call_of_trial_"
 
 
 class NotTried(Exception):
-    """Why an agent cannot be tried, as a sentence."""
+    """The reason why an agent cannot be tried, as a sentence."""
 
 
 class Recorder:
     """A row whose requests are recorded and answered by a stand-in."""
 
-    passes = True  # as in a run: what only a server of the same API takes is no obstacle
+    passes = True  # as in a run: requests that only a server of the same API supports are accepted
 
     def __init__(self, node: External, inputs: Mapping[str, Any]):
         self.signature, self.inputs, self.over, self.missed = node.signature, inputs, asyncio.Event(), Counter[str]()
@@ -55,7 +55,7 @@ class Recorder:
         return [stand_in_answer(ask, self.signature)] * ask.samples
 
     def sent(self, node: External) -> Sent:
-        """Return what it asks where a node's texts are replaced."""
+        """Return what the agent sends with a node's texts replaced."""
         patches, sent = Patches(node.config, node.outputs), Sent(failure=self.failure)
         for ask in self.asks:
             patched = patches.apply(ask, self.inputs)
@@ -85,9 +85,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def stand_in_answer(ask: Ask, signature: Signature) -> Response:
-    """Each tool is called in its turn; then comes an answer that the outputs, or the schema, allow."""
+    """Return the stand-in's answer: a call of each tool in turn, then an answer that the outputs or schema allow."""
     called = sum(message.get("role") == "tool" for message in ask.messages)
-    if not called:  # some tell of calls in words
+    if not called:  # some agents report calls in plain text
         said = json.dumps(ask.messages, default=str)
         called = next(n for n in range(_TOOLS + 1) if f"{_CALL}{n}" not in said)
     if called < min(len(ask.tools), _TOOLS):
@@ -110,7 +110,7 @@ def make_example(
     like: Any = "a text",
     choice: Any = None,
 ) -> Any:
-    """A value that a schema allows. like: its texts. choice: of the values of an enumeration, where it is one."""
+    """Make a value that a schema allows. like: the value of its texts. choice: preferred value of an enumeration."""
     known = dict(schema.get("$defs") or {}) if known is None else known
     if "$ref" in schema:
         named = known.get(str(schema["$ref"]).rpartition("/")[2], {})
@@ -141,8 +141,8 @@ def make_example(
 class Trial:
     """The agent of a node, tried from its folder and from changed copies of it.
 
-    rows: the inputs of some. folder: its source. starts: of the agent, so far. Raises NotTried for an agent that cannot
-    be started from a copy.
+    rows: the inputs of some rows. folder: its source. starts: the agent's starts so far. Raises NotTried for an agent
+    that cannot be started from a copy.
     """
 
     def __init__(self, node: External, folder: Path, rows: Sequence[Mapping[str, Any]]):
@@ -160,8 +160,8 @@ class Trial:
             raise NotTried(f"the agent is not started from {self.folder}" + (f", but from {own}" if own else ""))
 
     def find_unsent(self, texts: Mapping[str, str | None]) -> list[str]:
-        """List the slots that no request needs, except files, which appear in no request. Raises NotTried where the
-        agent asks nothing."""
+        """List the slots that no request uses, except files, which appear in no request. Raises NotTried if the agent
+        sends no request."""
         slots = self.node.config.slots or {}
         used = {name for row in run_in_loop(self._prove(texts)) for name in row.used}
         return [name for name in texts if name not in used and slots[name].in_ != "file"]
@@ -174,7 +174,7 @@ class Trial:
         Args:
             changed: the new content of files of the folder.
             texts: the new texts of slots, by name; the others stay as they are.
-            of: slots, the rows of which are enough. None: all rows.
+            of: slots; only rows that cover them are run. None: all rows.
         """
         return run_in_loop(self._compare(changed, texts, of))
 
@@ -208,9 +208,9 @@ class Trial:
         return False
 
     async def _prove(self, texts: Mapping[str, str | None], again: bool = False) -> list[Sent]:
-        """The requests of the agent as it is, with texts replaced. again: of a second start, to see what varies."""
+        """Return the unchanged agent's requests, with texts replaced. again: of a second start, to find variation."""
         slots, node = self.node.config.slots or {}, self._patched(texts)
-        # The text of a file may lead to anything; those of requests lead to nothing, since a stand-in answers.
+        # A file's text may change the agent's behavior. Texts of requests cannot, since a stand-in answers.
         key = (again, *sorted((name, text or "") for name, text in texts.items() if slots[name].in_ == "file"))
         if key not in self._asked:
             self._asked[key] = [await self._record(row, node) for row in self.rows]
@@ -220,12 +220,12 @@ class Trial:
         return [row.sent(node) for row in self._asked[key]]
 
     async def _varies(self, texts: Mapping[str, str | None], number: int) -> bool:
-        """Return True if the agent as it is does not send the same twice."""
+        """Return True if the unchanged agent sends different requests on two starts."""
         one, other = (await self._prove(texts))[number], (await self._prove(texts, again=True))[number]
         return "" in judge(one, other, {}).differs or "" in judge(other, one, {}).differs
 
     async def _send(self, changed: Mapping[Path, str], number: int, copy: Path) -> Sent:
-        """The requests of the agent from a copy of its folder with changed files, on a row."""
+        """Return the agent's requests on a row, started from a copy of its folder with changed files."""
         key = (frozenset(changed.items()), number)
         if key not in self._changes:
             if not copy.exists():
@@ -240,7 +240,7 @@ class Trial:
         secret = hub.gateway.admit(row)
         try:
             await node.answer(inputs, row, hub, secret)
-        except NodeError as error:  # answers of a stand-in may not please it: what counts is what it asked
+        except NodeError as error:  # the agent may not accept the stand-in's answers: only its requests count
             row.failure = str(error)
         finally:
             await hub.gateway.dismiss(secret)
@@ -255,7 +255,7 @@ class Trial:
         return _bare(self.node, slots=slots)
 
     def _changed(self, copy: Path) -> External:
-        """The node whose every path into the folder leads into the copy."""
+        """Return the node with every path into the folder changed to the copy."""
         old, new = str(self.folder), str(copy)
         base = self.node.base.resolve()
         inside = base.is_relative_to(self.folder)
@@ -284,7 +284,7 @@ class Trial:
 
 
 def _bare(node: External, base: Path | None = None, **update: Any) -> External:
-    """The node with nothing that changes requests but its slots."""
+    """Return the node without settings that change requests, except its slots."""
     plain = {"instructions": "", "demos": [], "functions": [], "temperature": None, "lm": None}
     config = node.config.model_copy(update={**plain, **update})
     return External(node.name, config, base or node.base)
@@ -302,7 +302,7 @@ def _lies_in(node: External, folder: Path) -> bool:
 
 
 def _rows_of(proved: Sequence[Sent], names: Collection[str] | None) -> list[int]:
-    """The rows that are enough for some slots: those that a row before does not need."""
+    """Return rows that cover some slots: each adds a slot that earlier rows do not use."""
     if names is None:
         return [*range(len(proved))]
     found, left = list[int](), {*names}
@@ -314,7 +314,7 @@ def _rows_of(proved: Sequence[Sent], names: Collection[str] | None) -> list[int]
 
 
 def try_rows(rows: Sequence[Mapping[str, Any]], node: External) -> list[Mapping[str, Any]]:
-    """Two rows for a trial: the first of those given, or made-up ones where there are none."""
+    """Return two rows for a trial: the first of the given ones, or made-up ones if there are none."""
     names = [one.name for one in node.signature.inputs]
     fitting = [{name: row[name] for name in names} for row in rows if all(name in row for name in names)][:2]
     return [*(fitting or (dict.fromkeys(names, words) for words in ("A short text.", "Another line of words.")))]

@@ -11,7 +11,7 @@ from workbench_external.slots.template import Template, mark_inputs
 
 @dataclass(frozen=True)
 class Difference:
-    """A text that was proved, and the text that the changed source sends in its place."""
+    """A proved text, and the text that the changed source sends instead."""
 
     proved: str
     sent: str
@@ -23,8 +23,8 @@ class Difference:
 
 @dataclass
 class Verdict:
-    """The findings of a trial, by the names of slots: texts that differ. is_unclear: which of them the cause is, trials
-    with fewer changes tell. started: whether the agent was started for it."""
+    """The result of a trial: texts that differ, by slot. is_unclear: the cause is unknown; trials with fewer changes
+    find it. started: whether the agent was started for it."""
 
     differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
     is_unclear: bool = False
@@ -41,7 +41,7 @@ class Sent:
 
 
 def judge(before: Sent, after: Sent, texts: Mapping[str, str]) -> Verdict:
-    """Compare what two runs asked on a row. A difference outside of all slots has the name ""."""
+    """Compare the requests of two runs on a row. A difference outside of all slots has the name ""."""
     verdict = Verdict(is_unclear=not after.texts)
     there = {_plain(text) for text in after.texts}
     for text in before.texts:
@@ -57,12 +57,12 @@ def judge(before: Sent, after: Sent, texts: Mapping[str, str]) -> Verdict:
 
 
 def _plain(text: str) -> str:
-    """A text without what differs from one run to the next, as dates."""
+    """Return a text without parts that vary between runs, such as dates."""
     return mark_inputs(text, {}).strip()
 
 
 def holds(text: str, new: str) -> bool:
-    """Return True if a text holds the constants of another, in their order."""
+    """Return True if a text contains the constants of another, in order."""
     at = 0
     for constant in Template(new.strip()).constants:
         if (found := text.find(constant, at)) < 0:
@@ -72,7 +72,7 @@ def holds(text: str, new: str) -> bool:
 
 
 def _nearest(text: str, others: Sequence[str]) -> str:
-    """The one that begins most like a text."""
+    """Return the text with the longest common prefix."""
 
     def shared(other: str) -> int:
         return next((n for n, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), len(other))

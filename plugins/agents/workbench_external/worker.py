@@ -1,6 +1,6 @@
-"""Calls a function or an MCP tool for a row, in a process of its own: inputs as JSON on stdin, the answer on stdout.
+"""Calls a function or an MCP tool for a row, in its own process: inputs as JSON on stdin, the answer on stdout.
 
-What the function prints, and programs that it starts, goes to stderr. This file imports nothing of workbench, so that
+Output of the function, and of programs that it starts, goes to stderr. This file imports nothing of workbench, so that
 it starts fast and the user's modules see an ordinary process.
 """
 
@@ -34,7 +34,7 @@ def _load(base: str, module: str, name: str) -> Any:
 
 
 def _call(named: Any, inputs: dict[str, Any]) -> Any:
-    """Call a function; a class is made first, and an object that cannot be called is asked to `run`."""
+    """Call a function. A class is instantiated first; for an object that is not callable, its `run` is called."""
     named = named() if inspect.isclass(named) else named
     function = named if callable(named) else named.run
     parameters = inspect.signature(function).parameters.values()
@@ -51,7 +51,7 @@ def _call(named: Any, inputs: dict[str, Any]) -> Any:
 
 
 async def _await(found: Any) -> Any:
-    """The value of an awaitable; what an asynchronous generator yields as a generator."""
+    """Return the value of an awaitable; for an asynchronous generator, a generator of its items."""
     found = await found if inspect.isawaitable(found) else found
     if not inspect.isasyncgen(found):
         return found
@@ -73,7 +73,7 @@ async def _ask_mcp(base: str, command: str, tool: str, inputs: dict[str, Any]) -
     if getattr(result, "is_error", getattr(result, "isError", False)):
         raise RuntimeError(text[:500])
     structured = getattr(result, "structured_content", getattr(result, "structuredContent", None))
-    # A plain value comes wrapped: {"result": value}.
+    # A plain value is wrapped: {"result": value}.
     return text if structured is None or [*structured] == ["result"] else structured
 
 
@@ -97,7 +97,7 @@ def _written(found: Any) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """A value of a class: of pydantic or a dataclass as an object, others as their text."""
+    """Convert an object: pydantic models and dataclasses to a mapping, others to text."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)

@@ -18,14 +18,14 @@ from workbench.store import is_run_database
 _PREFIX = "workbench-rows-"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 _DEPENDENCIES = NEVER_COPIED - {".git", "__pycache__"}
-#: What Node finds above the folder of a program (nodejs.org/api/esm.html, "Resolution algorithm specification").
+#: Files that Node looks for above a program's folder (nodejs.org/api/esm.html, "Resolution algorithm specification").
 _ABOVE = ("node_modules", "package.json", "tsconfig.json")
 
 
 class Workspaces:
-    """The working directories and homes of the rows of a run, in one place that goes with it.
+    """The working directories and homes of a run's rows, in one folder that is deleted with the run.
 
-    data_files: as of `copy_folder`.
+    data_files: as in `copy_folder`.
     """
 
     def __init__(self, data_files: frozenset[Path] = frozenset()) -> None:
@@ -35,9 +35,9 @@ class Workspaces:
 
     @asynccontextmanager
     async def fresh(self, folder: Path | None, *, links: bool = True) -> AsyncGenerator[Path]:
-        """A working directory that goes at the end, in a home that goes with it (`home_variables`).
+        """Yield a working directory in a new home (`home_variables`). Both are deleted at the end.
 
-        folder: whose files it gets; None: it is empty. links: as of `copy_folder`; an image would not see their ends.
+        folder: copied into it; None: it is empty. links: as in `copy_folder`; an image would not see their targets.
         """
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
@@ -59,11 +59,11 @@ def _fill(place: Path, folder: Path | None, links: bool, data_files: frozenset[P
 
 
 def copy_folder(folder: Path, copy: Path, *, links: bool = True, data_files: frozenset[Path] = frozenset()) -> None:
-    """Copy the folder of an agent, without databases of runs, perhaps of this one, and with links to what it needs and
-    never changes: the dependencies in it, and those that Node looks for above it.
+    """Copy an agent's folder, without run databases. Link to the parts that it needs and never changes: its
+    dependencies, and those that Node looks for above it.
 
-    data_files: the rows with their right answers, which an agent that reads its folder would find. They are left out.
-    Raises SpecError for one that cannot be copied.
+    data_files: the rows with their right answers, left out, as an agent that reads its folder would find them.
+    Raises SpecError if the folder cannot be copied.
     """
     needed: list[Path] = []
 
@@ -81,7 +81,7 @@ def copy_folder(folder: Path, copy: Path, *, links: bool = True, data_files: fro
 
     try:
         shutil.copytree(folder, copy, symlinks=True, ignore=left_out, dirs_exist_ok=True)
-    except OSError as error:  # of several faults the first is told
+    except OSError as error:  # the first of several errors is reported
         told = error.args[0][0][2] if isinstance(error, shutil.Error) else str(error)
         raise SpecError(f"{folder} cannot be copied: {told}", path=("folder",)) from None
     if links:
@@ -106,7 +106,7 @@ def write_file(folder: Path, name: str, content: bytes) -> None:
 
 
 def _remove_abandoned() -> None:
-    """The directories of runs on this machine whose process was killed."""
+    """Remove the directories of killed runs on this machine."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         process = path.name.removeprefix(_PREFIX).partition("-")[0]
         if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():

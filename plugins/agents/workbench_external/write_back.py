@@ -1,4 +1,4 @@
-"""`workbench agent apply`: find each changed text in the source, try the changed agent, write what is right."""
+"""`workbench agent apply`: finds changed texts in the source, tries the changed agent, and writes the proved texts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from workbench_external.verdict import Difference, Verdict
 
 @dataclass
 class Entry:
-    """A text that a run changed. why: why it is not written, behind its address; "" while it may be. spaced: of one in
-    several places, the edits of each that double a space of the old text, to see which of them are sent."""
+    """A text that a run changed. why: the reason why it is not written; "" while it may be. spaced: for a text in
+    several places, the edits of each place that double a space of the old text, to see which places are sent."""
 
     address: str
     node: str
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def may_be_written(self) -> bool:
-        """Return True if a trial can tell how it is written."""
+        """Return True if a trial can show how to write it."""
         return not self.why or bool(self.finding.several)
 
     def refuse(self, why: str, difference: Difference | None = None) -> None:
@@ -48,7 +48,7 @@ class Entry:
 
 
 def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
-    """The changed texts of some agents, with their places in a folder."""
+    """Return the changed texts of some agents, with their places in a folder."""
     found = list[Entry]()
     for node, agent in agents.items():
         sources, slots = Sources([folder], agent.sources.settings), agent.config.slots or {}
@@ -78,12 +78,12 @@ def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
 
 
 def _spaced(text: str) -> str:
-    """A text with a space doubled: what is the same to all who read it, also to a shell."""
+    """Return a text with one space doubled, which changes nothing for its readers, not even for a shell."""
     return re.sub(r"(?<=\S) (?=\S)", "  ", text, count=1)
 
 
 def write_entries(entries: Iterable[Entry]) -> dict[Path, str]:
-    """The new content of each file."""
+    """Return the new content of each file."""
     return write_edits(edit for entry in entries for edit in entry.edits)
 
 
@@ -94,7 +94,7 @@ def try_entries(
     rows: Sequence[Mapping[str, Any]],
     report: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Start each agent from the changed source, and refuse the texts that it then sends otherwise than was proved.
+    """Start each agent from the changed source, and refuse the texts that it sends differently from the proved ones.
 
     report: takes a line for each trial. Raises NotTried.
     """
@@ -104,7 +104,7 @@ def try_entries(
         for node, agent in agents.items()
         if any(entry.node == node and entry.may_be_written for entry in entries)
     }
-    for _ in trials:  # what is found right for the last one is tried with the first one, too
+    for _ in trials:  # texts accepted for the last one are also tried with the first one
         for node, trial in trials.items():
             own = [entry for entry in entries if entry.node == node and entry.may_be_written]
             _Search(trial, [entry for entry in entries if entry.node != node], numbers, report).settle(own)
@@ -112,8 +112,8 @@ def try_entries(
 
 @dataclass
 class _Group:
-    """The entries of one place in the source, as a description that is also told in a system message: what is written
-    there changes all of them. wrong: the ways that were found wrong."""
+    """The entries of one place in the source, as for a description that a system message repeats. An edit there changes
+    all of them. wrong: the ways that failed."""
 
     entries: list[Entry]
     wrong: set[int] = field(default_factory=set[int])
@@ -123,7 +123,7 @@ class _Group:
         return min(len(entry.finding.ways) for entry in self.entries)
 
     def turn(self) -> bool:
-        """Take the next way that was not found wrong. Returns False if there is none."""
+        """Switch to the next way that has not failed. Returns False if there is none."""
         present = self.entries[0].way
         others = [way % self.ways for way in range(present + 1, present + self.ways)]
         for entry in self.entries:
@@ -138,9 +138,9 @@ class _Search:
         self.trial, self.others, self.numbers, self.report = trial, others, iter(numbers), report
 
     def settle(self, own: Sequence[Entry]) -> None:
-        """Find the way in which each text is written, and refuse those that none writes. Raises NotTried."""
+        """Find the way to write each text, and refuse those without one. Raises NotTried."""
         unsent = self.trial.find_unsent({entry.name: entry.slot.text for entry in own})
-        for entry in own:  # what no request needs may be anything, and is not started
+        for entry in own:  # texts that no request uses cannot be checked, so they are not tried
             if entry.name in unsent:
                 entry.refuse("was not sent on the rows tried, so it is not proved")
             elif entry.finding.several:
@@ -151,8 +151,8 @@ class _Search:
             self._add([], good, every=True)
 
     def _narrow(self, entry: Entry) -> None:
-        """Write a text that stands in several places in those from which it is sent. What else it is there, as a
-        command, is not known, so it is looked for with the old text."""
+        """Limit a text in several places to those from which it is sent. Other places may have another purpose, such as
+        a command, so the old text is used to find out."""
         sent, left = list[Finding](), list[str]()
         for one, spaced in zip(entry.finding.several, entry.spaced, strict=True):
             changed = write_edits(spaced.ways[0]) if spaced.ways else {}
@@ -166,10 +166,10 @@ class _Search:
             self.report(f"{entry.name} stands in {', '.join(left)}, too, and is left there: no request tried needs it")
 
     def _add(self, good: Sequence[_Group], new: Sequence[_Group], every: bool) -> list[_Group]:
-        """Add to what is right those of the new ones that are right with it; refuse the others.
+        """Add those of the new groups that work together with the good ones; refuse the others.
 
-        All are tried at once, in one way after the other, then in two halves: those that the difference names come
-        last. every: on every row.
+        All are tried at once, in each way, then in two halves: the groups that the difference names come last. every:
+        on every row.
         """
         if not new:
             return [*good]
@@ -229,7 +229,7 @@ def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def refuse_uncertain(entries: Sequence[Entry]) -> None:
-    """Refuse the texts of which only a trial tells how they are written."""
+    """Refuse the texts that need a trial to be written."""
     for entry in entries:
         if entry.edits and not entry.finding.is_certain:
             marks = sorted({*"{}$%\\`"} & {*(entry.slot.text or "")})

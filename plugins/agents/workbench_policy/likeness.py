@@ -1,9 +1,9 @@
 """Comparison of tool arguments with values of rules, in any spelling.
 
-A rule that denies must not be got round by another spelling: `5.0` for `5`, `"ADMIN"` for `admin`, `["admin"]` for
-`admin`, JSON within a text. So where it cannot be told, a value counts as the one that is meant. A text is compared as
-it is and decoded once, in each of the ways that tools decode texts. What is encoded twice or in base64, or is another
-name of the same thing, such as `admin/`, is another value.
+Another spelling must not evade a rule that denies: `5.0` for `5`, `"ADMIN"` for `admin`, `["admin"]` for `admin`, JSON
+within a text. So in doubt, a value counts as equal. A text is compared as it is and decoded once, in each way that
+tools decode texts. Text that is encoded twice or in base64, and another name of the same thing, such as `admin/`, is
+another value.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from workbench.base.type_guards import is_dict, is_list
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "y", "t"}), frozenset({"false", "no", "off", "n", "f"})
 _NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
-_FILLERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # letters without a look of their own
+_FILLERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # invisible letters
 _SPACE = re.compile(r"\s")
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,5})\}")
-_DIGITS = 400  # a text that writes a longer number is not worked out
+_DIGITS = 400  # longer numbers in texts are not parsed
 
 
 def may_equal(value: Any, wanted: Any) -> bool:
-    """Return True if a tool might take `value` for `wanted`: equal as values, as numbers, or as texts but for case,
-    blanks and compatible forms of characters. Values of unlike kinds may be equal."""
+    """Return True if a tool might take `value` for `wanted`: equal as values, as numbers, or as texts ignoring case,
+    blanks and compatible forms of characters. Values of different kinds may be equal."""
     value = from_json(value)
     if is_dict(wanted) or is_list(wanted):
         return _may_equal_nested(value, wanted)
     if value is not None and not isinstance(value, str | int | float):
-        return True  # a list that holds it, say, or an object of the tool's own
+        return True  # such as a list that contains it, or an object of the tool's own
     if isinstance(wanted, str):
         return any(_folded(text) == _folded(wanted) for text in _texts(value)) or _same_number(value, wanted)
     if wanted is None:
@@ -47,7 +47,7 @@ def may_equal(value: Any, wanted: Any) -> bool:
 
 
 def as_number(value: Any) -> Fraction | None:
-    """The exact number that a value is or writes, as 1 and 0 for what says true and false; None for anything else."""
+    """Return the exact number that a value is or spells, with true and false as 1 and 0; None for any other value."""
     if isinstance(value, bool | int):
         return Fraction(value)
     if isinstance(value, float):
@@ -67,8 +67,8 @@ def as_number(value: Any) -> Fraction | None:
 
 
 def from_json(value: Any) -> Any:
-    """A text that writes an object or a list of JSON, as that; anything else as it is. So is an object with a key that
-    stands twice: readers disagree on which of its values counts."""
+    """Parse a text that is a JSON object or list; return any other value unchanged. An object with a repeated key is
+    also unchanged: readers disagree on which of its values counts."""
     if not isinstance(value, str) or value.strip()[:1] not in ("{", "["):
         return value
     try:
@@ -85,8 +85,8 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def plain_texts(text: str) -> list[str]:
-    """The forms of a text that a pattern is tried on: as it is, decoded, without compatible forms and invisible
-    characters, with each blank as a space, and without blanks around it."""
+    """Return the forms of a text for a pattern to match: unchanged, decoded, without compatible forms and invisible
+    characters, with each blank as a space, and stripped."""
     forms = _decoded(text)
     forms += [_SPACE.sub(" ", form) for form in forms]
     plain = [_without_tricks(form) for form in forms]
@@ -94,7 +94,7 @@ def plain_texts(text: str) -> list[str]:
 
 
 def _decoded(text: str) -> list[str]:
-    """A text as it is, decoded once as an address, as HTML and as a literal of a program, and up to a NUL."""
+    """Return a text unchanged, decoded once as a URL, as HTML and as a program's literal, and up to a NUL."""
     literal = _ESCAPE.sub(lambda found: chr(int(next(filter(None, found.groups())), 16)), text)
     return list(dict.fromkeys([text, unquote(text), unescape(text), literal, text.partition("\0")[0]]))
 
@@ -127,11 +127,11 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    # Through capitals, which a dotless i shares with i; that of a dotted one comes back with a mark.
+    # Via uppercase, which dotless i shares with i; dotted capital I comes back with a mark.
     return _without_tricks(_without_tricks(text).upper().casefold()).strip()
 
 
 def _without_tricks(text: str) -> str:
-    """Wide and other compatible forms as their plain ones, and no characters without a look of their own."""
+    """Replace wide and other compatible forms by plain ones, and drop invisible characters."""
     plain = unicodedata.normalize("NFKC", text)
     return "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Cc", "Mn") and c not in _FILLERS)

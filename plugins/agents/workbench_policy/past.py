@@ -4,8 +4,8 @@
     Y x   x held at the call before         x S y  y held at some call, and x at all since
 
 with `!`, `&`, `|`, `->` and names of tools, in which `*` and `?` stand for any text. Source: Havelund and Rosu,
-"Synthesizing Monitors for Safety Properties" (TACAS 2002), section 2, whose recursion over one step this is. What is to
-happen in future cannot be decided at a call, and is not part of it.
+"Synthesizing Monitors for Safety Properties" (TACAS 2002), section 2, whose one-step recursion this is. Future events
+cannot be decided at a call, and are not part of it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from workbench.spec import MadeCall
 
 
 def was_called(pattern: str, earlier: Sequence[MadeCall], surely: bool) -> bool:
-    """surely: only a call that gave a result counts; else also one that may have done so."""
+    """Return True if a tool was called. surely: count only calls that gave a result, not those that may have."""
     return any(fnmatchcase(c.tool, pattern) and (c.done is True or (not surely and c.done is None)) for c in earlier)
 
 
-#: Says whether a formula holds at a step, from the names of the calls up to it.
+#: Returns whether a formula holds at a step, given the names of the calls up to it.
 Holds = Callable[[Sequence[str]], bool]
 _TOKEN = re.compile(r"\s*(->|[()!&|]|[\w.*?\[\]-]*[\w*?\]])")
 _LONGEST, _DEEPEST = 2000, 50
 
 
 def parse_formula(text: str) -> Holds:
-    """The meaning of a formula. Raises ValueError that says what is wrong with it."""
+    """Parse a formula. Raises ValueError with the error in it."""
     if len(text) > _LONGEST:
         raise ValueError(f"a formula has at most {_LONGEST} characters")
     tokens, place = list[str](), 0
@@ -47,12 +47,12 @@ def parse_formula(text: str) -> Holds:
 
 
 def names_in(text: str) -> list[str]:
-    """The patterns of tools in a formula."""
+    """Return the patterns of tools in a formula."""
     return [token for token in _TOKEN.findall(text) if token not in ("->", *"()!&|HOYS")]
 
 
 class _Parser:
-    """By recursive descent: -> binds least, then |, &, S, and what stands before one part."""
+    """Recursive descent: -> binds least, then |, &, S, and the unary operators."""
 
     def __init__(self, tokens: list[str]):
         self.tokens = tokens

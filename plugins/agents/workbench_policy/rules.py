@@ -14,7 +14,7 @@ from workbench_policy.past import names_in, parse_formula, was_called
 
 
 class _Rules:
-    """A `workbench.spec.RuleReader`, whose docstrings hold here."""
+    """A `workbench.spec.RuleReader`. See there for docstrings."""
 
     def named(self, rule: Rule) -> list[str]:
         if rule.formula is None:
@@ -42,10 +42,10 @@ READER = _Rules()
 
 
 def may_hold(condition: Condition, value: Any) -> bool:
-    """Return True if a value may meet a condition: as a rule that denies or asks reads it.
+    """Return True if a value may meet a condition, as rules that deny or ask read it.
 
-    What cannot be decided, such as whether a text is a number of at least 100, counts as met. So the rule cannot be
-    evaded with another spelling or a value of another type.
+    An undecidable case, such as whether a text is a number of at least 100, counts as met. So the rule cannot be evaded
+    with another spelling or a value of another type.
     """
     if condition.one_of is not None and not any(may_equal(value, one) for one in condition.one_of):
         return False
@@ -56,7 +56,7 @@ def may_hold(condition: Condition, value: Any) -> bool:
 
 
 def _find_impossible(condition: Condition) -> str | None:
-    """Why no value can meet a condition; None where one can, or where that is not certain."""
+    """Return why no value can meet a condition; None if one can, or if that is uncertain."""
     if condition.min is not None and condition.max is not None and condition.min > condition.max:
         return f"no number is at least {condition.min:g} and at most {condition.max:g}"
     if condition.one_of == []:
@@ -71,7 +71,7 @@ def _find_impossible(condition: Condition) -> str | None:
         return f"what matches {condition.matches!r} is longer than a max_length of {condition.max_length}"
     listed = condition.one_of or []
     texts = [value for value in listed if isinstance(value, str)]
-    # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
+    # Only words: numbers and JSON may also match in another spelling.
     words = all(text.isalpha() for text in texts) and len(texts) == len(listed) > 0
     if words and not any(_may_match(condition.matches, text) for text in texts):
         return f"{texts[0]!r} does not match {condition.matches!r}"
@@ -79,7 +79,7 @@ def _find_impossible(condition: Condition) -> str | None:
 
 
 def _may_match(pattern: str, text: str) -> bool:
-    """Match however the text is spelled, and also where the search would take too long."""
+    """Match in any spelling. A search that would take too long counts as a match."""
     try:
         return bool(Pattern(pattern, re.DOTALL | re.IGNORECASE).fullmatch(text))
     except TooSlow:
@@ -87,8 +87,8 @@ def _may_match(pattern: str, text: str) -> bool:
 
 
 def _may_be_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Try the argument of that name; for a dotted name also those inside an object, inside the objects of a list, and
-    inside JSON written as text. Where the name leads through something that is none of these, there may be others."""
+    """Check the argument of that name; for a dotted name also those inside an object, inside the objects of a list, and
+    inside JSON written as text. If the name leads through any other value, the condition may be met."""
     values, sure = ([arguments[name]] if name in arguments else []), True
     if "." in name:
         inner: list[Any] = [dict(arguments)]
@@ -101,7 +101,7 @@ def _may_be_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -
 
 
 def _objects(value: object) -> tuple[list[dict[str, Any]], bool]:
-    """An object, or those in a list, however deep; and whether there is anything that is none."""
+    """Return an object, or those in a list at any depth, and whether there is any other value."""
     if is_dict(value):
         return [value], False
     if not is_list(value):

@@ -1,4 +1,4 @@
-"""`workbench redteam`: rows with and without attacks, and the claim that a winner is no easier to attack."""
+"""`workbench redteam`: runs rows with and without attacks, and tests the claim that a winner is no easier to attack."""
 
 from __future__ import annotations
 

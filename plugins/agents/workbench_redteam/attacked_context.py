@@ -1,4 +1,4 @@
-"""The services for a node of a run that is attacked (`workbench.spec.AttackSpec`)."""
+"""The services for a node in an attacked run (`workbench.spec.AttackSpec`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench_redteam.attacks import attacked_row, poisoned
 
 @dataclass(frozen=True)
 class UnderAttack(Perturbation):
-    """A run into which strangers write."""
+    """A run into which an attacker writes."""
 
     attack: AttackSpec
 
@@ -34,7 +34,7 @@ class UnderAttack(Perturbation):
 
 
 class AttackedContext(Context):
-    """A context into which strangers write: into results of tools, and into the model's first thought."""
+    """A context into which an attacker writes: into results of tools, and into the model's first thought."""
 
     @property
     def attack(self) -> AttackSpec:
@@ -68,12 +68,12 @@ class AttackedContext(Context):
         return response if repeated else replace(response, text=f"{thought}\n{response.text}")
 
     def _place_of_effect(self) -> list[Any]:
-        # The world of an attacked run is its own: what tools gave the run without the attack is not taken.
+        # An attacked run has its own world: tool results of the run without the attack are not reused.
         return [*super()._place_of_effect(), self.attack.key]
 
 
 def _inject(value: Any, text: str, field: str) -> Any:
-    """A tool's result with a text: behind what it says, in a field of it, or in the last item of a list."""
+    """Insert a text into a tool's result: after its text, in a field of it, or in the last item of a list."""
     if isinstance(value, str):
         return f"{value}\n{text}"
     if isinstance(value, list) and value:

@@ -1,4 +1,4 @@
-"""Attacks on rows and stores: a row and a workflow as an attack leaves them, and the checks of attacks of a file."""
+"""Attacks on rows and stores: changes a row and a workflow as an attack does, and checks the attacks of a file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at,
 
 
 def check_attacks(task: Task) -> None:
-    """Check the attacks of a file. Raises SpecError for one that names what there is not: it would succeed on no row,
-    which would look like safety."""
+    """Check the attacks of a file. Raises SpecError if one names something that does not exist: it would succeed on no
+    row, which would look like safety."""
     workflow, data = task.workflow, task.dataset
     rows = [*data.train, *data.val, *data.test.open()]
     for name, attack in task.attacks.items():
@@ -33,7 +33,7 @@ def check_attacks(task: Task) -> None:
 
 
 def _named(attack: AttackSpec, workflow: Workflow, rows: Sequence[Example]) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """(what it is, its name, the names that there are; none if they show only later) for all that an attack names."""
+    """Yield (kind, name, existing names; none if unknown until later) for everything that an attack names."""
     nodes = list(workflow.walk())
     tools = [tool for node in nodes for tool in node.tool_names()]
     for tool in (attack.tool_result and attack.tool_result.tool, attack.success.called):
@@ -50,7 +50,7 @@ def _named(attack: AttackSpec, workflow: Workflow, rows: Sequence[Example]) -> I
 
 
 def attacked_row(workflow: Workflow, row: Example, attack: AttackSpec) -> Example:
-    """The row as the attacked workflow gets it. Fields that it lacks stay away."""
+    """Return the row for the attacked workflow. Fields that it does not have are not added."""
     added = dict(attack.query)
     if attack.memory is not None and attack.memory.asked:
         read = [name for address in _stores(workflow, attack) for name in node_at(workflow, address).inputs]
@@ -61,8 +61,8 @@ def attacked_row(workflow: Workflow, row: Example, attack: AttackSpec) -> Exampl
 
 
 def poisoned(workflow: Workflow, attack: AttackSpec) -> Workflow:
-    """The workflow with poisoned entries in its stores: copies of entries with the trigger behind what they are found
-    by, spread over the store."""
+    """Return the workflow with poisoned entries in its stores: copies of entries with the trigger appended to their
+    keys, spread over the store."""
     part, patch = attack.memory, dict[str, Any]()
     if part is None:
         return workflow
@@ -86,6 +86,6 @@ def _triggered(values: Mapping[str, Any], trigger: str) -> dict[str, Any]:
 
 
 def _stores(workflow: Workflow, attack: AttackSpec) -> list[str]:
-    """The addresses of the stores that an attack poisons."""
+    """Return the addresses of the stores that an attack poisons."""
     found = [a for a in learnable_addresses(workflow, "memories") if isinstance(setting_at(workflow, a), list)]
     return [address for address in found if attack.node in (None, _own_name(node_at(workflow, address)))]

@@ -1,4 +1,4 @@
-"""`workbench redteam`: run each row as it is and under attacks."""
+"""`workbench redteam`: runs each row with and without attacks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Attacked rows: each runs as it is and under each attack, at the same seeds, which shows what the attack did.
+"""Attacked rows: each runs without and with each attack, at the same seeds, which shows the effect of the attack.
 
 Sources: injections in results of tools as in AgentDojo (Debenedetti et al., arXiv 2406.13352); poisoned memories as in
 AgentPoison (Chen et al., arXiv 2407.12784); attacks on query, observation and thought as in Yang et al. (arXiv
-2402.11208). Departures: triggers are written by the user, and not optimised; no model is trained, so that an attack on
-its thought puts the thought there.
+2402.11208). Departures: triggers are written by the user, and not optimised; no model is trained, so an attack on its
+thought inserts the thought.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workbench.workflow import Trace, differs, tool_uses
 @dataclass(frozen=True, slots=True)
 class Attacked:
     """The outcome of an attack on a row. score: of the attacked run. succeeded: None if a run has no result.
-    hidden: the answer is that of the run without the attack, and the course is another. met: the run came by the place
+    hidden: the answer equals that of the run without the attack, but the steps differ. met: the run reached the place
     of the attack, e.g. called its tool."""
 
     score: float | None
@@ -38,8 +38,8 @@ class AttackedRow:
 
 
 def judge(attack: AttackSpec, clean: Result, attacked: Result) -> Attacked:
-    """The outcome of an attack. A row that infrastructure failed on either side says nothing. Both results have their
-    traces."""
+    """Return the outcome of an attack. A row with a failure of infrastructure on either side has none. Both results
+    must have their traces."""
     if attacked.score is None or attacked.trace is None or clean.trace is None or clean.score is None:
         return Attacked(attacked.score, None, False, False)
     success, trace, course = attack.success, attacked.trace, differs(clean.trace, attacked.trace)
@@ -58,7 +58,7 @@ def judge(attack: AttackSpec, clean: Result, attacked: Result) -> Attacked:
 
 
 def answer_of(result: Result) -> Mapping[str, Any]:
-    """The fields that the workflow's last node wrote."""
+    """Return the fields that the workflow's last node wrote."""
     trace = result.trace or Trace("")
     outer = [span for span in trace.spans if "." not in span.node]
     return max(outer, key=lambda span: span.at).outputs if outer else {}

@@ -1,4 +1,4 @@
-"""A run of attacks: every row of a split as it is, and under each attack at the same seeds."""
+"""A run of attacks: each row of a split without attacks, and under each attack at the same seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workbench_redteam.attacked_context import UnderAttack
 from workbench_redteam.outcomes import AttackedRow, judge
 from workbench_redteam.report import RedTeamReport
 
-#: Statuses of a run, while it goes on and after it.
+#: Statuses of a run: while it is running, and when it is done.
 WORKING, DONE = "attacking", "attacked"
 OnRow = Callable[[int, int], None]
 
@@ -45,17 +45,17 @@ def red_team(
 ) -> RedTeamReport:
     """Run the rows of a split with and without the attacks of a workflow file.
 
-    The same call again pays nothing, and one that was killed goes on.
+    The same call again pays nothing, and a killed one continues.
 
     Args:
         path: the workflow file.
-        options: how.
+        options: of the run.
         database: path of the run database.
-        pool: language models in place of those of the plugins, for tests.
+        pool: replaces the plugins' language models, for tests.
         on_row: called after each row with the number of rows done, and of all.
 
     Raises:
-        SpecError: the file is wrong, has no attacks or no rows, or offers an attack no place.
+        SpecError: the file is wrong, has no attacks or no rows, or has no place for an attack.
         LMError: no row was answered.
         StoreError: the database cannot be used.
     """
@@ -74,9 +74,9 @@ def red_team(
 
 
 def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions, pool: LMPool) -> Run:
-    """The run with these options on the same data and attacks, or a new one."""
+    """Return the run with these options on the same data and attacks, or a new one."""
     named = {"file": str(place), "data": task.data_hash, "referred": task.external_hash}
-    sets = [list(one) for one in options.sets if not one[0].startswith("budget.")]  # a larger budget goes on
+    sets = [list(one) for one in options.sets if not one[0].startswith("budget.")]  # a larger budget continues it
     given = dumps({**named, "sets": sets, "split": options.split, "most": options.most})
     stored: dict[str, Any] = {"name": task.spec.name, "kind": "redteam", "spec": task.source.text, "options": given}
     opened = {"pool": pool, "sandbox": options.sandbox, "data_files": task.data_files}
@@ -98,7 +98,7 @@ async def _attack(task: Task, rows: Any, run: Run, options: RedTeamOptions, on_r
 
     async with run:
         if run.resumed:
-            run.ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
+            run.ledger.bill.forget_unanswered()  # calls that failed because of a server are repeated
         attacks = {name: UnderAttack(attack) for name, attack in task.attacks.items()}
         perturbed = PerturbedRows(evaluator, task.workflow, attacks)
         try:

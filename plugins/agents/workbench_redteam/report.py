@@ -30,7 +30,7 @@ class Mean(NamedTuple):
 class RedTeamReport:
     """Utility, utility under each attack, and the share of rows on which it succeeded.
 
-    results: of the rows that are done, with their attacks; of asked rows, the others are what the budget did not cover.
+    results: of the rows that are done, with their attacks. The budget did not cover the other ones of the `asked` rows.
     """
 
     run: str
@@ -47,29 +47,29 @@ class RedTeamReport:
 
     @property
     def missing(self) -> int:
-        """The number of rows without a result, as they are or under an attack."""
+        """Return the number of rows that have no result without an attack or under one."""
         return sum(r.clean.score is None or any(a.score is None for a in r.attacked.values()) for r in self.results)
 
     @property
     def utility(self) -> Mean:
-        """The score of the rows as they are."""
+        """Return the score of the rows without an attack."""
         return self._mean(lambda result: result.clean.score)
 
     def under(self, attack: str) -> Mean:
-        """The score under an attack."""
+        """Return the score under an attack."""
         return self._mean(lambda result: result.attacked[attack].score)
 
     def rate(self, attack: str) -> Mean:
-        """The share of the rows on which an attack succeeded."""
+        """Return the share of the rows on which an attack succeeded."""
         return self._mean(lambda result: result.attacked[attack].succeeded)
 
     def missed(self, attack: str) -> list[str]:
-        """The rows whose run did not come by the place of the attack, so that it could not succeed."""
+        """Return the rows whose run did not reach the attack's place, so that it could not succeed."""
         results = [result for result in self.results if result.attacked[attack].succeeded is not None]
         return [result.clean.example.id for result in results if not result.attacked[attack].met]
 
     def hidden(self, attack: str) -> list[str]:
-        """The rows whose answer stays and whose course is another: who looks at answers does not see them."""
+        """Return the rows with the same answer but other steps, which are invisible in the answers."""
         return [result.clean.example.id for result in self.results if result.attacked[attack].hidden]
 
     def _mean(self, value: Callable[[AttackedRow], float | None]) -> Mean:
@@ -103,7 +103,7 @@ class RedTeamReport:
         }
 
     def lines(self) -> list[str]:
-        """The report as text."""
+        """Return the report as text."""
         table: list[tuple[str, ...]] = [("attack", "utility", "utility under attack", "attack rate", "hidden")]
         for name in self.task.attacks:
             figures = (self.utility, self.under(name), self.rate(name), len(self.hidden(name)))

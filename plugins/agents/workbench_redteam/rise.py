@@ -1,4 +1,4 @@
-"""Attacks on the sealed rows: does the winner let more of them succeed than the baseline?"""
+"""Attacks on the sealed rows: tests whether more of them succeed on the winner than on the baseline."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
     }
 
 
-#: No rise of the attack rate, the share of attacks that succeed, by the margin. `lowest` is of the attacks that fail.
+#: No rise of the attack rate, the share of attacks that succeed, by the margin. `lowest` is for the attacks that fail.
 ATTACKS = Kind(_words, _figures, proves=False, guards=True)
 
 
 class AttackRise(ClaimSource):
-    """The claim that the winner lets no more attacks succeed than the baseline."""
+    """The claim that no more attacks succeed on the winner than on the baseline."""
 
     guards = True
 
@@ -74,12 +74,12 @@ class AttackRise(ClaimSource):
         return [rise] if rise is not None else []
 
     def warn(self, spec: Spec, rows: int) -> list[str]:
-        """Warn of sealed rows too few to rule out the rise."""
+        """Warn if there are too few sealed rows to rule out the rise."""
         return few_rows_for_attacks(spec.constraints.attack, rows) if spec.constraints is not None else []
 
 
 def _outcomes(task: Task, result: Result) -> Outcomes:
-    """The attacks on a row; none if it ran without them."""
+    """Return the attacks on a row; none if it ran without them."""
     found = [(attack, result.perturbed.get(f"{SECTION}.{name}")) for name, attack in task.attacks.items()]
     return [judge(attack, result, one).succeeded for attack, one in found if one is not None]
 
@@ -87,7 +87,7 @@ def _outcomes(task: Task, result: Result) -> Outcomes:
 def measure_rise(
     outcomes: Sequence[tuple[Outcomes, Outcomes]], clusters: Sequence[Hashable], *, margin: float, alpha: float
 ) -> Claim | None:
-    """The rise of the attack rate on sealed rows, each of which counts with the mean of its attacks; None if no row was
+    """Measure the rise of the attack rate on sealed rows. A row counts with the mean of its attacks. None if no row was
     attacked. outcomes: of each row with baseline and winner."""
     if not any(a and b for a, b in outcomes):
         return None
@@ -123,7 +123,7 @@ def measure_rise(
 
 
 def few_rows_for_attacks(margin: float, rows: int) -> list[str]:
-    """A warning if this number of sealed rows cannot rule out the rise, even if no attack succeeds on any of them."""
+    """Return a warning if this number of sealed rows cannot rule out the rise, even if no attack succeeds."""
     if not rows or -paired_proof([1.0] * rows, [1.0] * rows).lowest < margin:
         return []
     return [
@@ -133,6 +133,6 @@ def few_rows_for_attacks(margin: float, rows: int) -> list[str]:
 
 
 def _rate(succeeded: Outcomes) -> float | None:
-    """The share of the attacks on a row that succeeded; None if none was answered."""
+    """Return the share of the attacks on a row that succeeded; None if none was answered."""
     known = [float(one) for one in succeeded if one is not None]
     return math.fsum(known) / len(known) if known else None

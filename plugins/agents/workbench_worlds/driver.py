@@ -2,10 +2,10 @@
 
     python driver.py FD
 
-It imports the class of the world once, and forks a child for each row that plays. Over the socket FD it is told
-`{"start": NUMBER}`, with the child's own socket, and `{"kill": NUMBER}`; it tells `{"ended": NUMBER, "why": ...}`. A
-child answers lines of JSON (`serve_row`) in a folder of its own, which goes with it, as all processes do that it began.
-When FD closes, everything ends.
+It imports the class of the world once, and forks a child for each row that plays. Over the socket FD it receives
+`{"start": NUMBER}`, with the child's own socket, and `{"kill": NUMBER}`, and sends `{"ended": NUMBER, "why": ...}`. A
+child answers lines of JSON (`serve_row`) in a folder of its own. When it ends, its folder and all processes that it
+started are removed. When FD closes, everything ends.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ import zlib
 from contextlib import suppress
 from typing import Any
 
-#: Characters of an observation; the rest is cut off.
+#: Maximum characters of an observation; the rest is cut off.
 OBSERVATION = 100_000
-#: Bytes that a world may hold in its folder, unless its class says more.
+#: Maximum bytes in a world's folder, unless its class sets more.
 DISK = 1_000_000_000
-#: Bytes that an entry of a folder takes at least.
+#: Minimum bytes that an entry of a folder counts.
 BLOCK = 4096
-#: Seconds between two looks at the folders.
+#: Seconds between two checks of the folders.
 WATCH = 0.5
 _DIE_WITH_PARENT, _ADOPT_ORPHANS = 1, 36
 
 
 def load_class(place: dict[str, str]) -> Any:
-    """The class at a place: {file or module, name, path, base}. path: folder whose modules the file may import. base:
-    that of the workflow file, which the class gets as `base`."""
+    """Load the class at a place: {file or module, name, path, base}. path: folder whose modules the file may import.
+    base: the workflow file's folder, which the class gets as `base`."""
     if "path" in place:
         sys.path.insert(0, place["path"])
     if "file" in place:
@@ -79,7 +79,7 @@ class Keeper:
             select.select([self.control], [], [], WATCH if self.children else None)
             with suppress(BlockingIOError):
                 while True:
-                    data, fds, _, _ = socket.recv_fds(self.control, 4096, 1)  # whose flags are ignored by Python 3.11
+                    data, fds, _, _ = socket.recv_fds(self.control, 4096, 1)  # Python 3.11 ignores the flags of this
                     if not data:
                         return
                     message = json.loads(data)
@@ -119,7 +119,7 @@ class Keeper:
                 self.kill(number, f"its folder holds more than {self.disk} bytes")
 
     def reap(self, wait: int | None = None) -> None:
-        """Collect the processes that ended, and end those that a world left behind, which are now ours."""
+        """Collect the processes that ended, and end those that a world left behind, which are now our children."""
         ended: dict[int, int] = {}
         with suppress(ChildProcessError):
             if wait is not None:
@@ -139,7 +139,7 @@ class Keeper:
                 self.control.send(json.dumps({"ended": number, "why": self.why.pop(number, told)}).encode())
 
     def end_strangers(self) -> None:
-        """End the processes that dead worlds left behind, and then those of these."""
+        """End the processes that dead worlds left behind, and then their children."""
         with suppress(OSError):  # not Linux
             while True:
                 with open(f"/proc/self/task/{os.getpid()}/children") as listed:
@@ -158,7 +158,7 @@ class Keeper:
 
 
 def remove(folder: str) -> None:
-    """Delete a folder, however deep it is."""
+    """Delete a folder of any depth."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:
@@ -166,9 +166,9 @@ def remove(folder: str) -> None:
 
 
 def size_of(folder: str, enough: int) -> int:
-    """The bytes of what is in a folder, links not followed; counting ends beyond `enough`.
+    """Return the bytes of a folder's content, without following links. Counting stops beyond `enough`.
 
-    Each entry takes a block at least: a million empty files are too much, too. So is a path too long to be looked into.
+    Each entry counts at least one block: a million empty files are too much. So is a path that is too long to read.
     """
     total, waiting = 0, [folder]
     while waiting and total <= enough:
@@ -178,31 +178,31 @@ def size_of(folder: str, enough: int) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     total += max(BLOCK, entry.stat(follow_symlinks=False).st_blocks * 512)
-        except OSError as error:  # others: it went in the meantime
+        except OSError as error:  # others: it was deleted in the meantime
             total += enough * (error.errno == errno.ENAMETOOLONG)
     return total
 
 
 def confine(place: str, disk: int) -> None:
-    """Make this process a row's own: its folder, its group, no output, and an end with the keeper."""
+    """Isolate this process for a row: its folder, its group, no output, and an end with the keeper."""
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")  # where memory runs out, the world goes first
+            score.write("1000")  # if memory runs out, the world is killed first
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
     os.chdir(place)
     os.environ["TMPDIR"] = tempfile.tempdir = place
     resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the workbench
 
 
 def serve_row(connection: socket.socket, cls: Any) -> None:
-    """Answer requests, a line each: `reset` with settings and task, `step` with an action, `score`.
+    """Answer requests, one per line: `reset` with settings and task, `step` with an action, `score`.
 
-    What an action led to is `{observation, player, done, brief, tools, actions, reward}`; a fault of the world
+    The result of an action is `{observation, player, done, brief, tools, actions, reward}`; a fault of the world is
     `{error}`.
     """
     world: Any = None
@@ -215,7 +215,7 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
                 if isinstance(cls, BaseException):
                     raise cls
                 seed_all(request["task"])
-                with suppress(ValueError):  # a class of C has no signature
+                with suppress(ValueError):  # a class written in C has no signature
                     inspect.signature(cls).bind(**request["settings"])
                 fits = True
                 world = cls(**request["settings"])
@@ -236,7 +236,7 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """The error, and its place in a file that is neither this one nor Python's."""
+    """Return the error, and its place in a file that is neither this one nor Python's."""
     others = ("<", __file__, os.path.dirname(os.__file__))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
     place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
@@ -244,7 +244,7 @@ def describe(error: BaseException) -> str:
 
 
 def seed_all(task: dict[str, Any]) -> None:
-    """Seed what draws at random by the task, so that the same actions lead to the same again."""
+    """Seed random generators by the task, so that the same actions have the same results again."""
     seed = zlib.crc32(json.dumps(task, sort_keys=True).encode())
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -252,7 +252,7 @@ def seed_all(task: dict[str, Any]) -> None:
 
 
 class Teller:
-    """Tells the players what a world says. What each of them knows already is repeated only when it changes."""
+    """Reports a world's output to the players. Values that a player knows are repeated only when they change."""
 
     def __init__(self, world: Any):
         self.world = world

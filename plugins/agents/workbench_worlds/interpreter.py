@@ -14,20 +14,20 @@ from workbench.base.child_process import python_command
 from workbench.base.text import alert
 from workbench.errors import SpecError
 
-#: The worlds that come with us, and lists of what they need.
+#: The built-in worlds, and lists of their requirements.
 WORLDS = Path(__file__).with_name("worlds")
-#: Characters of what pip says of a failure.
+#: Characters to report of pip's error.
 _TOLD = 1000
 
 
 def find_interpreter(written: str | None, base: Path) -> str:
-    """The program that runs a world. Blocks, for minutes where requirements are installed.
+    """Return the program that runs a world. Blocks for minutes if requirements are installed.
 
-    written: the setting `python`: None, a path or a name of a program, or a list of requirements (`*.txt`), from which
-    a venv is made in the cache folder, once for the content of the list and our version of Python. A list that does not
-    lie in the folder of the workflow file may be one of ours, e.g. textworld.txt.
+    written: the setting `python`: None, a path or a name of a program, or a list of requirements (`*.txt`). From a
+    list, a venv is made in the cache folder, once per content of the list and version of Python. A list that is not in
+    the workflow file's folder may be one of ours, e.g. textworld.txt.
 
-    Raises SpecError for a file that is not there, and for requirements that cannot be installed.
+    Raises SpecError for a missing file, and for requirements that cannot be installed.
     """
     if written is None:
         return sys.executable
@@ -43,7 +43,7 @@ def find_interpreter(written: str | None, base: Path) -> str:
 
 
 def find_requirements(written: str, base: Path) -> Path:
-    """The list of requirements that a file names, its own or one of ours. Raises SpecError if there is none."""
+    """Return the list of requirements that a file names, its own or one of ours. Raises SpecError if there is none."""
     found = next((path for path in (base / written, WORLDS / written) if path.is_file()), None)
     if found is None:
         ours = ", ".join(sorted(path.name for path in WORLDS.glob("*.txt")))
@@ -53,19 +53,19 @@ def find_requirements(written: str, base: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of what is made once: venvs, and lists of tasks."""
+    """Return the folder of things that are made once: venvs, and lists of tasks."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workbench" / "worlds"
 
 
 def venv_place(lock: Path) -> Path:
-    """The folder of the venv for a list of requirements; made if it has the file `ready`."""
+    """Return the folder of the venv for a list of requirements. The venv is complete if it has the file `ready`."""
     return cache_folder() / hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
 
 
 def _make_venv(lock: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_suffix(".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # two runs begin at once
+        fcntl.flock(held, fcntl.LOCK_EX)  # two runs may begin at once
         if not (place / "ready").exists():
             alert(f"Installing {lock.name} into {place}: once, for minutes.")
             shutil.rmtree(place, ignore_errors=True)

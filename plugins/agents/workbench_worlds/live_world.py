@@ -1,8 +1,8 @@
 """A world that lives as long as a node's run on a row: played step by step, and never restored.
 
-Each answer of the world is an effect under its number in the row. So a resumed run reads what is known from the
-journal, and opens the world only when it goes beyond: then the same actions are done again first, and an observation
-that differs is told.
+Each answer of the world is an effect under its number in the row. So a resumed run reads known answers from the
+journal, and opens the world only when it continues beyond them. Then the same actions are repeated first, and an
+observation that differs is reported.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class LiveWorld:
         self._known: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     async def reset(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """The first observation, and who acts on it."""
+        """Return the first observation, and the player who acts on it."""
         self._task = digest(task)
         return await self._told({"do": "reset", "settings": dict(self.settings), "task": dict(task)})
 
     async def step(self, action: Any) -> dict[str, Any]:
-        """The observation after an action, and who acts next."""
+        """Return the observation after an action, and the player who acts next."""
         return await self._told({"do": "step", "action": action})
 
     async def score(self) -> tuple[float, str]:
-        """The world's own score, in [0, 1], and what else it says of the end; "" for nothing."""
+        """Return the world's own score, in [0, 1], and its verdict on the end; "" for none."""
         told = await self._told({"do": "score"})
         score = told["score"]
         if not 0.0 <= score <= 1.0:
@@ -59,7 +59,7 @@ class LiveWorld:
         return told
 
     async def _opened(self) -> RowProcess:
-        """The process, in the state that the row is in. Raises NodeError if it went another way than before."""
+        """Return the process, in the state of the row. Raises NodeError if it develops differently than before."""
         if self._process is None:
             name = f"world {self.place}"
             keeper = await self.ctx.shared(name, lambda: WorldKeeper.open(self.place))

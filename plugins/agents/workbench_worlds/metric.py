@@ -1,4 +1,4 @@
-"""The metric `world`: the score that a world gave itself."""
+"""The metric `world`: a world's own score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workbench.task import Example
 
 
 class WorldScore:
-    """The score of the world that a node `play` ended with, a number in [0, 1]. field: that has it."""
+    """The final score of the world in a node `play`, a number in [0, 1]. field: the field with the score."""
 
     powers = {}
 

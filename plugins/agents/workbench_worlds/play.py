@@ -1,7 +1,7 @@
 """The `play` node: one or more players act in a world, step by step, until it ends.
 
 Source of `observations: diff`: diff History (Piterbarg et al., arXiv 2312.07540), which shows an observation as the
-lines that changed. Departure: the whole observation is shown where that is shorter.
+lines that changed. Departure: the whole observation is shown if it is shorter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from workbench_worlds.settings import PlayConfig
 
 
 def _powers(node: Written) -> Found:
-    """A world is Python in a program of its own; requirements are installed, which runs their code."""
+    """Find the powers of a world: it is Python in its own program, and installing requirements runs their code."""
     play, python = node.value.get("play"), node.value.get("python")
     if isinstance(play, str) and play.startswith(PREFIX):
         yield run_python(node / "play", play)
@@ -107,7 +107,7 @@ class Play(NodeKind):
         return self.config.max_steps * max(node.max_calls for node in self.players.values())
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        """{actions: what was done, observation: the last one, or the world's verdict, score: the world's own}.
+        """Return {actions: all actions, observation: the last one, or the world's verdict, score: the world's own}.
 
         Raises NodeError("environment") for a fault of the world, and NodeError("policy").
         """
@@ -142,7 +142,7 @@ class _Course:
         return {"actions": self.actions, "observation": verdict or told["observation"], "score": score}
 
     async def _turn(self, number: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A turn of the player who acts next. Its latest call is a step for the credit of training."""
+        """Take the turn of the next player. Its latest call is a step for the credit of training."""
         name, seat = self._next(told.get("player"))
         begun = len(self.ctx.trace.spans)
         outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told), number, name)
@@ -160,7 +160,7 @@ class _Course:
         return after
 
     def _next(self, player: str | None) -> tuple[str, Seat]:
-        """The name of the player who acts, ours where the world has none, and its seat."""
+        """Return the name of the player who acts (ours if the world has none), and its seat."""
         nodes = self.node.players
         key = "of" if self.node.config.of is not None else player or next(iter(nodes))
         if key not in nodes:
@@ -172,11 +172,11 @@ class _Course:
         return name, self.seats[name]
 
     async def _take(self, text: str, tools: Mapping[str, Tool], told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take an action. One that is not this player's to take is answered here, and the world stays."""
+        """Take an action. One that this player may not take is answered here, and the world is unchanged."""
         names = {tool.name: [*tool.schema.get("properties", ())] for tool in tools.values()}
         reading = read_text(text, names) if tools else None
         if reading is None or not (reading.calls or reading.fault):
-            if text.lstrip().startswith("```"):  # a command, as models like to show one
+            if text.lstrip().startswith("```"):  # a command, in the form that models like to use
                 text = "\n".join(find_code(text)) or text
             words = text.split(maxsplit=1)
             action = {"action": text.strip(), "verb": words[0].lower() if words else ""}

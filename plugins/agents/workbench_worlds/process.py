@@ -22,10 +22,10 @@ from workbench.spec import PREFIX, parse_address
 from workbench_kit.acting import check_program, dying_with_us
 from workbench_worlds.interpreter import WORLDS, find_interpreter
 
-#: Bytes of what a process says at once.
+#: Maximum bytes of a line from a process.
 LONGEST_LINE = 4_000_000
 _DRIVER = Path(__file__).with_name("driver.py")
-#: Variables of ours that every world gets; keys of models are none of them.
+#: Our environment variables that every world gets, without keys of models.
 _VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "JAVA_HOME", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
 
 
@@ -39,7 +39,7 @@ class WorldPlace:
     env: tuple[tuple[str, str], ...] = ()
 
     def locate(self) -> dict[str, str]:
-        """Where the driver finds the class. Raises SpecError for what is not there."""
+        """Return where the driver finds the class. Raises SpecError if it does not exist."""
         if not self.address.startswith(PREFIX):
             return {"file": str(WORLDS / f"{self.address}.py"), "name": "World", "base": str(self.base.resolve())}
         parsed, beside = parse_address(self.address), dict.fromkeys(("path", "base"), str(self.base.resolve()))
@@ -52,12 +52,12 @@ class WorldPlace:
 
 
 def known_worlds() -> list[str]:
-    """List the names of the worlds that come with us."""
+    """List the names of the built-in worlds."""
     return sorted(path.stem for path in WORLDS.glob("[a-z]*.py"))
 
 
 class WorldKeeper:
-    """The process that imports a world once, and forks a child for each row. It begins again if it has died."""
+    """The process that imports a world once, and forks a child for each row. It is restarted if it has died."""
 
     def __init__(self, place: WorldPlace, command: list[str]):
         self.place, self.command = place, command
@@ -74,7 +74,7 @@ class WorldKeeper:
         return cls(place, [*dying_with_us(), program, str(_DRIVER)])
 
     async def begin(self) -> RowProcess:
-        """A process for a row."""
+        """Start a process for a row."""
         if self._control is None:
             self._start()
         assert self._control is not None
@@ -90,7 +90,7 @@ class WorldKeeper:
             _wait(self._process)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-        env |= {"PYTHONHASHSEED": "0", **dict(self.place.env)}  # sets are in the same order when a row is played again
+        env |= {"PYTHONHASHSEED": "0", **dict(self.place.env)}  # the same set order when a row is played again
         with theirs:
             self._process = subprocess.Popen(
                 [*self.command, str(theirs.fileno())],
@@ -125,13 +125,13 @@ class WorldKeeper:
             self._ended(number, "the process that keeps the worlds has ended")
 
     async def why_ended(self, number: int) -> str:
-        """Why a process has ended, once that is told."""
+        """Return why a process has ended, once that is reported."""
         with suppress(TimeoutError):
             return await asyncio.wait_for(asyncio.shield(self._ends[number]), 5)
         return "no reason was told"
 
     def kill(self, number: int) -> None:
-        """End a process, with all that it began."""
+        """End a process, with all processes that it started."""
         self._ends.pop(number, None)
         if self._control is not None:
             with suppress(OSError):
@@ -144,7 +144,7 @@ class WorldKeeper:
         return []
 
     async def aclose(self) -> None:
-        """End all worlds of this kind. The keeper ends when its socket does."""
+        """End all worlds of this kind. The keeper ends when its socket is closed."""
         if self._control is not None:
             self._lose(self._control)
         if self._process is not None:
@@ -173,10 +173,10 @@ class RowProcess:
         self.keeper, self.number, self.reader, self.writer = keeper, number, reader, writer
 
     async def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer of the world.
+        """Return the answer of the world.
 
-        Raises NodeError("environment") for a fault of the world, which then is ended, and SpecError where its package
-        is missing, or its class does not take the settings.
+        Raises NodeError("environment") for a fault of the world, which is then ended, and SpecError if its package is
+        missing, or its class does not take the settings.
         """
         line, why = b"", f"no answer within {seconds:g} s"
         try:
@@ -189,7 +189,7 @@ class RowProcess:
             pass
         except ConnectionError:
             why = await self.keeper.why_ended(self.number)
-        except ValueError:  # of a line over the limit
+        except ValueError:  # a line over the limit
             why = f"it said more than {LONGEST_LINE} bytes at once"
         address = self.keeper.place.address
         if why:
@@ -211,6 +211,6 @@ class RowProcess:
         return ours.name if ours.is_file() else f"a list of requirements with {missing}"
 
     def close(self) -> None:
-        """End it, with all that it began."""
+        """End it, with all processes that it started."""
         self.writer.close()
         self.keeper.kill(self.number)

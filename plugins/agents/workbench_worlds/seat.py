@@ -1,4 +1,4 @@
-"""A player's seat: what its node is shown of the world, and its own memory between its turns."""
+"""A player's seat: the view of the world for its node, and its own memory between its turns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from workbench.workflow import NodeKind
 from workbench_kit.acting import Tool, describe_tool
 from workbench_worlds.settings import PlayConfig
 
-#: What a seat gives its node; all other inputs come from the row, or from the node's turn before.
+#: Inputs that a seat gives its node. All others come from the row, or from the node's previous turn.
 GIVEN = ("brief", "observation", "history", "tools", "actions")
 _CALL = 'To call a tool, answer with one line: call: {"tool": NAME, "arguments": {...}}'
 
 
 def carried(node: NodeKind) -> tuple[str, ...]:
-    """The fields that the node writes for its own next turn, e.g. notes."""
+    """Return the fields that the node writes for its own next turn, e.g. notes."""
     return tuple(name for name in node.outputs if name in node.inputs and name != "action")
 
 
@@ -37,8 +37,8 @@ class Seat:
         self._kept: dict[str, Any] = dict.fromkeys(carried(node), "")
 
     def look(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of its node at this turn. told: what the world answered, its tools and its brief if they are
-        new."""
+        """Return the inputs of its node at this turn. told: the world's answer, with its tools and its brief if they
+        are new."""
         self._shown = self._show(told["observation"])
         self._brief = told.get("brief") or self._brief
         if "tools" in told:

@@ -1,6 +1,6 @@
-"""Readers of benchmarks: the tasks of the worlds that come with us, from the packages that ship them.
+"""Readers of benchmarks: the tasks of the built-in worlds, from the packages that ship them.
 
-A reader runs `list_tasks` of the world's file in the world's interpreter; what it lists is kept beside the venv.
+A reader runs `list_tasks` of the world's file in the world's interpreter. Its result is cached next to the venvs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench.errors import SpecError
 from workbench.spec import Found, Power, Written, read_path, start_program
 from workbench_worlds.interpreter import WORLDS, cache_folder, find_interpreter
 
-#: argv: the world's file. stdin: what follows the reader's name, and its options.
+#: argv: the world's file. stdin: the text after the reader's name, and its options.
 _LIST = """
 import json, runpy, sys
 del sys.path[0]
@@ -31,14 +31,14 @@ print("\\n" + json.dumps(list_tasks(*([place] if place else []), **options)))
 
 @dataclass(frozen=True)
 class TaskReader:
-    """The tasks of a world, e.g. `tau2:retail`: what follows the name is the first argument of its `list_tasks`, and
+    """The tasks of a world, e.g. `tau2:retail`: the text after the name is the first argument of its `list_tasks`, and
     options are the others."""
 
     world: str
     reads_file: bool = False
 
     def powers(self, location: Written) -> Found:
-        """Its package is installed, which runs its code."""
+        """Find the powers of a reader: its package is installed, which runs code of the package."""
         yield Power("runs Python", f"the world {self.world}", f"the world {self.world}", location.at)
         if self._lock.is_file():
             yield start_program(location, f"pip install -r {self.world}.txt")
@@ -46,7 +46,7 @@ class TaskReader:
             yield read_path(location / "location", str(location.value.get("location")))
 
     def __call__(self, location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """List the tasks, a row each. Blocks, for minutes where the package is installed first. Raises SpecError."""
+        """List the tasks, a row each. Blocks for minutes if the package must be installed first. Raises SpecError."""
         kept = self._kept(location, options)
         if not kept.is_file():
             program = find_interpreter(self._lock.name, Path.cwd()) if self._lock.is_file() else sys.executable
@@ -70,7 +70,7 @@ class TaskReader:
         return WORLDS / f"{self.world}.txt"
 
     def _kept(self, location: str, options: Mapping[str, Any]) -> Path:
-        """The file that caches the tasks."""
+        """Return the file that caches the tasks."""
         read = file_digest(Path(location)) if self.reads_file and Path(location).is_file() else ""
         versions = [file_digest(path) for path in (self._file, self._lock) if path.is_file()]
         return cache_folder() / "tasks" / f"{digest([location, dict(options), versions, read])}.json"

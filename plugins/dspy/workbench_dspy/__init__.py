@@ -1,4 +1,4 @@
-"""DSPy's optimizers under our budget, journal and proof; DSPy modules as nodes; workflows as DSPy programs."""
+"""DSPy's optimizers under workbench's budget, journal and proof; DSPy modules as nodes; workflows as DSPy programs."""
 
 from workbench import hookimpl
 

@@ -1,8 +1,8 @@
-"""Runs calls from DSPy's worker threads in the run's event loop, so that they are paid, journalled and billed.
+"""Runs calls from DSPy's worker threads in the run's event loop, so that they are paid, journaled and billed.
 
 DSPy's optimizers are synchronous and evaluate in threads; the run is one event loop. The bridge passes work from a
 thread to the loop and waits for the result. When the budget is spent (or the run is stopped) it raises `Ended`, also
-for every later call. `Ended` is no `Exception`, because DSPy would catch that and continue.
+for every later call. `Ended` is not an `Exception`, because DSPy would catch that and continue.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Ended(BaseException):
-    """The budget is spent or the run is stopping; `Bridge.reason` says why."""
+    """The budget is spent or the run is stopping; `Bridge.reason` is the cause."""
 
 
 class Bridge:
-    """An optimizer's way into the loop that it was called from."""
+    """An optimizer's connection to the event loop that it was called from."""
 
     def __init__(self, study: Study):
         self.study, self.loop = study, asyncio.get_running_loop()
@@ -42,8 +42,8 @@ class Bridge:
         return self
 
     def wait(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Run what `make` makes in the loop, from a thread. Errors of models and nodes are raised; all others end
-        it."""
+        """Run the awaitable from `make` in the loop, from a thread. Errors of models and nodes are raised; all others
+        end the bridge."""
 
         async def work() -> T:
             if self.reason is not None:
@@ -69,20 +69,19 @@ class Bridge:
             self._pending.discard(future)
 
     async def close(self) -> None:
-        """Let nothing more in, and wait for what threads of DSPy's still have under way."""
+        """Refuse new work, and wait for work in flight from DSPy's threads."""
         with self._lock:
             self.reason = self.reason or Ended("the optimizer has returned")
         while self._pending:
             await asyncio.sleep(0.01)
 
     def lm(self, role: str) -> dspy.LM:
-        """A role's language model as DSPy's: the one way in which proposals are asked for."""
+        """Return a role's language model as DSPy's. All proposals are requested through it."""
         complete_as, asked = self.study.lm(role), Counter[str]()
 
         def complete(request: Any) -> Any:
             messages, settings = read_request(request)
-            # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh
-            # draw.
+            # DSPy repeats a request when it wants another answer; its cache is off, so each repetition is a fresh draw.
             key = repr((messages, request.config.temperature, request.config.max_tokens))
             asked[key] += 1
             replica = asked[key] - 1
@@ -94,7 +93,7 @@ class Bridge:
 
 
 class Engine:
-    """`dspy.LM`'s engine, in a thread or in the event loop: one canonical request in, one response out."""
+    """`dspy.LM`'s engine, in a thread or in the event loop: takes a canonical request, returns a response."""
 
     def __init__(self, complete: Callable[[Any], Any]):
         self.complete = complete
@@ -110,7 +109,7 @@ class Engine:
 
 
 def as_response(answer: Response, model: str) -> Any:
-    """Convert an answer of ours to DSPy's."""
+    """Convert an answer of workbench to DSPy's."""
     return make_response(
         answer.text, model, answer.finish == "length", (answer.prompt_tokens, answer.completion_tokens)
     )

@@ -13,12 +13,12 @@ from workbench.spec import Address
 from workbench.workflow import Signature, parse_signature
 from workbench_dspy.predictors import predictor_name
 
-#: Classes of DSPy whose first argument is the signature of the predictor that they are, or hold.
+#: Classes of DSPy whose first argument is the signature of the predictor that they are, or contain.
 _PREDICTORS = ("Predict", "ChainOfThought")
 
 
 def find_class(address: Address, base: Path) -> ast.ClassDef | None:
-    """The class in the source of a file beside the workflow; None if it is somewhere else."""
+    """Return the class in the source of a file next to the workflow; None if it is defined elsewhere."""
     path = address.file(base)
     if not path.is_file():
         return None
@@ -30,7 +30,7 @@ def find_class(address: Address, base: Path) -> ast.ClassDef | None:
 
 
 def declared_signature(found: ast.ClassDef | None, arguments: Mapping[str, Any]) -> str | None:
-    """The signature of a module: the class attribute `signature`, or the argument of this name."""
+    """Return the signature of a module: the class attribute `signature`, or the argument of this name."""
     for node in found.body if found is not None else ():
         names = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -44,7 +44,7 @@ def declared_signature(found: ast.ClassDef | None, arguments: Mapping[str, Any])
 
 
 def declared_predictors(found: ast.ClassDef | None) -> dict[str, Signature]:
-    """The predictors that `__init__` makes from a signature in notation, by their names in addresses."""
+    """Return the predictors that `__init__` makes from a signature in notation, by their names in addresses."""
     predictors: dict[str, Signature] = {}
     for name, text in _assigned(found) if found is not None else ():
         with suppress(SpecError):
@@ -53,7 +53,7 @@ def declared_predictors(found: ast.ClassDef | None) -> dict[str, Signature]:
 
 
 def _assigned(found: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """(attribute, signature) of each `self.NAME = dspy.Predict("...")`."""
+    """Yield (attribute, signature) of each `self.NAME = dspy.Predict("...")`."""
     for node in ast.walk(found):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args):
             continue

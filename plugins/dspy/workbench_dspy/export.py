@@ -1,12 +1,12 @@
-"""A workflow as a DSPy program: a folder that needs DSPy alone, with the same prompts and the same flow of data.
+"""A workflow as a DSPy program: a folder that needs only DSPy, with the same prompts and the same flow of data.
 
-program.py       the program: a module for each node, and which reads what
+program.py       the program: a module for each node, and the fields that it reads
 program.json     its state: instructions and demos
 program_parts/   the modules' classes: copies of `workbench_dspy.exported` and of the parts of `workbench_kit` they use
 program_tools/   copies of the Python files of tools and modules
-NODE.state.json  of a node `dspy`: the state of its module, for MODULE().load(...)
+NODE.state.json  for a node `dspy`: the state of its module, for MODULE().load(...)
 
-A workflow of one node `dspy` can also become a single file of that state, program.json.
+A workflow of one node `dspy` can also become a single file with that state, program.json.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class NodeError(Exception):
 
 '''
 
-#: Modules of the kit that the exported classes use. One of the reader of answers is called answers_NAME there.
+#: Modules of the kit that the exported classes use. A module of the answer reader is called answers_NAME there.
 _KIT = {"tfidf": "searching", "plain_adapter": "prompting", "nearest_demos": "prompting", "bound_function": "acting"}
 _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
@@ -95,7 +95,7 @@ _IMPORTS = (
 
 
 def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
-    """Write the folder. Raises SpecError, before anything is written, for what a DSPy program cannot have."""
+    """Write the folder. Raises SpecError, before anything is written, for parts that a DSPy program cannot have."""
     if path is None:
         raise SpecError("a DSPy program is a folder", hint="Name it with --out FOLDER.")
     if path.suffix == ".json":
@@ -136,7 +136,7 @@ def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
 
 
 def _export_state(workflow: Workflow, path: Path) -> None:
-    """Write what the module of the only node has learned. Raises SpecError, also where the file exists."""
+    """Write the learned state of the only node's module. Raises SpecError, also if the file exists."""
     modules = _modules(workflow.enabled_nodes)
     if len(modules) != 1 or len(workflow.enabled_nodes) != 1:
         hint = "Name a folder with --out; beside the program it has a file for each node of the kind dspy."
@@ -156,7 +156,7 @@ def _modules(nodes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(workflow: Workflow, *, spec: Spec) -> None:
-    """Raise SpecError for a node that has no counterpart in DSPy. It needs no Python of the workflow's."""
+    """Raise SpecError for a node that has no counterpart in DSPy. Runs no Python of the workflow."""
     from workbench_dspy.export_nodes import Converter
 
     converter = Converter(spec, task_lm(spec.lm, workflow))
@@ -169,7 +169,7 @@ export.needs_spec = True  # type: ignore[attr-defined]
 
 
 def _lm_lines(lm: LMSpec) -> str:
-    """Which language model the program ran with here."""
+    """Describe the language model with which the program ran here."""
     from workbench_dspy.export_nodes import model_name
 
     model = model_name(lm)
@@ -185,12 +185,12 @@ def _lm_lines(lm: LMSpec) -> str:
 
 
 def _as_words(text: str) -> str:
-    """A text that cannot end the docstring that it stands in."""
+    """Return a text that cannot end the docstring around it."""
     return one_line(text).replace('"', "'").replace("\\", "/")
 
 
 def _parts() -> dict[str, str]:
-    """The modules of `program_parts`, by name, with their imports turned into those of one package."""
+    """Return the modules of `program_parts`, by name, with their imports rewritten for one package."""
     found = {"fields": "\n\n".join([_FIELDS.strip("\n") + "\n", *(inspect.getsource(c) for c in (Field, Signature))])}
     places = {name: (f"workbench_kit.{drawer}", name) for name, drawer in _KIT.items()} | {
         f"answers_{one.name}": (answers.__name__, one.name) for one in iter_modules(answers.__path__)
@@ -205,7 +205,7 @@ def _parts() -> dict[str, str]:
         for pattern, new in _IMPORTS:
             text = re.sub(rf"(?m)^{pattern}", new, text)
         found[name] = text
-    # The faces of the drawers, in this order: nearest_demos takes TfIdf from it.
+    # The public APIs of the packages, in this order: nearest_demos takes TfIdf from it.
     modules = ("tfidf", "bound_function", "nearest_demos")
     found["kit"] = "\n".join(["from . import plain_adapter", *(f"from .{name} import *" for name in modules), ""])
     return found

@@ -1,4 +1,4 @@
-"""Nodes as modules of an exported DSPy program: each as the object, for its state, and as the source that makes it."""
+"""Nodes as modules of an exported DSPy program: each as an object, for its state, and as source that creates it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from workbench_dspy.tool_files import ToolFiles
 from workbench_kit.acting import Tool as WorkbenchTool, describe_tool
 from workbench_kit.prompting import default_instructions
 
-#: Characters of an expression that stands on one line.
+#: Maximum characters of an expression on one line.
 _LINE = 100
 _PLAIN_TYPES = (str, int, float, bool, list, dict)
 #: Node kinds that have a counterpart; `Converter` has a method for each.
 _KINDS = ("predict", "agent", "tool", "branch", "ensemble", "reflect", "workflow", "dspy")
-#: Settings of an agent whose behaviour only the workbench has.
+#: Settings of an agent that only workbench supports.
 _AGENT_ONLY_HERE = (
     "types",
     "functions",
@@ -38,14 +38,14 @@ _AGENT_ONLY_HERE = (
 
 @dataclass(frozen=True)
 class Made:
-    """A part of a program: the object, and the expression that makes it."""
+    """A part of a program: the object, and the expression that creates it."""
 
     value: Any
     source: str
 
 
 def call(name: str, function: Any, *places: Any, **arguments: Any) -> Made:
-    """A call as both: of the function, and as source under the name. Arguments are parts or plain values."""
+    """Call a function, and return its result with the call as source. Arguments are parts or plain values."""
     made = {k: v if isinstance(v, Made) else literal(v) for k, v in arguments.items()}
     first = [p if isinstance(p, Made) else literal(p) for p in places]
     written = [*(m.source for m in first), *(f"{k}={m.source}" for k, m in made.items())]
@@ -54,7 +54,7 @@ def call(name: str, function: Any, *places: Any, **arguments: Any) -> Made:
 
 
 def _wrapped(begin: str, parts: Sequence[str], end: str) -> str:
-    """An expression on one line, or, if that is long, with a part on each."""
+    """Return an expression on one line, or, if that is too long, with one part per line."""
     line = f"{begin}{', '.join(parts)}{end}"
     if "\n" not in line and len(line) <= _LINE:
         return line
@@ -62,7 +62,7 @@ def _wrapped(begin: str, parts: Sequence[str], end: str) -> str:
 
 
 def literal(value: Any) -> Made:
-    """Plain values, and lists and mappings of parts."""
+    """Return a part for a plain value, or for a list or mapping that may contain parts."""
     if isinstance(value, Mapping):
         parts = {k: v if isinstance(v, Made) else literal(v) for k, v in value.items()}
         shown = [f"{k!r}: {m.source}" for k, m in parts.items()]
@@ -74,16 +74,16 @@ def literal(value: Any) -> Made:
 
 
 def refuse(where: str, what: str, hint: str = "") -> SpecError:
-    """The error for what a DSPy program cannot have. where: the address of the node."""
+    """Return the error for something that a DSPy program cannot have. where: the address of the node."""
     return SpecError(f"{where}: {what} cannot be exported to DSPy", hint=hint or "Export it with --format yaml.")
 
 
 class Converter:
-    """Turns nodes into modules. Raises SpecError, by name, for what has no counterpart.
+    """Converts nodes to modules. Raises SpecError that names anything without a counterpart.
 
     Args:
         spec: the file, for its language models.
-        lm: the task's language model, as the workflow may have changed it.
+        lm: the task's language model, with the changes of the workflow.
     """
 
     def __init__(self, spec: Spec, lm: LMSpec):
@@ -93,7 +93,7 @@ class Converter:
         return getattr(self, f"_{self.check(node, where)}")(node, where)
 
     def check(self, node: NodeKind, where: str) -> str:
-        """The kind of a node. Raises SpecError for one that has no counterpart; runs no code."""
+        """Return the kind of a node. Raises SpecError if it has no counterpart. Runs no code."""
         names = plugins().names("node_kinds")
         named = next((kind for kind in names if isinstance(node, node_class(kind))), type(node).__name__)
         if named not in _KINDS:
@@ -231,8 +231,8 @@ class Converter:
 
     @staticmethod
     def _given(lm: LMSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of each call, all defaults filled in (`workbench.runtime.make_request`), without stops
-        that a right answer may begin with (`workbench.lm.make_body`)."""
+        """Return the settings of each call, with all defaults filled in (`workbench.runtime.make_request`), without
+        stops that a right answer may begin with (`workbench.lm.make_body`)."""
         request = make_request(lm, (), 0, settings)
         given: dict[str, Any] = {"temperature": request.temperature, "max_tokens": request.max_tokens}
         if request.top_p != 1.0:
@@ -255,7 +255,7 @@ class Converter:
 
 
 def model_name(lm: LMSpec) -> str | None:
-    """A model as DSPy names it; None for one that only the workbench serves."""
+    """Return a model's name in DSPy; None if only workbench serves it."""
     prefix, slash, rest = lm.model.partition("/")
     if prefix == "litellm" and slash:
         return rest
@@ -264,12 +264,12 @@ def model_name(lm: LMSpec) -> str | None:
 
 
 def type_source(annotation: Any) -> str:
-    """A field's type as source."""
+    """Return a field's type as source."""
     return annotation.__name__ if annotation in _PLAIN_TYPES else repr(annotation)
 
 
 def attribute_names(names: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
-    """The attribute of the program for each node: its name, unless Python or DSPy use that for something else."""
+    """Return the attribute of the program for each node: its name, unless Python or DSPy use that name."""
     import dspy
 
     taken = {*dir(dspy.Module), *dir(flow.Flow), "steps", "order", "rename", "callbacks", "history"}
@@ -284,7 +284,7 @@ def attribute_names(names: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
 
 
 def steps(schedule: Schedule, trees: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> list[Made]:
-    """The flow of data, as steps in the order in which they run."""
+    """Return the flow of data as steps, in the order in which they run."""
     return [
         call(
             "Step",
@@ -299,5 +299,5 @@ def steps(schedule: Schedule, trees: Mapping[str, Mapping[str, Any]], names: Map
 
 
 def file_order(schedule: Schedule, nodes: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The order of the nodes in the file, if it is not that in which they run."""
+    """Return the order of the nodes in the file, if it differs from the order of execution."""
     return {} if list(nodes) == schedule.order else {"order": list(nodes)}

@@ -1,9 +1,9 @@
 """A run of a DSPy module on one example, with every call of a language model paid through the node's context.
 
-The module runs in a thread of its own, or in the event loop if it has `aforward`. Each of its predictors runs as a
-child of the node, so that a trace shows it, and asks the model through the context of that child. DSPy's settings hold
-for this run alone. What ends the run (the budget, a stop) passes through the module as `Ended`, which is no
-`Exception`, and is raised again outside.
+The module runs in its own thread, or in the event loop if it has `aforward`. Each of its predictors runs as a child of
+the node, so that a trace shows it, and calls the model through that child's context. DSPy's settings apply only to this
+run. Errors that end the run (the budget, a stop) pass through the module as `Ended`, which is not an `Exception`, and
+are raised again outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from workbench_kit.prompting import check_said
 
 T = TypeVar("T")
 
-#: Seconds. The time that Python takes between two calls has the run's own limit.
+#: Seconds. The run has its own limit for Python's time between two calls.
 _LONGEST = 86_400.0
 _ADAPTERS = {**ADAPTERS, "plain": PlainAdapter}
 
@@ -45,7 +45,7 @@ class ModuleRun:
         self._asked, self._lock = Counter[str](), threading.Lock()
 
     async def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs. Raises NodeError, and whatever ends the run."""
+        """Return the outputs. Raises NodeError, and any error that ends the run."""
         program = self.node.program.deepcopy()
         for name, predictor in predictors_of(program).items():
             self._route(name, predictor)
@@ -66,7 +66,7 @@ class ModuleRun:
             return await run_in_thread(lambda: program(**inputs), _LONGEST)
 
     def _settings(self, ctx: Context) -> dict[str, Any]:
-        """DSPy's settings for the code that runs in a context."""
+        """Return DSPy's settings for code that runs in a context."""
 
         def complete(request: Any) -> Any:
             return self.wait(lambda: self.complete(ctx, request))
@@ -81,7 +81,7 @@ class ModuleRun:
         return {"lm": lm, "adapter": adapter, "disable_history": True, "provide_traceback": False}
 
     async def _within_time(self, work: asyncio.Future[Any]) -> Any:
-        """The result. Python that takes too long between two calls is abandoned."""
+        """Wait for the result. Python code that takes too long between two calls is abandoned."""
         limit = self.ctx.program.runtime.timeout
         try:
             while not work.done():
@@ -103,7 +103,7 @@ class ModuleRun:
         return {field: plain(values[field]) for field in self.node.outputs}
 
     def _route(self, name: str, predictor: Any) -> None:
-        """Let a predictor run as a child of the node."""
+        """Make a predictor run as a child of the node."""
         forward, aforward = (getattr(type(predictor), name).__get__(predictor) for name in ("forward", "aforward"))
         predictor.lm = None  # calls of a model that it brings would not be paid
 
@@ -137,7 +137,7 @@ class ModuleRun:
         return found[0]
 
     def draw(self, content: Any) -> int:
-        """Count earlier requests of the same content, so that a model asked again samples another answer."""
+        """Count earlier requests with the same content, so that a repeated request samples another answer."""
         key = json.dumps(content, sort_keys=True, default=str)
         with self._lock:
             self._asked[key] += 1
@@ -162,7 +162,7 @@ class ModuleRun:
         return asyncio.run_coroutine_threadsafe(self.watched(make), self.loop).result()
 
     async def watched(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Run something that the module waits for. What is no failure of this example ends the module."""
+        """Run something that the module waits for. Errors that are not failures of this example end the module."""
         if self.ended is not None:
             raise Ended
         self.waiting += 1
@@ -202,7 +202,7 @@ def _plain_fields(values: Any) -> dict[str, Any]:
 
 
 def original_error(error: Exception) -> Exception:
-    """The failure of a node or model that an error of DSPy's or the module's was raised from; else the error itself."""
+    """Return the failure of a node or model that caused an error of DSPy or the module; else the error itself."""
     found: BaseException | None = error
     seen: set[int] = set()
     while found is not None and id(found) not in seen:

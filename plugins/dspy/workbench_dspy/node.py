@@ -19,7 +19,7 @@ _EMPTY = Signature((), ())
 
 
 class PredictorConfig(NodeConfig):
-    """Settings of one predictor of a module; what is left out is as the module has it."""
+    """Settings of one predictor of a module. The module's own values are the defaults."""
 
     instructions: str | None = Field(None, description="what to do, in words")
     demos: list[dict[str, Any]] | None = Field(None, description="worked examples: inputs and outputs")
@@ -56,7 +56,7 @@ class DSPyPredictor(SignatureNode):
 
 
 class DSPyModule(SignatureNode):
-    """A DSPy module. Its calls are paid and journalled as those of any node; its other effects are not."""
+    """A DSPy module. Its calls are paid and journaled like those of any node; its other effects are not."""
 
     Config = DSPyConfig
     primary = "module"
@@ -133,7 +133,7 @@ class DSPyModule(SignatureNode):
 
     @cached_property
     def predictors(self) -> dict[str, DSPyPredictor]:
-        """The module's predictors with the settings in force; of an outline, those that its source or the file name."""
+        """The module's predictors with the settings in force; for an outline, those named in its source or the file."""
         if self.code == "loaded":
             from workbench_dspy.exported.predictor import read_signature
 

@@ -20,7 +20,7 @@ _LABELED = "maximum number of demos with those from labels, which an agent's cal
 
 
 class _DSPyOptimizer(Optimizer):
-    """The base of all of them: the program, the rows, the thread, and how it ends."""
+    """Base class: sets up the program and the rows, and runs DSPy in a thread until it ends."""
 
     reads_feedback: ClassVar[bool] = False
 
@@ -38,10 +38,10 @@ class _DSPyOptimizer(Optimizer):
         try:
             adapter = self._adapter()
             await asyncio.to_thread(_quietly, lambda: kept.extend(self._work(bridge, seed)), bridge, adapter)
-        except Ended:  # the reason is there before `close` gives another
+        except Ended:  # the reason is set before `close` sets another
             raise (bridge.reason or RuntimeError("DSPy ended without a reason")) from None
         except (AdapterParseError, DSPyLMError, LMError, NodeError) as error:
-            # DSPy gives up where a proposal cannot be had or read. What was evaluated until then stands.
+            # DSPy gives up if a proposal fails or cannot be parsed. The evaluations until then are kept.
             study.record_event("dspy_gave_up", message=str(error)[:2000])
         finally:
             await bridge.close()
@@ -52,7 +52,7 @@ class _DSPyOptimizer(Optimizer):
         return study.best
 
     def _work(self, bridge: Any, seed: int) -> list[Any]:
-        """In the thread: make the program and compile it. (Making a predictor draws from the global random, too.)"""
+        """Make the program and compile it, in the thread. (Making a predictor also draws from the global random.)"""
         from workbench_dspy.program import Rows, WorkflowProgram, make_metric
 
         study = bridge.study
@@ -65,18 +65,18 @@ class _DSPyOptimizer(Optimizer):
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:
-        """The best program, which may hold others as its `candidate_programs`. train, val: rows as DSPy's examples."""
+        """Return the best program, perhaps with others as `candidate_programs`. train, val: DSPy's examples."""
         raise NotImplementedError
 
     def _adapter(self) -> Any:
-        """DSPy's adapter while it works. It is named, since versions of DSPy differ in their own choice."""
+        """Return DSPy's adapter for its work. It is set explicitly, since versions of DSPy have different defaults."""
         from workbench_dspy_seam.programs import ADAPTERS
 
         return ADAPTERS["chat"]()
 
 
 def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
-    """DSPy's settings for the time of the work; its log, bars and global random states are put back afterwards."""
+    """Run work with DSPy's settings. Its log, bars and global random states are restored afterwards."""
     import dspy
     import numpy
     import tqdm
@@ -111,7 +111,7 @@ def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
 
 
 class DSPyBootstrap(_DSPyOptimizer):
-    """DSPy's BootstrapFewShot; with candidates > 0, BootstrapFewShotWithRandomSearch over so many draws of demos."""
+    """DSPy's BootstrapFewShot; with candidates > 0, BootstrapFewShotWithRandomSearch over that many draws of demos."""
 
     powers = {}
 
@@ -130,7 +130,7 @@ class DSPyBootstrap(_DSPyOptimizer):
             "max_labeled_demos": self.max_labeled_demos,
             "max_errors": 10**9,
         }
-        random.Random(seed).shuffle(train)  # DSPy's own seeds are fixed: this is what makes seeds differ
+        random.Random(seed).shuffle(train)  # DSPy's own seeds are fixed, so only this varies with the seed
         if not self.candidates:
             return BootstrapFewShot(**settings).compile(program, trainset=train)
         optimizer = BootstrapFewShotWithRandomSearch(
@@ -203,7 +203,7 @@ class DSPyGEPA(_DSPyOptimizer):
         return optimizer.compile(program, trainset=train, valset=val)
 
     def _adapter(self) -> Any:
-        """The plain one: DSPy's own proposer takes JSON alone, which small models cannot write."""
+        """Return the plain adapter: DSPy's own proposer requires JSON, which small models cannot write."""
         from workbench_dspy.proposals import ProposalAdapter
 
         return ProposalAdapter()

@@ -1,4 +1,4 @@
-"""The predictors of a DSPy module, and the values that they read and give."""
+"""The predictors of a DSPy module, and the values that they read and write."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def predictor_name(name: str) -> str:
-    """A predictor's name as a part of an address: `answer.predict` of DSPy is `answer`."""
+    """Return a predictor's name as a part of an address: `answer.predict` of DSPy is `answer`."""
     name = name.removesuffix(".predict")
     return re.sub(r"\W+", "_", name).strip("_") or "predict"
 
 
 def predictors_of(program: Any) -> dict[str, Any]:
-    """The predictors of a module by their names in addresses."""
+    """Return the predictors of a module by their names in addresses."""
     found: dict[str, Any] = {}
     for name, predictor in program.named_predictors():
         short = predictor_name(name)
@@ -25,7 +25,7 @@ def predictors_of(program: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: models of pydantic as mappings, what is unknown as text."""
+    """Convert a value to JSON types: pydantic models to mappings, unknown values to text."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""A workflow as a DSPy program: one predictor for each `predict` node, run by our runtime.
+"""A workflow as a DSPy program: one predictor for each `predict` node, run by workbench's runtime.
 
-What DSPy optimizes is exactly what we evaluate: the same prompts, adapters and calls. DSPy changes instructions and
+DSPy optimizes exactly what workbench evaluates: the same prompts, adapters and calls. DSPy changes instructions and
 demos of the predictors; they are read back as a patch of the workflow.
 """
 
@@ -21,7 +21,7 @@ from workbench_kit.prompting import default_instructions
 
 
 def dspy_signature(signature: Signature, instructions: str) -> Any:
-    """Our signature as a class of DSPy's."""
+    """Convert a signature to a class of DSPy's."""
     fields: dict[str, Any] = {f.name: (f.type, dspy.InputField()) for f in signature.inputs}
     fields |= {f.name: (f.type, dspy.OutputField()) for f in signature.outputs}
     make: Any = dspy.Signature
@@ -29,7 +29,7 @@ def dspy_signature(signature: Signature, instructions: str) -> Any:
 
 
 def find_predictor_nodes(workflow: Workflow) -> dict[str, str]:
-    """Attribute of the program: address of the node, for every node with a signature, instructions and demos."""
+    """Map attributes of the program to addresses of nodes, for each node with a signature, instructions and demos."""
     addresses = [a.removesuffix(".demos") for a in learnable_addresses(workflow, "demos")]
     return {
         a.removeprefix("nodes.").replace(".", "_"): a
@@ -52,7 +52,7 @@ class WorkflowProgram(dspy.Module):
             setattr(self, name, predictor)
 
     def patched(self) -> Workflow:
-        """The workflow with the instructions and demos that the predictors have now."""
+        """Return the workflow with the current instructions and demos of the predictors."""
         values: dict[str, Any] = {}
         for name, address in self.addresses.items():
             predictor, node = getattr(self, name), node_at(self.workflow, f"{address}.demos")
@@ -90,7 +90,7 @@ class WorkflowProgram(dspy.Module):
         return dspy.Prediction(**dict(outcome.prediction), **extra)
 
     def _trace(self, outcome: ExampleRun) -> None:
-        """Tell DSPy which predictor saw and said what: its optimizers learn from that."""
+        """Report the inputs and outputs of each predictor to DSPy, whose optimizers learn from them."""
         trace = dspy.settings.trace
         if trace is None:
             return
@@ -115,7 +115,7 @@ def _demo(demo: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 class Rows:
-    """Our rows as DSPy's examples, and back. An example holds the inputs and, for demos, the labels of outputs."""
+    """Rows as DSPy's examples, and back. An example holds the inputs and, for demos, the labels of outputs."""
 
     def __init__(self, program: WorkflowProgram, examples: Sequence[Example], targets: Mapping[str, str]):
         self.inputs = program.workflow.input_fields
@@ -140,7 +140,7 @@ class Rows:
 
 
 def make_metric(bridge: Bridge, rows: Rows, feedback: bool = False) -> Any:
-    """Our metric as DSPy's: a number, or, with feedback, a prediction of score and words (for GEPA)."""
+    """Return the metric in DSPy's form: a number, or, with feedback, a prediction of score and words (for GEPA)."""
 
     def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
         failure = getattr(pred, "workbench_failure", None) if pred is not None else "no prediction"

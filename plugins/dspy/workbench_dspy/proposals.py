@@ -1,4 +1,4 @@
-"""The form in which a proposer is asked for a new instruction, and how its answer is read."""
+"""The prompt that asks a proposer for a new instruction, and the parser of its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench_kit.prompting import read_prompt
 
 
 class ProposalAdapter(PlainAdapter):
-    """The short prompt of `predict`. Where a single text is asked for, the answer is read as an instruction: with or
+    """The short prompt of `predict`. If it asks for a single text, the answer is read as an instruction: with or
     without a fence, a label, JSON under a name for it, or a preamble."""
 
     def read(self, signature: Any, text: str, cut: bool) -> dict[str, Any]:

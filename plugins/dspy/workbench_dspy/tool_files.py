@@ -9,12 +9,12 @@ from pathlib import Path
 from workbench.errors import SpecError
 from workbench.spec import Address
 
-#: The package, inside the exported folder, that holds the copies.
+#: The package, inside the exported folder, with the copies.
 PACKAGE = "program_tools"
 
 
 class ToolFiles:
-    """Collects the functions that a program calls: what to import, and which files to copy.
+    """Collects the functions that a program calls: the imports, and the files to copy.
 
     `imports`: lines of Python. `copies`: the content by the name of its module in PACKAGE. `needs`: packages that the
     tools import, without Python's own.
@@ -28,7 +28,7 @@ class ToolFiles:
         self._aliases: dict[tuple[str, str], str] = {}
 
     def add(self, address: Address, base: Path, where: str) -> str:
-        """The name under which a function can be called. where: the address of the node, for SpecError."""
+        """Add a function, and return the name to call it by. where: the address of the node, for SpecError."""
         path = address.file(base)
         module = f"{PACKAGE}.{self._copy(path, where)}" if path.is_file() else address.module
         if (module, address.name) not in self._aliases:

@@ -1,6 +1,6 @@
-"""The seam to DSPy: what depends on its version stands in this folder alone, for 3.4 and for 3.5.
+"""The seam to DSPy: all code that depends on its version is in this folder, for 3.4 and for 3.5.
 
-programs.py: adapters, prompts, engines and optimizers. Exported programs carry a copy.
+programs.py: adapters, prompts, engines and optimizers. Exported programs contain a copy.
 clients.py: its native client of language models.
 
 The contract of 3.5 is that of two guides of DSPy's documentation: "The DSPy LM contract (3.5)"

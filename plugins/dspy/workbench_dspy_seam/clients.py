@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-# Both DSPy and LiteLLM fetch their price tables from the net when they are first used; the shipped ones do.
+# Both DSPy and LiteLLM download their price tables on first use; the shipped ones are enough.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import dspy
@@ -26,13 +26,13 @@ __all__ = ["CLIENT_KEYS", "errors", "lm15"]
 
 
 def native_provider(lm: dspy.LM) -> str | None:
-    """The provider as which DSPy's own client serves a model; None where LiteLLM does."""
+    """Return the provider as which DSPy's own client serves a model; None if LiteLLM serves it."""
     selection: Any = select_backend(lm)
     return str(selection.resolution.provider) if selection.native and selection.resolution else None
 
 
 def key_variables(provider: str) -> tuple[str, ...]:
-    """The environment variables in which the native client looks for a provider's key; empty if it needs none."""
+    """Return the environment variables that the native client reads a provider's key from; empty if it needs none."""
     from dspy._vendor.lm15.registry import lookup
 
     definition: Any = lookup(provider)
@@ -47,7 +47,7 @@ def native_prefixes() -> set[str]:
 
 
 def message_to_json(message: lm15.Message) -> dict[str, Any]:
-    """A message of a provider's, whole: with the signatures that it wants back."""
+    """Convert a provider's message completely, with the signatures that it wants back."""
     from dspy._vendor.lm15.serde import message_to_dict
 
     return message_to_dict(message)
@@ -60,9 +60,9 @@ def message_from_json(value: Mapping[str, Any]) -> lm15.Message:
 
 
 def http_parser() -> tuple[Any, type[Exception]]:
-    """(the class that chooses the decoder of a body, the error for a malformed one) of the native client.
+    """Return (the class that chooses the decoder of a body, the error for a malformed one) of the native client.
 
-    Raises PluginError for a version of DSPy that reads answers in another way.
+    Raises PluginError for a version of DSPy that reads answers differently.
     """
     try:
         from dspy._vendor.lm15.transports import ProtocolError, _http11

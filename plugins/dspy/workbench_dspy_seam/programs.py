@@ -1,7 +1,7 @@
 """Adapters, prompts and engines of DSPy, as messages of a chat and plain values.
 
-In 3.4 an adapter's prompt is a list of messages; in 3.5 it is a `Prompt`, whose messages hold typed parts, and the
-default adapter is XMLAdapter. So adapters are always named, and prompts are read by `to_messages` alone.
+In 3.4 an adapter's prompt is a list of messages; in 3.5 it is a `Prompt`, whose messages have typed parts, and the
+default adapter is XMLAdapter. So adapters are always set explicitly, and only `to_messages` reads prompts.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from workbench.errors import NodeError
 
 __all__ = ["ADAPTERS", "CLIENT_KEYS", "AdapterParseError", "LMError"]
 
-#: Settings of a client, which stand beside those of its requests. A list of our own: DSPy's is not public.
+#: Settings of a client, which are mixed with those of its requests. Our own list, as DSPy's is not public.
 CLIENT_KEYS = frozenset(
     "api_key api_base base_url headers extra_headers timeout api_version azure_ad_token_provider organization project "
     "extra_query custom_llm_provider".split()
 )
-#: DSPy's adapters by the names that files have for them.
+#: DSPy's adapters by their names in workflow files.
 ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}
 
 
 def to_messages(prompt: Any) -> list[dict[str, Any]]:
     """Convert the output of an adapter's `format` to messages. Raises NodeError("unsupported") for parts that a chat
-    has not."""
+    does not have."""
     if isinstance(prompt, list):
         return [dict(message) for message in prompt]
     found = [{"role": "system", "content": _content(prompt.system)}] if prompt.system else []
@@ -38,7 +38,7 @@ def to_messages(prompt: Any) -> list[dict[str, Any]]:
 
 
 def to_prompt(messages: Sequence[Mapping[str, Any]]) -> Any:
-    """Messages as an adapter's `format` gives them."""
+    """Return messages in the form of an adapter's `format`."""
     kind: Any = getattr(dspy.adapters, "Prompt", None)
     if kind is None:
         return [dict(message) for message in messages]
@@ -47,12 +47,12 @@ def to_prompt(messages: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def make_request(body: Mapping[str, Any]) -> Any:
-    """The body of a chat completion as a request of DSPy's."""
+    """Convert the body of a chat completion to a request of DSPy's."""
     return lm15.request_from_openai_chat({**body, "messages": [dict(message) for message in body["messages"]]})
 
 
 def read_request(request: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(messages, settings of the call) of a request that DSPy made. Raises as `to_messages`."""
+    """Return (messages, settings of the call) of a request that DSPy made. Raises as `to_messages`."""
     config = request.config
     return to_messages(request), {
         "temperature": config.temperature,
@@ -74,14 +74,14 @@ def make_response(text: str, model: str, cut: bool = False, tokens: tuple[int, i
 
 
 def instruction_proposer(adapter: Any) -> Any:
-    """GEPA's own proposer, with its request and answer in an adapter's form. Its own choice is JSON."""
+    """Return GEPA's own proposer, with its request and answer in an adapter's form. Its default is JSON."""
     from dspy.teleprompt.gepa import InstructionProposer
 
     return InstructionProposer(adapter=adapter)
 
 
 def _rows(message: Any) -> Iterator[dict[str, Any]]:
-    """A message of lm15's as one of a chat, or as several where it holds the results of several calls."""
+    """Yield a message of lm15's as one of a chat, or as several if it has the results of several calls."""
     if message.role == "tool":
         for part in message.parts:
             yield {"role": "tool", "tool_call_id": part.id, "content": _content(part.content)}
@@ -96,7 +96,7 @@ def _rows(message: Any) -> Iterator[dict[str, Any]]:
 
 
 def _content(parts: Any) -> Any:
-    """A text, or, where there are images, the parts of a message."""
+    """Return a text, or, if there are images, the parts of a message."""
     if isinstance(parts, str):
         return parts
     blocks = [_block(part) for part in parts]

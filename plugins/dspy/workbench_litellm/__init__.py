@@ -1,4 +1,4 @@
-"""Models that LiteLLM or DSPy reach and no other provider serves: anthropic/..., gemini/..., bedrock/..."""
+"""Models that LiteLLM or DSPy serve and no other provider does: anthropic/..., gemini/..., bedrock/..."""
 
 import workbench
 

@@ -1,6 +1,6 @@
-"""Where requests go, and with which key, stands in `api_base` and `api_key_env` alone.
+"""Checks that only `api_base` and `api_key_env` set the address and the key of requests.
 
-LiteLLM and DSPy take both from other places, too, and send the provider's usual key to whatever address they find. So
+LiteLLM and DSPy take both from other places, too, and send the provider's usual key to any address that they find. So
 settings with an address or a secret elsewhere are refused: the check that keeps usual keys from an `api_base` would not
 see them.
 """
@@ -15,11 +15,11 @@ from workbench.errors import SpecError
 from workbench.lm import is_loopback
 
 _KEYS = ("api_key", "azure_ad_token", "azure_ad_token_provider")
-#: LiteLLM reads texts with these beginnings as names of secrets, e.g. in variables of the environment.
+#: LiteLLM reads texts with these prefixes as names of secrets, e.g. in environment variables.
 _SECRET = ("os.environ/", "oidc/")
 
-#: Providers for which LiteLLM takes a token from the environment, from files or from a login even where it is given
-#: another key, and sends it to the address that it is given.
+#: Providers for which LiteLLM takes a token from the environment, from files or from a login, even if it is given
+#: another key, and sends it to the given address.
 _OWN_CREDENTIALS = {"watsonx", "watsonx_text", "vertex_ai", "vertex_ai_beta", "gigachat", "sagemaker", "sagemaker_chat"}
 
 

@@ -1,7 +1,7 @@
-"""DSPy's native client, made to heed `workbench_kit.lms` (LiteLLM is on httpx, which that module bounds).
+"""Applies the limits of `workbench_kit.lms` to DSPy's native client (LiteLLM uses httpx, which that module limits).
 
 `dspy.LM` builds its transport itself and takes none, so the method that chooses the decoder of a body is replaced, once
-a process. What does not run inside `bounded_bodies()` is decoded as before.
+per process. Bodies outside `bounded_bodies()` are decoded as before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workbench_kit.wire import describe_redirect
 
 @cache
 def bound_native_client() -> None:
-    """Raises PluginError for a version of DSPy that reads answers in another way."""
+    """Replace the decoder. Raises PluginError for a version of DSPy that reads answers differently."""
     head, broken = http_parser()
     unbounded, framed = head.body_decoder, head._framing_decoder
 
@@ -40,8 +40,8 @@ def bound_native_client() -> None:
 
 
 class _Decoder:
-    """A body decoder of DSPy's native client over the one that knows where the body ends. broken: the client's error,
-    which closes the connection."""
+    """A body decoder of DSPy's native client, wrapping the one that knows where the body ends. broken: the client's
+    error, which closes the connection."""
 
     def __init__(self, framing: Any, coding: str, broken: type[Exception]):
         self._framing, self._reader, self._broken = framing, BodyReader(coding), broken
@@ -71,5 +71,5 @@ class _Decoder:
             raise self._broken(str(error)) from error
 
     def drain(self) -> bytes:
-        """Everything was given out before."""
+        """Return nothing: all data was returned before."""
         return b""

@@ -1,4 +1,4 @@
-"""LMs through `dspy.LM`: its native client where it has one for the provider, LiteLLM for all others."""
+"""LMs through `dspy.LM`: its native client for the providers that it serves, LiteLLM for all others."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ from workbench_litellm.bodies import bound_native_client
 from workbench_litellm.installed import check_litellm, has_litellm
 from workbench_litellm.reading import error_body, is_refusal, read_answer, read_error, to_request
 
-# LiteLLM has read-only keys, of which Pydantic warns at the first call. That is nothing that a user could mend.
+# LiteLLM has read-only keys, for which Pydantic warns at the first call. Users cannot fix that.
 warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
 
 DEFAULT_CONCURRENCY = 8
 
-# The outcome `length` says it already; DSPy would log it for every answer that is cut.
+# The outcome `length` reports it already; DSPy would log it for every answer that is cut.
 logging.getLogger("dspy.clients.lm").addFilter(lambda record: "was truncated" not in record.getMessage())
 
 bound_native_client()
 
-#: LMs in use, each with its event loop: LiteLLM's connections belong to all of them, so the last one closes them. One
-#: that was dropped, or whose loop has ended, uses nothing any more.
+#: LMs in use, each with its event loop. All of them share LiteLLM's connections, so the last one closes them. An LM
+#: that was dropped, or whose loop has ended, no longer counts.
 _OPEN: WeakKeyDictionary[DSPyLM, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 
-#: Seconds. Each attempt is cut by the ledger at the timeout of its own settings, which may differ for one client.
+#: Seconds. The ledger ends each attempt at the timeout of its own settings, which may differ for one client.
 LONGEST = 86_400.0
 
 
 class DSPyLM:
     """An LM over `dspy.LM`, with DSPy's cache, retries and history off: the ledger has its own.
 
-    settings.extra: client settings such as `api_version` or `headers`, `engine` (auto, lm15, litellm), and
-    anything else as part of every request. Raises SpecError for a model string that DSPy refuses.
+    settings.extra: client settings such as `api_version` or `headers`, `engine` (auto, lm15, litellm), and other fields
+    to add to every request. Raises SpecError for a model string that DSPy refuses.
     """
 
     def __init__(self, model: str, settings: Any):
@@ -85,11 +85,11 @@ class DSPyLM:
         self._price = ModelPrice(settings.price, is_loopback(settings.api_base), self._find_rates, settings.extra or {})
         self.reads_images = True
         self.assumed_free = self._price.assumed_free
-        self._form = Form.of(model, settings)  # and as it refused before
+        self._form = Form.of(model, settings)  # adapted to earlier refusals
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
         public = {key: value for key, value in self._client.items() if key in shown}
-        if settings.omit:  # an answer without a setting is another one
+        if settings.omit:  # without a setting, answers differ
             public["omit"] = sorted(settings.omit)
         if chosen := headers_key({**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}):
             public["headers"] = chosen
@@ -104,8 +104,8 @@ class DSPyLM:
             check_litellm(model, f"DSPy's own client does not serve it{' with these settings' * bool(self._client)}")
 
     def ready(self) -> None:
-        """Raise LMError where the key of a provider that takes one key is missing. Providers with other credentials,
-        which may come from elsewhere than the environment, are not asked about."""
+        """Raise LMError if the key of a provider that takes one key is missing. Providers with other credentials, which
+        may not be in the environment, are not checked."""
         if self._key() or self._settings.api_base or self._client.keys() & {"api_key", "headers", "extra_headers"}:
             return
         names = _lacking_by_litellm(self.model) if self._native is None else key_variables(self._native)
@@ -138,28 +138,28 @@ class DSPyLM:
                 renamed = other.rename != form.rename or "max_tokens" in other.omit - form.omit
                 # DSPy names the limit of tokens itself.
                 begun = stream is not None and stream.begun
-                counts = other.counts_logprobs  # which DSPy's requests cannot say
+                counts = other.counts_logprobs  # DSPy's requests cannot express it
                 again = make_body(self.model, request, self._extra, other)
                 if renamed or begun or not left or counts or again == body:
                     raise self._mapped(error) from None
-                if not alone and self._form is form:  # else another call has met the same refusal
+                if not alone and self._form is form:  # else another call got the same refusal
                     self._form = other
                 form = other
         raise AssertionError("the last form is answered, or raises")
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
-        """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
+        """Return vectors through LiteLLM, as DSPy has no client of its own for them. Raises LMError."""
         if not has_litellm():
             told = "LiteLLM, through which vectors are had, is not installed"
             raise LMError("unsupported", f"{self.model}: {told}: {pip_install('dspy[litellm]')}")
         import litellm
 
-        litellm.suppress_debug_info = True  # DSPy sets it, too, where it imports LiteLLM
+        litellm.suppress_debug_info = True  # DSPy sets it, too, when it imports LiteLLM
         if self._lm is None:
             self._open()  # LiteLLM's connections are closed with the last of these
         options = {k: v for k, v in (("api_base", self._settings.api_base), ("api_key", self._key())) if v}
         if self._settings.api_base:
-            options.setdefault("api_key", "none")  # the usual key is not for an address that a file names
+            options.setdefault("api_key", "none")  # the usual key must not go to an address from a file
         try:
             with bounded_bodies():
                 found: Any = await litellm.aembedding(
@@ -177,7 +177,7 @@ class DSPyLM:
             if not all(math.isfinite(x) for vector in vectors for x in vector):
                 raise ValueError("a vector with a number that is not finite")
             return vectors, tokens
-        except Exception as error:  # LiteLLM raises its own kinds, those of the openai package, and what JSON brings
+        except Exception as error:  # LiteLLM raises its own errors, those of the openai package, and JSON errors
             raise self._embedding_error(error) from None
 
     def _embedding_error(self, error: Exception) -> LMError:
@@ -195,12 +195,12 @@ class DSPyLM:
 
     @property
     def _headers(self) -> dict[str, Any]:
-        """Of the settings, and the key in them, which is sent as one."""
+        """Return the headers of the settings, with the key in them, which is sent as one."""
         named = [self._client.get(name) or {} for name in ("headers", "extra_headers")]
         return {**named[0], **named[1], "api_key": self._client.get("api_key") or ""}
 
     def _sent_key(self) -> str | None:
-        """The key that goes with a request, also where DSPy looks for it."""
+        """Return the key that is sent with a request, including the one that DSPy finds itself."""
         provider = self.model.partition("/")[0].upper()
         usual = key_variables(self._native) if self._native else (f"{provider}_API_KEY",)
         names = () if self._settings.api_base else usual
@@ -210,11 +210,11 @@ class DSPyLM:
         return redact(text, self._settings.api_key_env, self._headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """By the settings' price, else 0.0 on loopback, else a table of the hosted models, else None."""
+        """Return the cost by the settings' price, else 0.0 on loopback, else by a table of hosted models, else None."""
         return self._price.usual(prompt_tokens, completion_tokens)
 
     def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
-        """US dollars of a request at worst; None if unknown."""
+        """Return the US dollars of a request in the worst case; None if unknown."""
         return self._price.most(request, prompt_tokens)
 
     def _find_rates(self) -> Rates | None:
@@ -256,12 +256,12 @@ class DSPyLM:
 
     @cached_property
     def _native(self) -> str | None:
-        """The provider as which DSPy's own client serves the model; None where LiteLLM does."""
+        """The provider as which DSPy's own client serves the model; None if LiteLLM serves it."""
         options = {**self._client, **({"api_base": self._settings.api_base} if self._settings.api_base else {})}
         try:
             return native_provider(dspy.LM(self.model, cache=False, **options))
         except (ValueError, TypeError, errors.LMError, lm15.LM15Error):
-            return None  # which is told where it is opened
+            return None  # reported when it is opened
 
     def _response(self, answer: lm15.Response, request: Request, headers: Mapping[str, str]) -> Response:
         billed = replace(request, extra={**(self._settings.extra or {}), **request.extra})
@@ -286,7 +286,7 @@ class DSPyLM:
 
 
 class _Stream:
-    """Where DSPy sends the chunks of an answer: to the pieces of its request. clean: takes keys out of texts."""
+    """Passes the chunks of an answer from DSPy to the pieces of its request. clean: removes keys from texts."""
 
     def __init__(self, reader: ChunkReader, clean: Callable[[str], str]):
         self._reader, self._clean, self.begun = reader, clean, False
@@ -297,21 +297,21 @@ class _Stream:
         self._reader.add(json.loads(self._clean(json.dumps(plain, default=dict))))
 
     def end(self, response: Response) -> Response:
-        """The answer, after its last piece."""
+        """Return the answer, after its last piece."""
         self._reader.end()
         return self._reader.with_ids(response)
 
 
 class _NoRetries(int):
-    """0. For embeddings LiteLLM takes a plain 0 for a setting that was left out, and sends up to three requests."""
+    """0. For embeddings LiteLLM takes a plain 0 for an unset value, and sends up to three requests."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def _behind(error: BaseException | None) -> str | None:
-    """Find the message of the transport or of the reader of the answer behind the errors of DSPy and LiteLLM: both call
-    it a connection's fault or a server's whether a request never left, its answer broke off, or could not be read."""
+    """Find the transport's or parser's error behind the errors of DSPy and LiteLLM. Both report a connection or server
+    error whether a request never left, its answer broke off, or could not be parsed."""
     while error is not None:
         if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
             return "bad_body"
@@ -324,7 +324,7 @@ def _behind(error: BaseException | None) -> str | None:
 
 @cache
 def _lacking_by_litellm(model: str) -> tuple[str, ...]:
-    """The variable that a provider reads its key from, if that is not set and no other would do."""
+    """Return the variable for a provider's key, if it is not set and no other variable would do."""
     import litellm
 
     litellm.suppress_debug_info = True

@@ -1,4 +1,4 @@
-"""Detection of LiteLLM, which only models need that DSPy's own client does not serve."""
+"""Detection of LiteLLM, which is needed only for models that DSPy's own client does not serve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def has_litellm() -> bool:
 
 
 def check_litellm(model: str, why: str) -> None:
-    """Raise SpecError: a model that only LiteLLM reaches, without LiteLLM."""
+    """Raise SpecError for a model that only LiteLLM serves, when LiteLLM is not installed."""
     hint = (
         f"Install it: {pip_install('dspy[litellm]')}. Without it: anthropic/..., gemini/..., openrouter/... and others."
     )

@@ -1,4 +1,4 @@
-"""The provider itself, without what takes seconds to import."""
+"""The provider itself, without imports that take seconds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from workbench_litellm.installed import check_litellm, has_litellm
 
 @declares()
 def anything(model: str, settings: Any) -> Any:
-    """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string.
+    """Return an LM for any model string of LiteLLM or DSPy; after `litellm/`, the rest is the model string.
 
-    Raises SpecError for one that needs LiteLLM where that is not installed.
+    Raises SpecError if the model needs LiteLLM and it is not installed.
     """
     explicit = re.match(r"litellm[/:](.+)", settings.model)
     if explicit and not has_litellm():
@@ -25,7 +25,7 @@ def anything(model: str, settings: Any) -> Any:
 
 
 def _providers() -> set[str]:
-    """The prefixes that LiteLLM knows, read from its source: to import it takes seconds. Without it, those of DSPy."""
+    """Return the prefixes that LiteLLM knows, read from its source, as importing it takes seconds; else DSPy's."""
     folder = package_folder("litellm")
     if folder is not None and (file := folder / "types" / "utils.py").is_file():
         block = file.read_text(encoding="utf-8").partition("class LlmProviders(")[2]

@@ -1,6 +1,6 @@
 """Reading of DSPy's answers and errors, by the one table of dialects (`workbench_kit.wire.dialects`).
 
-DSPy normalizes both; where the server's own body came with it, its words are read, which say more.
+DSPy normalizes both. If the server's own body is available, it is read, as it has more detail.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from workbench_kit.wire import (
     storable,
 )
 
-#: Where a message that goes back to its provider holds the whole of it, in DSPy's form.
+#: Key of the complete message, in DSPy's form, in a message that goes back to its provider.
 WHOLE = "dspy_message"
-#: The first class that fits decides, so subclasses stand before their parents.
+#: The first matching class decides, so subclasses come before their parents.
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (errors.ContextWindowExceededError, FailureKind.TOO_LONG),
     (errors.LMRateLimitError, FailureKind.RATE_LIMIT),
@@ -47,22 +47,22 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (errors.LMInvalidRequestError, FailureKind.BAD_REQUEST),
     (errors.LMError, FailureKind.BAD_BODY),
 )
-#: What the table says where it knows nothing: then the class of DSPy's error knows more.
+#: Results of the table for unknown errors. The class of DSPy's error is then more precise.
 _VAGUE = (FailureKind.BAD_REQUEST, FailureKind.BAD_BODY)
-#: Names of the end of an answer, by where a body has it: chat completions, Anthropic, Gemini, OpenAI's responses.
+#: Places of the finish reason in a body: chat completions, Anthropic, Gemini, OpenAI's responses.
 _ENDS = (("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"))
 
 
 def read_answer(
     answer: lm15.Response, request: Request, price: Callable[[Billed], float | None], headers: Mapping[str, str]
 ) -> Response:
-    """An answer. price: of a call, by our prices. headers: of the answer, in which a gateway may state its cost.
+    """Read an answer. price: of a call, by our prices. headers: of the answer, in which a gateway may state its cost.
 
-    Raises LMError for one that broke off, or has nothing to read.
+    Raises LMError if it broke off, or has nothing to read.
     """
     body: Mapping[str, Any] = answer.provider_data or {}
     if body.get("choices") == []:
-        raise LMError("bad_body", "an answer without choices")  # which DSPy takes for an empty text
+        raise LMError("bad_body", "an answer without choices")  # DSPy takes it for an empty text
     if failed := _at(body, "choices", 0, "error"):
         kind = kind_of_error(None, {"error": failed})
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
@@ -114,7 +114,7 @@ def read_error(error: Exception) -> FailureKind:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return True if a filter of the provider's stopped the prompt or the answer, which DSPy makes an error of."""
+    """Return True if a provider's filter stopped the prompt or the answer, which DSPy raises as an error."""
     status, body = error_body(error)
     code = body["error"].get("code")
     if status is None:
@@ -123,7 +123,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def _end(code: Any) -> str:
-    """Read the code of an error as a word for the end of an answer: DSPy has some of Gemini's there."""
+    """Read an error's code as a finish reason: DSPy puts some of Gemini's there."""
     try:
         return read_finish(code, "said", False)
     except LMError:
@@ -131,15 +131,15 @@ def _end(code: Any) -> str:
 
 
 def error_body(error: Exception) -> tuple[int | None, dict[str, Any]]:
-    """(status, the error as a body holds it) of an error of DSPy's."""
+    """Return (status, the error in the form of a body) for an error of DSPy's."""
     status, code = getattr(error, "status", None), getattr(error, "provider_code", None)
-    status = status if status is not None and status >= 400 else None  # a 200 with a body that is none
+    status = status if status is not None and status >= 400 else None  # a 200 with an invalid body
     message = str(getattr(error, "message", "") or error)
     return status, {"error": {"message": message, **({"code": code} if code else {})}}
 
 
 def to_request(body: dict[str, Any]) -> lm15.Request:
-    """A body of a chat completion as DSPy's request. Messages that DSPy gave go back whole."""
+    """Convert the body of a chat completion to DSPy's request. Messages from DSPy are sent back complete."""
     wholes = [m.get(WHOLE) for m in body["messages"] if m.get("role") == "assistant"]
     named = [m.get("tool_calls") or () for m in body["messages"] if m.get("role") == "assistant"]
     request = lm15.request_from_openai_chat({**body, "messages": [_known(m) for m in body["messages"]]})
@@ -155,7 +155,7 @@ def to_request(body: dict[str, Any]) -> lm15.Request:
 
 
 def _whole(message: lm15.Message, calls: tuple[dict[str, Any], ...]) -> dict[str, Any] | None:
-    """A message with thoughts, or with what its provider wants back, as a message of a chat that holds it whole."""
+    """Return a message with thoughts, or with data that its provider wants back, as a complete chat message."""
     thought = any(isinstance(part, lm15.ThinkingPart) or part.continuation for part in message.parts)
     if not thought and not message.continuation:
         return None
@@ -167,7 +167,7 @@ def _whole(message: lm15.Message, calls: tuple[dict[str, Any], ...]) -> dict[str
 
 
 def _renamed(message: lm15.Message, calls: Any) -> lm15.Message:
-    """A message whose calls have the ids by which their results name them, and names that the server knows."""
+    """Return a message with the call ids that its results use, and with names that the server knows."""
     told = iter([(str(call["id"]), call["function"]["name"]) for call in calls])
     parts = list(message.parts)
     for place, part in enumerate(parts):
@@ -177,7 +177,7 @@ def _renamed(message: lm15.Message, calls: Any) -> lm15.Message:
     return replace(message, parts=tuple(parts))
 
 
-#: What DSPy reads of a message; the rest is of another provider, which it refuses.
+#: Fields of a message that DSPy reads. It refuses the rest, which comes from other providers.
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "refusal", "reasoning_content")
 
 
@@ -190,7 +190,7 @@ def _known(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(message: Any, parts: tuple[Any, ...]) -> tuple[str, str]:
-    """(text, thoughts): of the message of a chat completion, else of DSPy's parts."""
+    """Return (text, thoughts) of a chat completion's message, else of DSPy's parts."""
     if is_dict(message):
         text, within = read_content(message.get("content"))
         return text, "\n".join(filter(None, (read_thoughts(message), within)))
@@ -199,8 +199,8 @@ def _said(message: Any, parts: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _usage(usage: lm15.Usage, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokens of an answer in the words of the table. A prompt's are all of them: Anthropic counts those of the
-    cache apart."""
+    """Return the tokens of an answer in the names of the table. The prompt's count includes cached tokens, which
+    Anthropic counts separately."""
     told = body.get("usage")
     apart = is_dict(told) and "cache_read_input_tokens" in told and "prompt_tokens" not in told
     cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
@@ -226,7 +226,7 @@ def _at(value: Any, *path: str | int) -> Any:
 
 
 def _arguments(value: Any) -> Any:
-    """A dict, mended where it has to be; else the model's own text, so that an agent can complain."""
+    """Return a dict, repaired if necessary; else the model's own text, so that an agent can complain."""
     if list(value) != ["partial_json"]:
         return dict(value)
     found = load_loose(str(value["partial_json"]))

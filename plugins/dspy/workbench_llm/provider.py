@@ -1,4 +1,4 @@
-"""LMs through the Python API of Simon Willison's `llm`: whatever models its plugins add."""
+"""LMs through the Python API of Simon Willison's `llm`: all models that its plugins add."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 from workbench_kit.wire import estimate_answer, kind_of_error, read_finish, storable
 
 DEFAULT_CONCURRENCY = 4
-#: What `llm`'s plugins call the limit on the length of the answer.
+#: Names of the limit on the answer's length in `llm`'s plugins.
 _MAX_TOKENS = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
 
 
 @declares()
 def llm_model(model: str, settings: Any) -> LLMModel:
-    """`llm:NAME`. Raises PluginError without the package `llm`, SpecError for an unknown name."""
+    """Return the LM for `llm:NAME`. Raises PluginError without the package `llm`, SpecError for an unknown name."""
     try:
         import llm
     except ImportError:
@@ -36,7 +36,7 @@ def llm_model(model: str, settings: Any) -> LLMModel:
 
 
 class LLMModel:
-    """An LM over one model of `llm`, asynchronous if it has such a form, else in a thread."""
+    """An LM over one model of `llm`: asynchronous if the model has such a form, else in a thread."""
 
     def __init__(self, model: Any, asynchronous: bool, settings: Any):
         self._model, self._asynchronous, self._settings = model, asynchronous, settings
@@ -68,7 +68,7 @@ class LLMModel:
         return self._response(request, text, usage, _reason(response))
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """By the settings' price; else None, since `llm` knows no prices."""
+        """Return the cost by the settings' price; else None, since `llm` knows no prices."""
         price = self._settings.price
         if price is None:
             return None
@@ -76,14 +76,14 @@ class LLMModel:
         return (prompt_tokens * price["input"] + completion_tokens * price["output"]) / 1e6
 
     async def aclose(self) -> None:
-        """Nothing to close: `llm` opens a connection for each call."""
+        """Do nothing: `llm` opens a connection for each call."""
 
     def _in_thread(self, arguments: dict[str, Any]) -> tuple[Any, str, Any]:
         response = self._model.prompt(**arguments)
         return response, response.text(), response.usage()
 
     def _arguments(self, request: Request) -> dict[str, Any]:
-        """The arguments of `Model.prompt`; sampling settings only where the model knows them."""
+        """Return the arguments of `Model.prompt`, with only the sampling settings that the model supports."""
         options: dict[str, Any] = {}
         if "temperature" in self._known:
             options["temperature"] = request.temperature
@@ -145,7 +145,7 @@ def _kind(error: Exception, status: Any, needs_key: type[Exception]) -> str:
 
 
 def _turns(messages: tuple[Message, ...]) -> dict[str, Any]:
-    """A question as `prompt`, which every plugin understands; a longer conversation as `messages`."""
+    """Return a question as `prompt`, which every plugin supports; a longer conversation as `messages`."""
     import llm
 
     system = "\n\n".join(str(m["content"]) for m in messages if m["role"] in ("system", "developer"))
@@ -160,7 +160,7 @@ def _turns(messages: tuple[Message, ...]) -> dict[str, Any]:
 
 
 def _reason(response: Any) -> str | None:
-    """Why the answer ended, where the plugin keeps the provider's JSON."""
+    """Return why the answer ended, if the plugin keeps the provider's JSON."""
     data = getattr(response, "response_json", None)
     if not isinstance(data, dict):
         return None

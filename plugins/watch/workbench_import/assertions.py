@@ -1,4 +1,4 @@
-"""The metric `assertions`: each row says what its answer must meet, in the words of promptfoo."""
+"""The metric `assertions`: each row has conditions on its answer, in promptfoo's format."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ CHECKS: dict[str, Callable[[str, Any], bool]] = {
 
 
 class Assertions:
-    """1 if the answer meets all assertions of the row, else 0; the feedback names those that it fails.
+    """1 if the answer meets all assertions of the row, else 0; the feedback names the failed ones.
 
     An assertion is {type, value}. Types: equals, contains, icontains, contains-any, contains-all, icontains-any,
-    icontains-all, starts-with, regex, is-json, and each with `not-` before it.
+    icontains-all, starts-with, regex, is-json, and each with the prefix `not-`.
 
     Args:
         field: the field of the prediction.
@@ -82,7 +82,7 @@ def _fault(answer: str, assertion: Any) -> str | None:
 
 
 def meets(answer: str, assertion: Any) -> bool:
-    """Return True if an answer meets an assertion. Raises ValueError for one that is none, TooSlow for its pattern."""
+    """Return True if an answer meets an assertion. Raises ValueError if it is invalid, TooSlow for its pattern."""
     if not is_dict(assertion) or str(assertion.get("type", "")).removeprefix("not-") not in CHECKS:
         raise ValueError(f"{assertion!s:.100} is not an assertion; types: {', '.join(CHECKS)}")
     kind = str(assertion["type"])

@@ -1,7 +1,7 @@
-"""A saved DSPy program: `program.save("program.json")`, which is data, or a pickle, read with --run-code alone.
+"""A saved DSPy program: `program.save("program.json")`, which is data, or a pickle, read only with --run-code.
 
-A state names for each predictor its instructions, its demos and its fields, but not which fields are inputs, and no
-types. A pickled program tells both.
+A state has the instructions, demos and fields of each predictor, but not which fields are inputs, and no types. A
+pickled program has both.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from workbench.workflow import parse_signature
 from workbench_import.dspy_state import default_adapter, read_states
 from workbench_import.imported import LEAST_ROWS, Imported, Wishes, as_list, read_value
 
-#: A hosted model: no path, no prefix of a provider that starts or loads something here.
+#: A hosted model: not a path, and no prefix of a provider that starts or loads something here.
 _MODEL = re.compile(r"[a-z0-9_]+/[\w.:@/-]+")
 _DEFAULT = re.compile(r"Given the fields? (.+?), produce the fields? (.+?)\.")
 
 
 def read(path: Path, wishes: Wishes) -> Imported:
-    """The program as a workflow. Raises SpecError."""
+    """Return the program as a workflow. Raises SpecError."""
     found = Imported({})
     given = _given_signatures(wishes)
     state = _state_of(path)
@@ -56,7 +56,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
 
 
 def node_name(name: str, taken: Mapping[str, Any]) -> str:
-    """A node's name for a predictor: `answer.predict` becomes `answer`."""
+    """Return a node's name for a predictor: `answer.predict` becomes `answer`."""
     base = re.sub(r"\W+", "_", name.removesuffix(".predict")).strip("_")
     base = {"self": "answer", "predict": "answer", "": "answer"}.get(base, base)
     while base in taken:
@@ -80,13 +80,13 @@ def _state_of(path: Path) -> Path:
 
 
 def _json_of(state: Path) -> dict[str, Any] | None:
-    """The content of a state that is data; None for a pickle, and for what is none."""
+    """Return the content of a state that is data; None for a pickle and for any other file."""
     value = read_value(state) if state.is_file() and state.suffix != ".pkl" else None
     return value if is_dict(value) else None
 
 
 def _states(path: Path, state: Path, wishes: Wishes) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """(state of each predictor, signatures as far as the file tells them)."""
+    """Return (state of each predictor, signatures as far as the file has them)."""
     if state.is_dir() or state.suffix == ".pkl":
         if not wishes.run_code:
             hint = "If you trust its author, add --run-code. Otherwise ask for program.save('program.json')."
@@ -133,7 +133,7 @@ def _node(name: str, state: Mapping[str, Any], text: str | None, found: Imported
 
 
 def _field_name(field: Mapping[str, Any]) -> str:
-    """A field's name, which a state has only in its description or, as words, in its prefix."""
+    """Return a field's name, which a state has only in its description or, as words, in its prefix."""
     exact = re.fullmatch(r"\$\{(\w+)\}", str(field.get("description") or ""))
     if exact:
         return exact[1]
@@ -142,7 +142,7 @@ def _field_name(field: Mapping[str, Any]) -> str:
 
 
 def _guess_signature(node: str, names: list[str], instructions: str, found: Imported) -> str:
-    """Inputs and outputs by DSPy's default instructions, by the field `reasoning`, or: the last field is the output."""
+    """Guess inputs and outputs from default instructions, or the field `reasoning`; else the last one is the output."""
     sides = _DEFAULT.search(instructions)
     if sides and (ins := re.findall(r"`(\w+)`", sides[1])) and (outs := re.findall(r"`(\w+)`", sides[2])):
         begin = [n for n in names if n not in ins and n not in outs and n == "reasoning"]
@@ -177,7 +177,7 @@ def _language_model(states: Mapping[str, Mapping[str, Any]], found: Imported) ->
 
 
 def _add_rows(found: Imported, node: Mapping[str, Any], wishes: Wishes) -> None:
-    """The user's file, or else the demos of the last node."""
+    """Add the user's file, or else the demos of the last node."""
     if wishes.data is not None:
         found.data = wishes.data
         return

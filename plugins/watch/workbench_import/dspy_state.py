@@ -1,4 +1,4 @@
-"""The JSON that `program.save` of DSPy writes: of a program, a state for each predictor; or that of one predictor."""
+"""The JSON of DSPy's `program.save`: a state for each predictor of a program; or that of one predictor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from workbench.base.type_guards import is_dict
 
 
 def read_states(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The state of each predictor; empty for what is no state."""
+    """Return the state of each predictor; empty for any other value."""
     states = {name: one for name, one in value.items() if is_dict(one) and is_dict(one.get("signature"))}
     return states or ({"self": dict(value)} if is_dict(value.get("signature")) else {})
 
 
 def default_adapter(value: Mapping[str, Any] | None) -> str:
-    """The adapter that the DSPy which wrote a state takes by itself, so that the prompt stays what it was."""
+    """Return the default adapter of the DSPy version that wrote a state, so that the prompt stays the same."""
     told: Any = value
     for key in ("metadata", "dependency_versions", "dspy"):
         told = told.get(key) if is_dict(told) else None

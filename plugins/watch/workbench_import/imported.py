@@ -1,4 +1,4 @@
-"""The result of an import: a workflow file, rows, and an account of what was taken and what was left out."""
+"""The result of an import: a workflow file, rows, and an account of the parts taken and left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workbench.spec import defaults, load_yaml_file
 from workbench.task import dump_yaml, read_rows, reader_of
 from workbench_import.dspy_state import read_states
 
-#: Rows for train, val and test, one each at least.
+#: Minimum rows: one each for train, val and test.
 LEAST_ROWS = 3
 _MOST_BYTES = 64 << 20
 _SUFFIXES = ("csv", "tsv", "json", "jsonl", "ndjson", "xlsx")
@@ -38,7 +38,7 @@ class Wishes:
 
 @dataclass
 class Imported:
-    """A workflow to be written.
+    """A workflow to write.
 
     tree: the file without `data`. rows: its data; None if `data` names a file of the user's.
     """
@@ -51,7 +51,7 @@ class Imported:
     guessed: list[str] = field(default_factory=list)
 
     def write(self, out: Path) -> None:
-        """Write the folder, and check the file. Raises SpecError, and writes nothing, for what is no valid workflow."""
+        """Write the folder, and check the file. Raises SpecError, and writes nothing, if the workflow is invalid."""
         if out.exists():
             raise SpecError(f"{out} exists, and nothing is overwritten", hint="Choose another folder with --out.")
         try:
@@ -80,7 +80,7 @@ class Imported:
         tree = {**self.tree}
         nodes = tree.pop("nodes")
         metric = tree.pop("metric")
-        tree.setdefault("lm", defaults.LM)  # a line to edit, where no model could be taken
+        tree.setdefault("lm", defaults.LM)  # a line to edit, if no model could be taken
         head = {key: tree.pop(key) for key in ("name", "lm", "roles") if key in tree}
         data = data_section(name, len(rows))
         if "split" not in data:
@@ -92,7 +92,7 @@ class Imported:
 
 
 def data_section(file: str, rows: int) -> dict[str, Any]:
-    """A quarter of the rows for train, a quarter for val, the rest for the sealed test. Too few are for `eval`."""
+    """Split the rows: a quarter for train, a quarter for val, the rest for the sealed test. Too few are for `eval`."""
     if not rows:
         raise SpecError("there is no row", hint="Add rows, or name a file of them with --data (for a DSPy program).")
     if rows < LEAST_ROWS:
@@ -102,19 +102,19 @@ def data_section(file: str, rows: int) -> dict[str, Any]:
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV, JSON, JSONL or Excel file. Raises SpecError."""
+    """Return the rows of a CSV, JSON, JSONL or Excel file. Raises SpecError."""
     if reader_of(path.name) not in _SUFFIXES:
         raise SpecError(f"{path.name} is not a table", hint=f"Known: {', '.join(_SUFFIXES)}.")
     return [dict(row) for row in read_rows(str(path.resolve()), path.parent, {})]
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list as it is; anything else as its only item; nothing as an empty list."""
+    """Return a list unchanged; any other value as its only item; no value as an empty list."""
     return list(value) if is_list(value) else [] if value in (None, "") else [value]
 
 
 def parsed(value: Any) -> Any:
-    """The JSON in a text; anything else as it is."""
+    """Parse the JSON in a text; return any other value unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -122,7 +122,7 @@ def parsed(value: Any) -> Any:
 
 
 def read_value(path: Path) -> Any:
-    """The content of a JSON or YAML file. Raises SpecError."""
+    """Return the content of a JSON or YAML file. Raises SpecError."""
     if path.suffix.lower() != ".json":
         return load_yaml_file(path).value
     try:
@@ -132,7 +132,7 @@ def read_value(path: Path) -> Any:
 
 
 def import_path(path: Path, source: str | None, wishes: Wishes) -> Imported:
-    """Read what another tool wrote. source: dspy, promptfoo or inspect; None: by the content. Raises SpecError."""
+    """Read another tool's file. source: dspy, promptfoo or inspect; None: by the content. Raises SpecError."""
     if not path.exists():
         raise SpecError(f"there is no {path}", hint="Name a file, or the folder of a DSPy program.")
     kind = source or detect(path)

@@ -16,7 +16,7 @@ _OTHERS = ("sandbox", "files", "setup")
 
 
 def read(path: Path, wishes: Wishes) -> Imported:
-    """The samples as rows, and a workflow of one node that answers them. Raises SpecError."""
+    """Return the samples as rows, and a workflow of one node that answers them. Raises SpecError."""
     samples = read_table(path)
     if not samples or "input" not in samples[0]:
         known = ", ".join(samples[0]) if samples else "none"
@@ -50,7 +50,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
 
 
 def _row(number: int, sample: Mapping[str, Any], choices: list[Any], found: Imported) -> dict[str, Any]:
-    """A row; empty for a sample without input or target."""
+    """Return a row; empty for a sample without input or target."""
     target = _list(sample.get("target"))
     text = _input(sample["input"]) if sample.get("input") is not None else ""
     if not text or not target:
@@ -67,7 +67,7 @@ def _row(number: int, sample: Mapping[str, Any], choices: list[Any], found: Impo
 
 
 def _input(value: Any) -> str:
-    """A question: a text, or the messages of a chat with their roles."""
+    """Return a question: a text, or the messages of a chat with their roles."""
     value = parsed(value) if isinstance(value, str) and value.lstrip().startswith("[{") else value
     if not is_list(value):
         return str(value)
@@ -85,5 +85,5 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """A list that a cell of CSV may hold as JSON, or a single value."""
+    """Return a list, which a CSV cell may have as JSON, or a single value as a list."""
     return as_list(parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value)

@@ -1,4 +1,4 @@
-"""A pickled DSPy program. To read a pickle is to run it: this module is used with --run-code alone."""
+"""A pickled DSPy program. Reading a pickle runs code: this module is used only with --run-code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from workbench.errors import SpecError
 
 
 def read_pickled(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """(state, signature) of each predictor of a folder made by `program.save(path, save_program=True)`.
+    """Return (state, signature) of each predictor of a folder made by `program.save(path, save_program=True)`.
 
-    Raises SpecError, also where what the pickle runs fails.
+    Raises SpecError, also if code in the pickle fails.
     """
     if path.is_file():
         hint = "Save it as JSON: program.save('p.json')."
@@ -33,7 +33,7 @@ def _text(signature: Any) -> str:
 
 
 def _annotation(annotation: Any) -> str:
-    """A field's type in the notation of signatures; none for text and for types that it does not have."""
+    """Return a field's type in signature notation; none for text and for types without a notation."""
     if annotation in (int, float, bool, list, dict):
         return f": {annotation.__name__}"
     plain = (str, int, float, bool, type(None))

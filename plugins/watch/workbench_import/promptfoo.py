@@ -1,7 +1,7 @@
 """A configuration of promptfoo: prompts, providers, and tests with vars and assertions.
 
 A prompt becomes the instructions of a node that reads the prompt's variables; several prompts and providers become
-alternatives under `search:`. Tests become rows. Templates beyond `{{name}}`, and code, are left out by name.
+alternatives under `search:`. Tests become rows. Templates beyond `{{name}}`, and code, are left out and named.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _PROVIDERS = {
     "ollama": "ollama",
     "xai": "xai",
 }
-#: Words between provider and model that say which of its interfaces is used.
+#: Words between provider and model that select one of the provider's interfaces.
 _INTERFACES = ("chat", "responses", "messages", "completion")
 _KEYS = ("prompts", "providers", "targets", "tests", "defaultTest", "description", "$schema")
 
 
 def read(path: Path, wishes: Wishes) -> Imported:
-    """The configuration as a workflow. Raises SpecError."""
+    """Import the configuration as a workflow. Raises SpecError."""
     config = read_value(path)
     if not is_dict(config):
         raise SpecError(f"{path.name} is not a configuration of promptfoo", hint="It has prompts, providers and tests.")
@@ -80,7 +80,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
 
 
 def _metric(tests: Tests, output: str, models: list[Any], wishes: Wishes) -> dict[str, Any]:
-    """The metric, and the model of the role judge if there is a rubric."""
+    """Return the metric, and the model of the role judge if there is a rubric."""
     if wishes.metric:
         return {"metric": wishes.metric}
     if tests.rubrics:
@@ -93,7 +93,7 @@ def _metric(tests: Tests, output: str, models: list[Any], wishes: Wishes) -> dic
 
 
 def _search(texts: list[str], models: list[Any], rows: int) -> dict[str, Any]:
-    """Several prompts and models as alternatives, each of which is tried."""
+    """Return several prompts and models as alternatives to try."""
     domains: dict[str, Any] = {}
     if len(texts) > 1:
         domains["nodes.answer.instructions"] = texts
@@ -105,13 +105,13 @@ def _search(texts: list[str], models: list[Any], rows: int) -> dict[str, Any]:
 
 
 def _instructions(prompt: str) -> str:
-    """A prompt as instructions: variables by their names, and none at its end, where they follow as lines anyway."""
+    """Return a prompt as instructions, with variables by name, but not at its end, where they follow as lines."""
     text = re.sub(r"(?m)^[^\n{]{0,40}\{\{\s*\w+\s*\}\}\s*$", "", prompt) if prompt.count("\n") else prompt
     return VARIABLE.sub(lambda m: f"<{m[1]}>", text if text.strip() else prompt).strip()
 
 
 def _prompts(value: Any, folder: Path, found: Imported) -> Iterator[str]:
-    """The texts of prompts that are texts or files of texts in the folder."""
+    """Yield the texts of prompts that are texts, or text files in the folder."""
     for prompt in as_list(value):
         label = str(prompt.get("label") or prompt.get("id") or "") if is_dict(prompt) else ""
         leave_keys(found, f"prompt '{label}'", prompt, ("label", "raw", "id"))
@@ -138,7 +138,7 @@ def _texts(text: str, folder: Path, found: Imported) -> list[str]:
 
 
 def _chat(text: str, found: Imported) -> str:
-    """The messages of a chat as one text."""
+    """Return the messages of a chat as one text."""
     if not text.lstrip().startswith(("[", "-")):
         return text
     messages = parsed(text)
@@ -150,7 +150,7 @@ def _chat(text: str, found: Imported) -> str:
 
 
 def _models(value: Any, found: Imported) -> list[Any]:
-    """The providers that are models here."""
+    """Return the providers that are models here."""
     models: list[Any] = []
     for provider in as_list(value):
         if is_dict(provider) and len(provider) == 1 and "id" not in provider:  # {id: {settings}}

@@ -1,4 +1,4 @@
-"""Tests of promptfoo as rows: their variables, and what an answer must meet."""
+"""Tests of promptfoo as rows: their variables, and the conditions on an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench_import.assertions import CHECKS
 from workbench_import.imported import Imported, as_list, read_table, read_value
 
 _TEST_FILES = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv", ".xlsx")
-#: The types of assertions that a cell of a table may begin with, and the short forms of some.
+#: The types of assertions that a table cell may begin with, and the short forms of some.
 _TYPES = """answer-relevance bleu classifier contains contains-all contains-any contains-html contains-json contains-sql
     contains-xml context-faithfulness context-recall context-relevance conversation-relevance cost equals factuality
     finish-reason g-eval gleu guardrails human icontains icontains-all icontains-any is-html is-json is-refusal is-sql
@@ -34,17 +34,17 @@ _ASSERTION = re.compile(
 )
 _CODE_FILE = re.compile(r"file://\S+\.(?:[cm]?[jt]s|py|rb)(?::\S+)?$")
 VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
-#: Rows that lists among the variables of one test may make.
+#: Maximum rows from the lists among the variables of one test.
 _MOST = 10_000
-#: What is read of a test, and what changes nothing.
+#: Keys of a test that are read, or that change nothing.
 _TEST_KEYS = ("vars", "assert", "description")
 _RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
 
 
 @dataclass
 class Tests:
-    """Rows, the field of a row that says what its answer must meet, and what that is: an expected text (`equal`), a
-    rubric, or a list of assertions."""
+    """Rows, the field of a row with the conditions on its answer, and their kind: an expected text (`equal`), a rubric,
+    or a list of assertions."""
 
     rows: list[dict[str, Any]]
     field: str
@@ -53,7 +53,7 @@ class Tests:
 
 
 def safe_file(text: str, folder: Path, suffixes: tuple[str, ...], found: Imported) -> Path | None:
-    """The file that a `file://` names, if it lies in the folder and holds data; else None, and it is left out."""
+    """Return the file named by a `file://`, if it is a data file in the folder; else None, and it is left out."""
     name = text.removeprefix("file://")
     try:
         path = (folder / name).resolve()
@@ -72,7 +72,7 @@ def safe_file(text: str, folder: Path, suffixes: tuple[str, ...], found: Importe
 
 
 def expand_tests(config: Mapping[str, Any], folder: Path, found: Imported) -> Tests:
-    """The tests of a configuration. Raises SpecError if no assertion of theirs can be mapped."""
+    """Return the tests of a configuration. Raises SpecError if none of their assertions can be mapped."""
     shared = config.get("defaultTest")
     if isinstance(shared, str):
         file = safe_file(shared, folder, (".yaml", ".yml", ".json"), found)
@@ -108,14 +108,14 @@ def expand_tests(config: Mapping[str, Any], folder: Path, found: Imported) -> Te
 
 
 def _free(name: str, rows: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
-    """A name that no variable has."""
+    """Return a name that no variable has."""
     while any(name in variables for variables, _ in rows):
         name += "_"
     return name
 
 
 def _tests(value: Any, folder: Path, found: Imported) -> Iterator[Mapping[str, Any]]:
-    """Each test, those of files in the folder too."""
+    """Yield each test, including those of files in the folder."""
     for test in as_list(value):
         if is_dict(test):
             yield test
@@ -131,17 +131,17 @@ def _tests(value: Any, folder: Path, found: Imported) -> Iterator[Mapping[str, A
 
 
 def _table_test(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table as a test: `__expected` columns are assertions, columns without `__` variables."""
+    """Return a row of a table as a test: `__expected` columns are assertions, columns without `__` variables."""
     cells = [str(cell).strip() for name, cell in row.items() if name.startswith("__expected")]
     variables = {k: v for k, v in row.items() if not k.startswith("__")}
     return {"vars": variables, "assert": [_written_assertion(cell) for cell in cells if cell]}
 
 
 def _written_assertion(cell: str) -> dict[str, Any]:
-    """Parse the assertion of a cell: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text that is
+    """Parse the assertion in a cell: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text to
     equal."""
     found = _ASSERTION.fullmatch(cell)
-    if found is None or (found["value"] is None and "-" not in found["type"]):  # a word alone may be an answer
+    if found is None or (found["value"] is None and "-" not in found["type"]):  # a single word may be an answer
         code = _CODE_FILE.match(cell)
         return {"type": "code" if code else "equals", "value": cell}
     kind = _SHORT.get(found["type"], found["type"])
@@ -155,7 +155,7 @@ def _vars(test: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _combinations(variables: dict[str, Any], folder: Path, found: Imported) -> Iterator[dict[str, Any]]:
-    """A list among the variables makes a row for each of its values."""
+    """Yield the combinations of variables. A list makes a row for each of its values."""
     for name, value in variables.items():
         if isinstance(value, str) and value.startswith("file://"):
             file = safe_file(value, folder, (".txt", ".md", ".json", ".yaml", ".yml"), found)
@@ -169,7 +169,7 @@ def _combinations(variables: dict[str, Any], folder: Path, found: Imported) -> I
 
 
 def _assertions(asserts: list[Any], variables: Mapping[str, Any], found: Imported) -> Iterator[dict[str, Any]]:
-    """The assertions that can be mapped; variables in their values are filled in."""
+    """Yield the assertions that can be mapped, with variables in their values filled in."""
     for one in asserts:
         kind, value = (str(one.get("type", "")), one.get("value")) if is_dict(one) else ("", None)
         if kind in _RUBRICS and isinstance(value, str):
@@ -197,7 +197,7 @@ def _leave(found: Imported, what: str, value: Any) -> None:
 
 
 def leave_keys(found: Imported, what: str, value: Any, read: Collection[str]) -> None:
-    """Name the settings of something that are not read: all of them but those that are."""
+    """Name the settings of something that are not in `read`."""
     for key, inner in value.items() if is_dict(value) else ():
         if key not in read:
             names = [f"{key}.{name}" for name in inner] if is_dict(inner) and inner else [str(key)]
@@ -214,7 +214,7 @@ def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def _regex_fault(pattern: str) -> str | None:
-    """Why a stranger's pattern is not used: it is none of Python's."""
+    """Return why a pattern is not used: it is not valid in Python."""
     try:
         Pattern(pattern)
         return None
@@ -225,7 +225,7 @@ def _regex_fault(pattern: str) -> str | None:
 def _named(
     rows: list[tuple[dict[str, Any], list[dict[str, Any]]]], found: Imported
 ) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Rows without variables that no field can be named after."""
+    """Return rows without variables whose names cannot be names of fields."""
     wrong = sorted({name for variables, _ in rows for name in variables if not name.isidentifier()})
     if wrong:
         found.left.append(f"variables that are not names: {', '.join(wrong)}")

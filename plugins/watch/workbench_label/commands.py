@@ -15,9 +15,9 @@ from workbench.cli.options import DB, JSON, limit_option
 if TYPE_CHECKING:
     from workbench_kit.labels import Item, Label, RunAnswers
 
-#: Suffixes by which a missing TARGET is known to be a file.
+#: Suffixes that identify a missing TARGET as a file.
 _FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
-#: Characters of a cell that are shown.
+#: Maximum characters of a cell to show.
 _SHOWN = 4000
 
 
@@ -82,7 +82,7 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
-    """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
+    """Ask for a label of each item until there are no more, or the labeller stops. Returns the number of labels."""
     from workbench_kit.labels import Label, append_label
 
     for number, item in enumerate(left):
@@ -97,7 +97,7 @@ def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
 
 
 def _ask_score() -> Any:
-    """A number in [0, 1], None to skip, or "stop"."""
+    """Return a number in [0, 1], None to skip, or "stop"."""
     while True:
         given = ask_text("Score: y good, n bad, or 0 to 1; s skips, q stops").strip().lower()
         if given in ("y", "n", "s", "q"):

@@ -6,10 +6,10 @@ from workbench.proof import Claim, ClaimSource, Evidence
 
 
 class JudgedGain(ClaimSource):
-    """The gain that counts of a run that a judge scored, and the claim of the judge."""
+    """The corrected gain of a run that a judge scored, and the claim about the judge."""
 
     def find(self, tested: Evidence) -> list[Claim]:
-        """Correct the gain by labels of people."""
+        """Correct the gain by human labels."""
         if tested.gain is None or not tested.is_judged:
             return []
         from workbench_kit.labels import prove_by_labels

@@ -1,6 +1,6 @@
-"""Service levels on the sealed rows: does the winner meet each target, and is it as good as the best candidate?
+"""Service levels on the sealed rows: tests whether the winner meets each target, and is as good as the best candidate.
 
-Rows that were not answered score 0 here, whoever's fault that was: to whom the service is promised, they are failures.
+Unanswered rows score 0 here, whatever the cause: for users of the service, they are failures.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from workbench.spec import Spec, TargetsSpec
 from workbench.study import SLOW_SHARE, Aims, Result, is_slow
 from workbench.task import highest_score
 
-#: The fewest rows the slowest of which is above the 95th percentile of all in 97.5 of 100 cases.
+#: The fewest rows of which the slowest is above the 95th percentile of all in 97.5 of 100 cases.
 ROWS_OF_PERCENTILE = math.ceil(math.log(LEVEL / 2) / math.log(1 - SLOW_SHARE))
 
 
 @dataclass(frozen=True)
 class Level:
-    """A target. value, interval: of the winner on the sealed rows; an end that no row bounds is inf. bound: the most
-    that a row can cost, and how that is known."""
+    """A target. value, interval: of the winner on the sealed rows; an end that no row bounds is inf. bound: the maximum
+    cost of a row, and how it is known."""
 
     target: str
     limit: float
@@ -44,7 +44,7 @@ class Level:
 
     @property
     def verdict(self) -> Literal["met", "missed", "open"]:
-        """Met or missed: by the whole interval."""
+        """Return whether the target is met or missed by the whole interval, else open."""
         low, high = self.interval
         if self.target == "score":
             return "met" if low >= self.limit else "missed" if high < self.limit else "open"
@@ -67,14 +67,14 @@ def claim_levels(
 ) -> Claim:
     """Claim that the winner meets each target and is not worse than the best candidate.
 
-    Each of these has to be shown at the level of the test, so that all together need no smaller one.
+    Each of these must be shown at the level of the test, so that their conjunction needs no smaller one.
 
     Args:
         levels: one per target; none without a sealed test.
         best: hash of the best candidate on val. is_baseline: it is the baseline.
         loss: the comparison of the winner with it; None if the winner is it, or was not tested.
-        needs_margin: a loss of the margin against the best has to be ruled out.
-        missed_on_val: lines on targets that the winner misses on val, which then no candidate meets.
+        needs_margin: a loss of the margin against the best must be ruled out.
+        missed_on_val: lines on targets that the winner misses on val, in which case no candidate meets them.
     """
     met = bool(levels) and all(level.verdict == "met" for level in levels)
     shown = met and (loss is None or not needs_margin or loss.loss_bounded)
@@ -107,12 +107,12 @@ def _figures(claim: Claim, shown: bool) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    """The value as JSON has it."""
+    """Return the value as JSON can hold it: None for the infinities."""
     return value if math.isfinite(value) else None
 
 
 def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
-    """The verdict, then a line for each target, and one on the best candidate."""
+    """Return the verdict, then a line for each target, and one on the best candidate."""
     levels, missed, loss = claim.more["levels"], claim.more["missed_on_val"], claim.more["loss"]
     out = [f"No candidate meets all targets on val; the nearest: {', '.join(missed)}."] if missed else []
     if not levels:
@@ -127,7 +127,7 @@ def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
     return out
 
 
-#: Service levels. Labels are of baseline and winner, so that a judge shows no such thing.
+#: Service levels. Labels are of baseline and winner, so they cannot correct these.
 LEVELS = Kind(_words, _figures, uncorrected=True)
 
 
@@ -161,12 +161,12 @@ class Levels(ClaimSource):
         return [claim_levels(levels, best.hash, best == task.workflow, loss, needs_margin, _missed(tested))]
 
     def warn(self, spec: Spec, rows: int) -> list[str]:
-        """Warn of sealed rows too few to show a target of `p95_latency`."""
+        """Warn if there are too few sealed rows to show a target of `p95_latency`."""
         return few_rows_warning(spec.targets, rows)
 
 
 def few_rows_warning(targets: TargetsSpec | None, rows: int) -> list[str]:
-    """A warning if the number of sealed rows cannot show a target of `p95_latency`, even if all of them are fast."""
+    """Return a warning if this number of sealed rows cannot show `p95_latency`, even if all of them are fast."""
     if targets is None or targets.p95_latency is None or rows >= ROWS_OF_PERCENTILE:
         return []
     return [
@@ -176,7 +176,7 @@ def few_rows_warning(targets: TargetsSpec | None, rows: int) -> list[str]:
 
 
 def _missed(tested: Evidence) -> tuple[str, ...]:
-    """Lines on the targets that a winner misses on val."""
+    """Return lines on the targets that a winner misses on val."""
     found, spec = tested.evaluations, tested.task.spec
     aims = Aims.of(spec, list(found.values())) if found else None
     on_val = found.get(tested.winner.hash)
@@ -200,16 +200,16 @@ def measure_levels(
     alpha: float,
     warmed: Collection[str] = (),
 ) -> tuple[Level, ...]:
-    """The levels of a workflow.
+    """Measure the levels of a workflow.
 
     Args:
-        targets: what is asked for.
+        targets: of the file.
         results: on sealed rows.
         clusters: one key a row: rows with equal keys count once, in time with their slowest.
-        ceilings: for each cost the most that a row can cost.
+        ceilings: for each cost the maximum of a row.
         alpha: the level; intervals are of 1 - alpha.
-        warmed: objectives of which the side that ran second on a row has more or less. They are measured where the
-            workflow ran first.
+        warmed: objectives that differ for the side that ran second on a row. They are measured where the workflow ran
+            first.
     """
     if not results:
         return ()
@@ -236,7 +236,7 @@ def _measure(
         return _measure_percentile(limit, results, clusters, alpha)
     if name == "score":
         return _measure_score(limit, results, clusters, alpha)
-    # What a row without a result took is not known.
+    # The cost of a row without a result is unknown.
     most, field_ = ceilings[name].most, COST_FIELDS[name]
     values = [most if r.score is None else float(getattr(r, field_)) for r in results]
     means = [math.fsum(of) / len(of) for of in _by_cluster(values, clusters)]
@@ -249,7 +249,7 @@ def _measure(
 
 
 def _measure_score(limit: float, results: Sequence[Result], clusters: Sequence[Hashable], alpha: float) -> Level:
-    """The mean over the rows with a result. The interval covers whatever the others would have scored."""
+    """Return the mean over the rows with a result. The interval covers any scores of the others."""
 
     def means(missing: float | None) -> list[float]:
         rows = [(missing if r.score is None else r.score, c) for r, c in zip(results, clusters, strict=True)]
@@ -263,13 +263,12 @@ def _measure_score(limit: float, results: Sequence[Result], clusters: Sequence[H
 
 
 def _measure_percentile(limit: float, results: Sequence[Result], clusters: Sequence[Hashable], alpha: float) -> Level:
-    """The percentile with its interval by order statistics, which holds for any distribution (Hahn and Meeker,
-    Statistical Intervals, 1991, section 5.2): as many of n rows are below it as a
-    binomial says."""
+    """Return the percentile with its interval by order statistics, which holds for any distribution (Hahn and Meeker,
+    Statistical Intervals, 1991, section 5.2): the number of n rows below it is binomial."""
     seconds = [math.inf if is_slow(r, math.inf) else r.seconds for r in results]
     ranked = sorted(max(of) for of in _by_cluster(seconds, clusters))
     n = len(ranked)
-    low = binomial_quantile(alpha / 2, n, 1 - SLOW_SHARE)  # with that chance or less, fewer rows are below it
+    low = binomial_quantile(alpha / 2, n, 1 - SLOW_SHARE)  # with at most that chance, fewer rows are below it
     high = binomial_quantile(1 - alpha / 2, n, 1 - SLOW_SHARE) + 1
     ends = (ranked[low - 1] if low >= 1 else 0.0, ranked[high - 1] if high <= n else math.inf)
     return Level("p95_latency", limit, ranked[math.ceil((1 - SLOW_SHARE) * n) - 1], ends)

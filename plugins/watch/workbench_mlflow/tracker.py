@@ -1,4 +1,4 @@
-"""A run as a run of MLflow. Where it is kept is MLflow's own setting: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME."""
+"""A run as a run of MLflow. Its place is MLflow's own setting: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH = 100
 
 
 class MLflow(ScoreTracker):
-    """Logs a run to MLflow, as one run of it however often it is resumed."""
+    """Logs a run to MLflow, as one run even if it is resumed."""
 
     needs = ("mlflow", "watch[mlflow]")
 

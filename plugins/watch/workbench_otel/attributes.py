@@ -28,7 +28,7 @@ _PROVIDERS = {
 
 
 def model_attributes(model: str) -> dict[str, Any]:
-    """Provider and name of a model such as `openai/gpt-4.1-mini`."""
+    """Return provider and name of a model such as `openai/gpt-4.1-mini`."""
     prefix, slash, name = model.partition("/")
     provider = _PROVIDERS.get(prefix, prefix) if slash else "workbench"
     return {
@@ -53,7 +53,7 @@ def usage_attributes(prompt: int, completion: int, usd: float) -> dict[str, Any]
 
 
 def call_attributes(call: CallRecord, paid: CallInfo | None) -> dict[str, Any]:
-    """Of an answered call in a row. paid: by this run, in this process; usage of others is not reported again."""
+    """Return the attributes of an answered call in a row. paid: by this process; other usage is not repeated."""
     response, embeds = call.response, call.number == 0
     found = {
         "gen_ai.operation.name": "embeddings" if embeds else "chat",
@@ -72,7 +72,7 @@ def call_attributes(call: CallRecord, paid: CallInfo | None) -> dict[str, Any]:
 
 
 def settled_attributes(call: CallInfo) -> dict[str, Any]:
-    """Of a call that is in no trace: a proposer's or a judge's, or one without an answer."""
+    """Return the attributes of a call without a trace: a proposer's or a judge's, or one without an answer."""
     found = {
         "gen_ai.operation.name": "chat",
         KIND: "LLM",
@@ -96,7 +96,7 @@ def node_attributes(span: Span) -> dict[str, Any]:
 
 
 def tool_name(effect: EffectRecord) -> str | None:
-    """The name of the tool that an effect calls; None where it is something else, e.g. a step of an environment."""
+    """Return the name of the tool that an effect calls; None for other effects, e.g. a step of an environment."""
     content = effect.content
     if effect.kind == "tool" and isinstance(content, list) and content:
         source = str(content[0])

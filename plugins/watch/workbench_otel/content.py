@@ -1,5 +1,5 @@
-"""Prompts and answers as attributes. They are sent only where OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says
-so: `true`, or `span_only`, `event_only` or `span_and_event`.
+"""Prompts and answers as attributes. They are sent only if OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is
+`true`, `span_only`, `event_only` or `span_and_event`.
 
 Messages have the form of the GenAI conventions (a role and parts) and, on spans, also that of OpenInference (an
 attribute for each message).
@@ -17,27 +17,27 @@ from workbench.lm import Message, Response
 from workbench_otel.redaction import Redaction
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-#: Messages in OpenInference's form, the latest ones: a span holds 128 attributes, and drops the first ones beyond.
+#: Maximum messages in OpenInference's form, the latest ones: a span keeps only its latest 128 attributes.
 _MOST_MESSAGES = 16
 _FINISH = {"tool_calls": "tool_call", "refusal": "content_filter", "empty": "stop"}
 
 
 @dataclass(frozen=True)
 class Capture:
-    """Where content may stand."""
+    """Where content may be sent."""
 
     spans: bool = False
     events: bool = False
 
     @classmethod
     def from_environment(cls) -> Capture:
-        """Read the standard variable; anything unknown is a no."""
+        """Read the standard variable. An unknown value means no."""
         value = os.environ.get(CAPTURE, "").strip().lower()
         return cls(value in ("true", "1", "span_only", "span_and_event"), value in ("event_only", "span_and_event"))
 
 
 def finish_reason(finish: str) -> str:
-    """The conventions' word for how an answer ended."""
+    """Return the conventions' name for the end of an answer."""
     return _FINISH.get(finish, finish)
 
 
@@ -52,7 +52,7 @@ class Content:
         self.redact = redact
 
     def genai(self, messages: Sequence[Message], answer: Response | None) -> dict[str, Any]:
-        """gen_ai.input.messages and gen_ai.output.messages, each a text of JSON."""
+        """Return gen_ai.input.messages and gen_ai.output.messages, each as JSON text."""
         found = {"gen_ai.input.messages": as_json(self.redact([_as_parts(one) for one in messages]))}
         if answer is not None:
             told = {"role": "assistant", "content": answer.text, "tool_calls": answer.tool_calls}
@@ -61,7 +61,7 @@ class Content:
         return found
 
     def openinference(self, messages: Sequence[Message], answer: Response | None) -> dict[str, Any]:
-        """llm.input_messages.N and llm.output_messages.0, and both as input.value and output.value."""
+        """Return llm.input_messages.N and llm.output_messages.0, and both as input.value and output.value."""
         found: dict[str, Any] = {}
         first = max(0, len(messages) - _MOST_MESSAGES)
         for number, message in enumerate(messages[first:], first):
@@ -80,7 +80,7 @@ class Content:
         return found
 
     def value(self, which: str, value: Any) -> dict[str, Any]:
-        """`input.value` or `output.value`, as JSON."""
+        """Return `input.value` or `output.value`, as JSON."""
         return {f"{which}.value": as_json(self.redact(value)), f"{which}.mime_type": "application/json"}
 
 
@@ -107,7 +107,7 @@ def _call_part(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """The text of a message; images stand as [image]: they are large, and a backend shows none of them."""
+    """Return the text of a message, with [image] for images, which are large, and which no backend shows."""
     if isinstance(content, str) or content is None:
         return content or ""
     parts = [part.get("text", "[image]") if isinstance(part, Mapping) else str(part) for part in content]

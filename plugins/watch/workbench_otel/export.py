@@ -1,6 +1,6 @@
-"""Sends spans and events by OTLP over HTTP, in batches from a bounded queue, and counts what did not arrive.
+"""Sends spans and events by OTLP over HTTP, in batches from a bounded queue, and counts those that did not arrive.
 
-All settings are the standard variables: OTEL_EXPORTER_OTLP_ENDPOINT and its like, OTEL_BSP_*, OTEL_RESOURCE_ATTRIBUTES,
+All settings are standard variables: OTEL_EXPORTER_OTLP_ENDPOINT and similar ones, OTEL_BSP_*, OTEL_RESOURCE_ATTRIBUTES,
 OTEL_TRACES_SAMPLER (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
 """
 
@@ -26,18 +26,18 @@ from opentelemetry.trace import Link, Span, SpanKind, set_span_in_context
 
 from workbench import __version__
 
-#: Seconds that the end of a run waits for a collector that took something before, and for one that never did.
+#: Seconds to wait at the end of a run for a collector that accepted data before, and for one that never did.
 FLUSH, FIRST_FLUSH = 5.0, 1.0
 #: Seconds after which a request to the collector counts as stuck.
 _STUCK = 2.0
 
-# What the SDK logs of a collector that is away would be written over the progress on the terminal; it is told once, at
-# the end, in the report.
+# The SDK's log messages about an unreachable collector would overwrite the progress on the terminal. It is reported
+# once, at the end.
 logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
 
 
 class _Counted:
-    """Counts of events given to an exporter and of those that arrived, and whether it is stuck."""
+    """Counts items given to an exporter and those that arrived, and detects whether it is stuck."""
 
     def __init__(self) -> None:
         self.offered = self.sent = 0
@@ -87,7 +87,7 @@ class _Events(LogRecordExporter):
 
 
 class _SpanQueue(BatchSpanProcessor):
-    """The SDK's queue: from OTEL_BSP_MAX_QUEUE_SIZE spans (2,048) on it drops the oldest."""
+    """The SDK's queue. When it holds OTEL_BSP_MAX_QUEUE_SIZE spans (2,048), it drops the oldest."""
 
     def __init__(self, counted: _Counted):
         super().__init__(_Spans(counted))
@@ -138,7 +138,7 @@ class Export:
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[Link] = (),
     ) -> Span:
-        """A span that began at a time, in seconds since 1970. parent: None for one that begins a trace."""
+        """Open a span that began at a time, in seconds since 1970. parent: None for one that begins a trace."""
         context = Context() if parent is None else set_span_in_context(parent)
         start = nanoseconds(began)
         return self.tracer.start_span(name, context, kind, dict(attributes), links, start_time=start)
@@ -156,11 +156,11 @@ class Export:
         )
 
     def probe(self) -> None:
-        """Send what is there, beside the run: whether the collector answers is then known before the end."""
+        """Send the queued spans in a thread, to know before the end whether the collector answers."""
         threading.Thread(target=self._loggers.force_flush, name="otel probe", daemon=True).start()
 
     def make_room(self) -> None:
-        """Wait while half the queue is taken by a collector that works, so that nothing is dropped."""
+        """Wait while the queue is more than half full and the collector works, so that nothing is dropped."""
         until = time.monotonic() + 1.0
         while self.spans.offered - self.spans.sent > self._most / 2 and time.monotonic() < until:
             if self.spans.failed or self.spans.stuck:
@@ -168,7 +168,7 @@ class Export:
             time.sleep(0.01)
 
     def finish(self) -> None:
-        """Send the rest, for FLUSH seconds at most; what is left then is lost."""
+        """Send the rest, for at most FLUSH seconds; the remainder is lost."""
         known = self.spans.sent + self.events.sent > 0
         flush = threading.Thread(target=self._close, name="otel flush", daemon=True)
         flush.start()

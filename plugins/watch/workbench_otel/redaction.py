@@ -1,4 +1,4 @@
-"""Keys and secrets are taken out of every text before it leaves."""
+"""Removes keys and secrets from every text before it is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MARK = "[redacted]"
-#: Variables of the environment whose values are secrets, by their names.
+#: Names of environment variables whose values are secrets.
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|HEADERS|COOKIE", re.IGNORECASE)
 #: Shorter values occur in texts by chance.
 _SHORTEST = 8
@@ -29,7 +29,7 @@ _PATTERNS = (
 class Redaction:
     """Replaces secrets in texts, at any depth of a JSON value.
 
-    environment: whose variables are looked at, once; default: that of this process.
+    environment: its variables are read once; default: that of this process.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None):
@@ -49,5 +49,5 @@ class Redaction:
 
 
 def _parts(value: str) -> list[str]:
-    """A value, and the values inside one such as `api-key=...,x=Bearer ...`."""
+    """Return a value, and the values inside one such as `api-key=...,x=Bearer ...`."""
     return [part for part in (value, *re.split(r"[=,;\s]+", value)) if len(part) >= _SHORTEST]

@@ -18,7 +18,7 @@ from workbench_otel.export import Export, nanoseconds
 class RowSpans:
     """Makes the spans of one row.
 
-    run: the name of the run. paid: the row's calls that this process paid, by key; each is taken out when its span is
+    run: the name of the run. paid: the row's calls that this process paid, by key; each is removed when its span is
     made, so that a second answer from the journal is not counted.
     """
 
@@ -26,7 +26,7 @@ class RowSpans:
         self.export, self.capture, self.content, self.run, self.paid = export, capture, content, run, paid
 
     def add(self, row: RowRun, attributes: Mapping[str, Any], root: OpenSpan) -> OpenSpan:
-        """The span of the row, ended, with all inside it. root: of the run, which the row's trace is linked to."""
+        """Make the span of the row, ended, with its inner spans. root: the span of the run, to which it is linked."""
         calls = row.trace.calls
         replayed = bool(calls) and not any(call.key in self.paid for call in calls)
         told = {**attributes, "workbench.replayed": replayed}

@@ -1,6 +1,6 @@
 """A run as spans: the run with its proposals, gates and accepted patches, and each row as a trace of its own.
 
-A row's trace is linked to the run: one trace of 50,000 calls is more than a backend can show.
+A row's trace is linked to the run: a single trace of 50,000 calls is more than a backend can show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbench_otel.export import Export, is_disabled, nanoseconds
 from workbench_otel.redaction import Redaction
 from workbench_otel.rows import RowSpans
 
-#: Calls of rows that are not finished, and of a proposal; older ones are sent without a row.
+#: Maximum calls kept for unfinished rows, and for a proposal; older ones are sent without a row.
 _MOST_CALLS, _MOST_LINKS = 10_000, 100
 
 
@@ -37,7 +37,7 @@ class OTel(Tracker):
         self.content = Content(self.redact)
         self.export = None if is_disabled() else Export()
         self._root: Span = trace.INVALID_SPAN
-        self._calls: dict[str, CallInfo] = {}  # paid in rows that are not finished
+        self._calls: dict[str, CallInfo] = {}  # paid in unfinished rows
         self._proposer: list[tuple[CallInfo, Span]] = []  # calls since the last proposal
         self._proposals: dict[str, Span] = {}
         self._first_rows: dict[str, float] = {}  # when the first row of a candidate began
@@ -149,7 +149,7 @@ class OTel(Tracker):
         return self.export.open(self.redact(name), told, parent, began or time.time(), kind, links)
 
     def _settled(self, call: CallInfo, parent: Span) -> None:
-        """A call that is in no trace. The proposer's lead to the next proposal."""
+        """Send a call that is in no trace. Those of the proposer are linked to the next proposal."""
         attributes = settled_attributes(call)
         name, began = f"chat {attributes['gen_ai.request.model']}", call.at - (0 if call.cached else call.seconds)
         span = self._start(name, attributes, parent, began, kind=SpanKind.CLIENT)
@@ -175,7 +175,7 @@ class OTel(Tracker):
         }
 
     def _patch(self, candidate: Workflow) -> dict[str, Any]:
-        """Which parameters a patch changes; its text is content."""
+        """Return the parameters that a patch changes. Its text is content."""
         patch = candidate.patch
         assert patch is not None
         found: dict[str, Any] = {"workbench.candidate": candidate.hash, "workbench.parent": candidate.parent or ""}
@@ -188,7 +188,7 @@ class OTel(Tracker):
     # Events
 
     def _score(self, row: RowRun, span: Span) -> None:
-        """`gen_ai.evaluation.result`, under the span of the row."""
+        """Send `gen_ai.evaluation.result`, under the span of the row."""
         result = row.result
         told: dict[str, Any] = {"gen_ai.evaluation.name": str(self.run.settings.get("metric") or "score")}
         if result.score is not None:
@@ -205,6 +205,6 @@ class OTel(Tracker):
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Return True if a setting is no content: a text among an optimizer's settings may be a prompt."""
+    """Return True if a setting is not content: a text among an optimizer's settings may be a prompt."""
     named = not name.startswith("optimize.") or name.count(".") == 1
     return isinstance(value, bool | int | float) or (named and isinstance(value, str))

@@ -1,4 +1,4 @@
-"""Access control: a token, or, without one, this machine alone."""
+"""Access control: a token, or, without one, only this machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workbench_serve.settings import Settings
 
 
 def check_access(request: Request, settings: Settings) -> None:
-    """Raise RequestError for a request without the token or, where none is set, for one that a web page of somebody
-    else could have sent through a browser on this machine.
+    """Raise RequestError for a request without the token. If none is set, raise it for one that another site's web page
+    could have sent through a browser on this machine.
 
-    Without a token, a server on loopback answers only to names of this machine: a page whose own name was made to lead
-    here (DNS rebinding) still sends that name. A page may also send to 127.0.0.1; then its origin gives it away.
+    Without a token, a server on loopback answers only to names of this machine: a page whose own name was made to point
+    here (DNS rebinding) still sends that name. A page that sends to 127.0.0.1 is recognized by its origin.
     """
     if settings.token is not None:
         _check_token(request, settings.token)
@@ -47,7 +47,7 @@ def _check_token(request: Request, token: str) -> None:
 
 def check_type(request: Request) -> None:
     """Raise RequestError for a body that is not declared as JSON. A page of another origin can declare it only if the
-    server consents, which this one never does."""
+    server consents, and this one never does."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RequestError(415, "unsupported_media_type", "Send Content-Type: application/json.")

@@ -1,4 +1,4 @@
-"""The ASGI application: paths, limits, deadlines. Everything that fails becomes one JSON object without details."""
+"""The ASGI application: paths, limits, deadlines. Every failure becomes one JSON object without details."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class App:
     """A served workflow.
 
-    wf: the file's own configuration. others: of its further ones, in the order of the file.
+    wf: the file's own configuration. others: its further configurations, in the order of the file.
     log: takes a line for each request that failed.
     """
 
@@ -133,7 +133,7 @@ class App:
         return json_response({"status": "ok"})
 
     async def _run(self, **inputs: Any) -> tuple[Prediction, int]:
-        """The answer, and the place of the configuration that gave it."""
+        """Return the answer, and the index of the configuration that gave it."""
         arrived = time.monotonic()
         async with self._slot():
             if self._under_load is None:
@@ -145,13 +145,13 @@ class App:
             except (PredictionError, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) or error.prediction.failure == FailureKind.TIMEOUT:
                     self._under_load.record_cut(place, time.monotonic() - begun)
-                raise  # other failures say nothing of how fast it is
+                raise  # other failures are no evidence of its speed
             self._under_load.record(place, time.monotonic() - begun)
             return found, place
 
     @asynccontextmanager
     async def _slot(self) -> AsyncGenerator[None]:
-        """A turn. Raises RequestError (503) where too many wait already."""
+        """Wait for a slot. Raises RequestError (503) if too many requests are waiting."""
         if self._slots.locked():
             if self._waiting >= self.settings.waiting:
                 headers = {"Retry-After": "1"}
@@ -169,7 +169,7 @@ class App:
             self._slots.release()
 
     async def _body(self, request: Request) -> Any:
-        """The JSON of a request. Raises RequestError for one that is too long, too slow or no JSON."""
+        """Return the JSON of a request. Raises RequestError if it is too long, too slow or not JSON."""
         check_type(request)
         too_long = RequestError(413, "too_long", f"A request has at most {self.settings.max_body} bytes.")
         declared = request.headers.get("content-length", "")
@@ -186,12 +186,12 @@ class App:
             raise RequestError(408, "timeout", "The request did not arrive in time.") from None
         try:
             return json.loads(raw)
-        except (ValueError, RecursionError):  # the former also for numbers of too many digits
+        except (ValueError, RecursionError):  # the former also for numbers with too many digits
             raise RequestError(400, "invalid_json", "The request is not JSON.") from None
 
 
 def _shown(span: Span) -> dict[str, Any]:
-    """Describe a node's run; of its error only the kind, as the message is that of a tool, a server or Python."""
+    """Describe a node's run. Of its error only the kind is shown, as the message is from a tool, a server or Python."""
     kind = span.error and span.error.partition(":")[0]
     return span.as_dict() | ({"error": kind} if kind else {})
 

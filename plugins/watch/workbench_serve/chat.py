@@ -15,7 +15,7 @@ from typing import Any
 from workbench.inference import Prediction
 from workbench_serve.errors import RequestError
 
-#: What would change the form of the answer, with the values that do not.
+#: Fields that would change the form of the answer, with the values that do not.
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "tools": ([],),
@@ -27,7 +27,7 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
 
 
 def text_of(asked: Any, model: str) -> str:
-    """The text in a request. Raises RequestError for what would be ignored though it matters."""
+    """Return the text in a request. Raises RequestError for a field that matters and would be ignored."""
     if not isinstance(asked, dict):
         raise _bad("Send one JSON object.", None)
     if asked.get("model") != model:
@@ -66,14 +66,14 @@ def is_streamed(asked: Mapping[str, Any]) -> bool:
 
 
 def completion(text: str, found: Prediction, model: str, mark: str | None = None) -> dict[str, Any]:
-    """The body of an answer. mark: the name of the configuration, if the file has several."""
+    """Return the body of an answer. mark: the name of the configuration, if the file has several."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return {**_head("chat.completion", model, mark), "choices": [choice], "usage": _usage(found)}
 
 
 def stream(text: str, found: Prediction, model: str, asked: Mapping[str, Any], mark: str | None = None) -> str:
-    """The same as server-sent events: one with the whole answer, one with its end, and `[DONE]`."""
+    """Return the answer as server-sent events: one with the whole answer, one with its end, and `[DONE]`."""
     head = _head("chat.completion.chunk", model, mark)
     delta = {"role": "assistant", "content": text}
     events = [
@@ -87,7 +87,7 @@ def stream(text: str, found: Prediction, model: str, asked: Mapping[str, Any], m
 
 
 def models(model: str, created: int) -> dict[str, Any]:
-    """The body of /v1/models."""
+    """Return the body of /v1/models."""
     return {
         "object": "list",
         "data": [{"id": model, "object": "model", "created": created, "owned_by": "workbench"}],

@@ -66,7 +66,7 @@ def serve_command(
     from workbench.inference import load, load_configurations
     from workbench_serve.settings import Settings
 
-    shown = (token or "").strip() or None  # a header cannot carry outer spaces
+    shown = (token or "").strip() or None  # a header cannot have outer spaces
     settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=shown, trace=trace)
     settings.check(no_auth)
     changes = dict(read_settings(sets))

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from workbench.errors import FailureKind, LMError, ServerDead, SpecError, WorkbenchError
 from workbench.inference import PredictionError
 
-#: Failures of the model's answer: the request may be fine, and another model would have answered it.
+#: Failures of the model's answer: the request may be fine, and another model may answer it.
 _ANSWER = {FailureKind.REFUSED, FailureKind.EMPTY, FailureKind.CUT, FailureKind.UNPARSED}
-#: Failures that the provider reports about the request which the workflow made.
+#: Failures that the provider reports about the workflow's own request.
 _PROVIDER = {FailureKind.BAD_REQUEST, FailureKind.TOO_LONG, FailureKind.UNSUPPORTED}
 
 
@@ -25,7 +25,7 @@ class RequestError(Exception):
         status: of HTTP.
         kind: one word for programs, e.g. `timeout`.
         message: one sentence for people.
-        field: the input that is wrong.
+        field: the wrong input.
         headers: of the response.
     """
 
@@ -43,7 +43,7 @@ class RequestError(Exception):
         super().__init__(message)
 
     def response(self, number: str) -> Response:
-        """In the form of OpenAI's errors. number: of the request, as in the log."""
+        """Return the error in OpenAI's form. number: of the request, as in the log."""
         error = {"message": self.message, "type": self.kind, "param": self.field, "code": self.kind, "request": number}
         return json_response({"error": error}, self.status, self.headers)
 
@@ -53,7 +53,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def encode(value: Any) -> str:
-    """JSON; what it does not know is text, and NaN and the infinities, which it does not have, are null."""
+    """Return JSON, with unknown objects as text, and NaN and the infinities as null."""
     try:
         return json.dumps(value, default=str, allow_nan=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The types of a workflow's inputs and outputs: for the check of requests, and for openapi.json."""
+"""The types of a workflow's inputs and outputs, for checking requests and for openapi.json."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workbench.inference import LoadedWorkflow
 from workbench.workflow import Image, SignatureNode
 from workbench_serve.errors import RequestError
 
-#: How an image begins that a client may send.
+#: Prefixes of an image that a client may send.
 _IMAGES = ("data:image/", "https://", "http://")
 
 
 @dataclass(frozen=True)
 class TypedField:
-    """A field of the workflow. type: Any where no signature says."""
+    """A field of the workflow. type: Any if no signature has one."""
 
     name: str
     type: Any
@@ -32,7 +32,7 @@ class TypedField:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema."""
+        """Return its JSON Schema."""
         if self.type is Image:
             return {
                 "type": "string",
@@ -78,7 +78,7 @@ class Fields:
 
     @classmethod
     def of(cls, wf: LoadedWorkflow) -> Fields:
-        """The fields of a workflow, typed by the first node that reads an input, and the last that writes an output."""
+        """Return the fields, typed by the first node that reads an input, and the last that writes an output."""
         read: dict[str, Any] = {}
         written: dict[str, Any] = {}
         for node in wf.workflow.walk():
@@ -92,7 +92,7 @@ class Fields:
         )
 
     def check(self, given: Any) -> Mapping[str, Any]:
-        """The inputs in a request. Raises RequestError that names the field."""
+        """Return the inputs in a request. Raises RequestError that names the field."""
         if not isinstance(given, dict):
             raise RequestError(422, "invalid_input", "Send one JSON object with the inputs of the workflow.")
         names = [field.name for field in self.inputs]
@@ -104,7 +104,7 @@ class Fields:
         return given
 
     def why_no_chat(self) -> str | None:
-        """Why the workflow cannot be asked as a chat model; None if it can."""
+        """Return why the workflow cannot be used as a chat model; None if it can."""
         if len(self.inputs) == len(self.outputs) == 1 and self.inputs[0].is_text and self.outputs[0].is_text:
             return None
         shown = [", ".join(f.name for f in side) or "nothing" for side in (self.inputs, self.outputs)]

@@ -53,7 +53,7 @@ _TRACE = {
 
 
 def describe(name: str, fields: Fields, settings: Settings) -> dict[str, Any]:
-    """The content of /openapi.json."""
+    """Return the content of /openapi.json."""
     answer = {
         "type": "object",
         "properties": {

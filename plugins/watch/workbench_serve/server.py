@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn in the event loop of the calls, so that a request changes threads at no point."""
+"""The HTTP server: uvicorn in the event loop of the calls, so that a request never changes threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.inference import LoadedWorkflow
 from workbench_serve.app import App
 from workbench_serve.settings import Settings
 
-#: Seconds for running requests to end, after the first signal.
+#: Seconds for running requests to end after the first signal.
 GRACE = 30
 
 
@@ -49,7 +49,7 @@ def serve(
     Args:
         log: takes a line for each request that failed.
         ready: called with the address once it listens.
-        others: further configurations of the file, for times of load.
+        others: further configurations of the file, for high load.
 
     Raises:
         SpecError: nothing can listen at the address.
@@ -78,7 +78,7 @@ def serve(
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off; otherwise each answer is 40 ms late.
+    # With the protocol given, asyncio turns Nagle's algorithm off; otherwise each answer is 40 ms late.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -92,7 +92,7 @@ def _listen(settings: Settings) -> socket.socket:
 
 @contextmanager
 def _signals(server: uvicorn.Server) -> Generator[None]:
-    """Inside, the first signal ends the server once running requests are answered, the second at once."""
+    """Handle signals: the first ends the server after running requests are answered, the second at once."""
 
     def handle(number: int, frame: Any) -> None:
         server.force_exit = server.should_exit

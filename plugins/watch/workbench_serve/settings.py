@@ -12,12 +12,12 @@ from workbench.lm import is_loopback
 class Settings:
     """Settings of `workbench serve`.
 
-    host, port: where to listen; port 0: any that is free.
-    concurrency: requests that run at once. waiting: further ones that wait for their turn; those beyond are refused.
+    host, port: address to listen on; port 0: any free one.
+    concurrency: maximum running requests. waiting: maximum waiting requests; further ones are refused.
     deadline: seconds for a request, from its arrival; None: no limit.
-    max_body: bytes of a request.
-    token: what clients must show; None: anybody may ask.
-    trace: whether clients may see what each node did.
+    max_body: maximum bytes of a request.
+    token: that clients must send; None: anyone may send requests.
+    trace: whether clients may request the steps of each node.
     """
 
     host: str = "127.0.0.1"
@@ -35,7 +35,7 @@ class Settings:
         return is_loopback(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
 
     def check(self, no_auth: bool) -> None:
-        """Raise SpecError for a server that anybody on the network could use, unless that is wanted."""
+        """Raise SpecError for a server that anyone on the network could use, unless that is intended."""
         if not self.is_local and self.token is None and not no_auth:
             raise SpecError(
                 f"{self.host} can be reached from other machines, and no token is set",

@@ -1,7 +1,7 @@
-"""Which configuration answers a request: the first, cheapest one, until requests have to wait.
+"""Chooses the configuration for a request: the first, cheapest one, until requests have to wait.
 
-A request may take as long as the targets say, its wait included. So what has waited is left with less, and is answered
-by the cheapest configuration that is fast enough for the rest.
+A request may take as long as the targets allow, including its wait. So a request that has waited has less time left,
+and is answered by the cheapest configuration that is fast enough for the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from workbench.spec import ConfigurationSpec, TargetsSpec
 
-#: Times are those of the last so many requests and seconds; of fewer requests than FEW the file's figures are better.
+#: Times are from this many recent requests and seconds. With fewer than FEW requests, the file's figures are used.
 WINDOW, SECONDS, FEW = 200, 60.0, 40
 
 
@@ -38,15 +38,15 @@ class Configurations:
         self._times = [deque[tuple[float, float]](maxlen=WINDOW) for _ in figures]
 
     def choose(self, waited: float, waiting: int) -> int:
-        """The place of the configuration for a request.
+        """Return the index of the configuration for a request.
 
-        It is the cheapest that ends in time, by its usual and its slow requests, both after what this request has
-        waited and after what the last of the queue would wait if all before it took the same one. If there is none, the
+        It is the cheapest that ends in time, by its mean and its 95th percentile, both after the wait of this request
+        and after that of the last request in the queue, if all before it used the same one. If there is none, the
         fastest.
 
         Args:
             waited: seconds that the request has waited.
-            waiting: requests behind it.
+            waiting: number of requests behind it.
         """
         slower = self._slowdown()
         usual = [self._usual(place, slower) for place in range(len(self.figures))]
@@ -59,12 +59,11 @@ class Configurations:
         return min(range(len(usual)), key=lambda place: usual[place])
 
     def record(self, place: int, seconds: float) -> None:
-        """Note how long a request took, its wait left out."""
+        """Record the time of a request without its wait."""
         self._times[place].append((self._clock(), seconds))
 
     def record_cut(self, place: int, seconds: float) -> None:
-        """Note that a request was given up after a number of seconds: it would have taken more, and no less than
-        usual."""
+        """Record that a request was cancelled after this many seconds. It counts as at least the usual time."""
         self.record(place, max(seconds, self._usual(place, self._slowdown())[0]))
 
     def _recent(self, place: int) -> list[float]:
@@ -72,14 +71,14 @@ class Configurations:
         return [seconds for at, seconds in self._times[place] if at >= since]
 
     def _usual(self, place: int, slower: float) -> tuple[float, float]:
-        """(mean, 95th percentile) of the seconds of a request now."""
+        """Return (mean, 95th percentile) of the seconds of a request now."""
         recent, figures = sorted(self._recent(place)), self.figures[place]
         if len(recent) < FEW:
             return figures.latency * slower, figures.p95_latency * slower
         return math.fsum(recent) / len(recent), recent[math.ceil(0.95 * len(recent)) - 1]
 
     def _slowdown(self) -> float:
-        """Compute how many times slower requests are now than on val, by the configurations that ran lately: servers
+        """Return how many times slower requests are now than on val, by the configurations that ran lately. Servers
         that are slow for one are slow for the others, too."""
         ratios: list[float] = []
         for place, figures in enumerate(self.figures):

@@ -1,4 +1,4 @@
-"""Turns of trajectories in ATIF (`workbench_kit.logs`): the last answer of the agent, and what stood before it."""
+"""Turns of trajectories in ATIF (`workbench_kit.logs`): the last answer of the agent, and the messages before it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ROLES = {"agent": "assistant"}
 
 
 class AtifTurns(Collector):
-    """Collects the turns of trajectories. Those of subagents are no turns: nobody asked them but the agent."""
+    """Collects the turns of trajectories, except those of subagents, which only the agent called."""
 
     def add_value(self, value: Any, file: str) -> None:
-        """Take in one trajectory. Raises SpecError for what is none."""
+        """Add one trajectory. Raises SpecError if it is invalid."""
         read = read_trajectory(value, file)
         messages, last = list[Message](), 0
         for step in read.steps:

@@ -1,8 +1,8 @@
-"""Exports stored rows of our own runs as trajectories in ATIF (`workbench_kit.logs`), version 1.7.
+"""Exports stored rows of workbench runs as trajectories in ATIF (`workbench_kit.logs`), version 1.7.
 
-A row is a trajectory. What a prompt adds to the one before it is steps of the system and the user, and what a model
-answered is a step of the agent, with its tokens and dollars. Results of tools are observations of the answer that
-called them. A node that asks no model is a step without inferences. Nothing of a right answer is in it.
+A row is a trajectory. Messages that a prompt adds to the one before it are steps of the system and the user. A model's
+answer is a step of the agent, with its tokens and dollars. Results of tools are observations of the answer that called
+them. A node that calls no model is a step without inferences. Right answers are not exported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class AtifExport:
     def __call__(
         self, store: Store, run: str, candidate: str, split: str | None, path: Path | None, overwrite: bool
     ) -> str:
-        """Return the trajectories as lines of JSON, or write them, and return what was written. Raises what
-        `export_trajectories` and `write_trajectories` raise."""
+        """Return the trajectories as lines of JSON, or write them, and return a line about that. Raises the errors of
+        `export_trajectories` and `write_trajectories`."""
         rows = export_trajectories(store, run, candidate, split)
         if path is None:
             return "".join(f"{json.dumps(row)}\n" for row in rows)
@@ -43,10 +43,10 @@ class AtifExport:
 
 
 def export_trajectories(store: Store, run: str, candidate: str = "", split: str | None = None) -> list[Tree]:
-    """The rows of a run that have steps, as trajectories.
+    """Return the rows of a run that have steps, as trajectories.
 
     Args:
-        run: name of a run of `eval` or `optimize`, or a beginning of it, a tag, or `last`.
+        run: name of a run of `eval` or `optimize`, or its beginning, a tag, or `last`.
         candidate: a hash, `baseline` or `winner` (default).
         split: only these rows; None: all.
 
@@ -69,9 +69,9 @@ def export_trajectories(store: Store, run: str, candidate: str = "", split: str 
 
 
 def write_trajectories(rows: Sequence[Tree], out: Path, *, overwrite: bool = False) -> None:
-    """Write trajectories: to a `.jsonl` file one a line, to a `.json` file the only one, to a new folder a file each.
+    """Write trajectories: to a `.jsonl` file one per line, to a `.json` file a single one, to a new folder a file each.
 
-    Raises SpecError for another place, and for a file that is not of this function.
+    Raises SpecError for another place, and for a file that this function did not write.
     """
     if out.suffix == ".json" and len(rows) > 1:
         raise SpecError(f"--out {out}: there are {len(rows)} rows", hint="Name a .jsonl file, or a folder.")
@@ -121,10 +121,10 @@ def _span_steps(span: Mapping[str, Any], journal: Journal) -> Iterator[Tree]:
     before: Sequence[Mapping[str, Any]] = ()
     for call in calls:
         prompt = call.get("messages") or ()
-        # A prompt that goes on from the one before it holds what came in between; others are calls of their own.
+        # A prompt that extends the one before it contains the messages in between; others are calls of their own.
         added = list(prompt)
         if last and len(prompt) > len(before) and added[: len(before)] == list(before):
-            added = [m for m in added[len(before) :] if m.get("role") != "assistant"]  # which is `last`
+            added = [m for m in added[len(before) :] if m.get("role") != "assistant"]  # it is `last`
             if results := [_result(m, last) for m in added if m.get("role") == "tool"]:
                 last["observation"] = {"results": results}
             added = [m for m in added if m.get("role") != "tool"]
@@ -141,7 +141,7 @@ def _lines(fields: Mapping[str, Any]) -> str:
 
 
 def _message(message: Mapping[str, Any]) -> Tree:
-    """A message of a prompt; an answer that stands in it, as of an example, is context."""
+    """Convert a message of a prompt. An answer in a prompt, such as in an example, is context."""
     role, text = message.get("role"), content_text(message.get("content"))
     if role == "assistant":
         return {"source": "agent", "message": text, "is_copied_context": True}
@@ -195,7 +195,7 @@ def _call(call: Mapping[str, Any], number: int) -> Tree:
 
 
 def _with_rest(answer: Tree, tools: Sequence[Mapping[str, Any]]) -> Tree:
-    """The last answer of a node, with the calls of tools that no later prompt holds."""
+    """Return the last answer of a node, with the tool calls that no later prompt contains."""
     told = len(answer.get("tool_calls", ()))
     if not tools or told == 0 or "observation" in answer:
         return answer

@@ -1,4 +1,4 @@
-"""Turns of chats: {"messages": [...]}, one a line, as files for fine-tuning have them."""
+"""Turns of chats: {"messages": [...]}, one per line, as in files for fine-tuning."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from workbench_traces.turn import Collector, Turn, as_text, read_messages, read_
 CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")
 USER = ("user", "user_id", "userId")
 _TIME = ("time", "timestamp", "created_at", "created", "date")
-#: Numbers that are no outcomes; `repeat` is that of our own rows.
+#: Numbers that are not outcomes; `repeat` is that of workbench's own rows.
 _NO_SCORES = ("id", "repeat", *_TIME)
 _EDIT = ("correction", "edit", "edited", "corrected")
 _COMMENT = ("comment", "feedback", "note")
 
 
 class ChatTurns(Collector):
-    """Collects the turns of chats. The last answer of a chat is the output, what stands before it the messages."""
+    """Collects the turns of chats. The last answer of a chat is the output, with the earlier messages before it."""
 
     def add_value(self, value: Any, file: str) -> None:
-        """Take in one chat."""
+        """Add one chat."""
         if not is_dict(value):
             return
         messages = read_messages(value.get("messages"))
@@ -47,12 +47,12 @@ class ChatTurns(Collector):
 
 
 def first_text(places: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str:
-    """The first of these names that has a value in one of the places, as text."""
+    """Return the first value of these names in the places, as text."""
     return next((as_text(p[n]) for n in names for p in places if n and p.get(n) not in (None, "")), "")
 
 
 def read_scores(places: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Every number beside the messages, and those under `scores`: which of them counts is said by its name."""
+    """Return all numbers next to the messages, and those under `scores`. The user chooses one by name."""
     found: dict[str, float] = {}
     for place in [*places, *(p["scores"] for p in places if is_dict(p.get("scores")))]:
         for name, value in place.items():

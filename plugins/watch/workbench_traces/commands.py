@@ -108,7 +108,7 @@ def _check_new(out: Path, split: str, no_workflow: bool) -> None:
 
 
 def describe_unread(spans: list[list[str]]) -> str:
-    """The words on spans of traces without a question and an answer; empty without any."""
+    """Describe spans of traces without a question and an answer; empty if there are none."""
     if not spans:
         return ""
     names = sorted({name for one in spans for name in one})

@@ -1,4 +1,4 @@
-"""Turns of Langfuse: traces with their observations and scores, observations alone, and scores beside them.
+"""Turns of Langfuse: traces with their observations and scores, and observations and scores by themselves.
 
 Keys may be those of the API (`sessionId`) or of the export to a blob storage (`session_id`).
 """
@@ -12,7 +12,7 @@ from typing import Any
 from workbench.base.type_guards import is_dict, is_list
 from workbench_traces.turn import Collector, Trace, Turn, as_text, asked_text, read_messages, read_time, said_text
 
-#: Ranks of records by what they tell of question and answer.
+#: Ranks of records as a source of question and answer.
 _GENERATION, _FIRST, _WHOLE = 1, 2, 3
 
 
@@ -20,7 +20,7 @@ class LangfuseTurns(Collector):
     """Collects the turns of traces, observations and scores."""
 
     def add_value(self, value: Any, file: str) -> None:
-        """Take in a trace, an observation or a score, or a trace with both."""
+        """Add a trace, an observation or a score, or a trace with both."""
         record = _snake(value) if is_dict(value) else {}
         if is_dict(record.get("trace")):
             self.add_value({**record["trace"], **{k: v for k, v in record.items() if k != "trace"}}, file)
@@ -80,7 +80,7 @@ def _about(record: Mapping[str, Any], turn: Turn, wanted: tuple[str, str]) -> No
 
 
 def _read_score(record: Mapping[str, Any], turn: Turn) -> None:
-    """A score: a number or boolean is an outcome, the text of a correction the right answer, a comment a comment."""
+    """Read a score: a number or boolean is an outcome, a correction's text the right answer, a comment a comment."""
     if as_text(record.get("data_type")).upper() == "CORRECTION":
         turn.edit = turn.edit or as_text(record.get("string_value") or record.get("value"))
     else:

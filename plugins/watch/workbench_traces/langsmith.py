@@ -1,4 +1,4 @@
-"""Turns of LangSmith: runs, of which those of one trace are a turn."""
+"""Turns of LangSmith runs. The runs of one trace are a turn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LangSmithTurns(Collector):
     """Collects the turns of runs."""
 
     def add_value(self, value: Any, file: str) -> None:
-        """Take in a run."""
+        """Add a run."""
         if not is_dict(value):
             return
         id_ = as_text(value.get("trace_id") or value.get("id"))
@@ -61,7 +61,7 @@ def _read_content(run: Mapping[str, Any], trace: Trace, began: float) -> None:
 
 
 def _read_feedback(run: Mapping[str, Any], turn: Turn) -> None:
-    """Feedback as a list of records, and its statistics by key."""
+    """Read feedback from a list of records, and from its statistics by key."""
     for one in listed(run.get("feedback")):
         if not is_dict(one):
             continue

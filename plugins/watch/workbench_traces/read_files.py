@@ -1,4 +1,4 @@
-"""Files of traces as turns. Files of JSON lines are read a line at a time, so that their size does not matter."""
+"""Reads files of traces as turns. JSON lines are read one at a time, so that the size of the file does not matter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench_traces.langsmith import LangSmithTurns
 from workbench_traces.spans import SpanTurns
 from workbench_traces.turn import Turn
 
-#: By name, what collects the turns of a format.
+#: The collector of turns for each format.
 FORMATS = {
     "otel": SpanTurns,
     "openinference": SpanTurns,
@@ -28,7 +28,7 @@ FORMATS = {
     "chat": ChatTurns,
 }
 
-#: Suffixes of files with one JSON value a line.
+#: Suffixes of files with one JSON value per line.
 _LINES = (".jsonl", ".ndjson")
 
 _FORMS = (
@@ -38,15 +38,15 @@ _FORMS = (
 
 
 def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str, str] = ("", "")) -> list[Turn]:
-    """The turns of all files, those of a trace that is in several of them together, without the system's thoughts.
+    """Read the turns of all files, without thoughts of the system. Records of one trace are joined across files.
 
     Args:
-        paths: files, and folders with files of JSON in them or below.
+        paths: files, or folders that contain JSON files at any depth.
         form: one of FORMATS; None: by the content of each value.
-        wanted: names of what holds an outcome, and a human's correction.
+        wanted: names of the fields with an outcome, and with a human's correction.
 
     Raises:
-        SpecError: a file cannot be read, or holds nothing that is known; it names the line.
+        SpecError: a file cannot be read, or has no known content; it names the line.
     """
     collectors: dict[type, Any] = {}
     for path in (file for named in paths for file in _files(named)):
@@ -70,7 +70,7 @@ def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str
 
 
 def _files(path: Path) -> list[Path]:
-    """The files of JSON in a folder, by their names; anything else as it is. Raises SpecError."""
+    """Return the JSON files in a folder, sorted; a file itself. Raises SpecError."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in (".json", *_LINES) and file.is_file())
@@ -80,14 +80,14 @@ def _files(path: Path) -> list[Path]:
 
 
 def _fault(path: Path, line: int, what: str, form: str | None = None) -> SpecError:
-    """form: what the line looks like, if it could be read as JSON."""
+    """Return an error for a line. form: the format that the line seems to have, if it could be read as JSON."""
     known = f"It looks like --from {form}. " if form else "Each line is one JSON value in UTF-8. "
     hint = f"{known}Correct the line, or take it out."
     return SpecError(what, file=str(path), line=line, hint=hint)
 
 
 def read_values(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, value) of each JSON value of a file: of each line, or of the file as a whole. Raises SpecError."""
+    """Yield (line, value) of each JSON value of a file: of each line, or of the file as a whole. Raises SpecError."""
     try:
         file = open_data(path)
     except OSError as error:
@@ -123,7 +123,7 @@ def _told(error: Exception) -> str:
 
 
 def unwrapped(value: Any) -> Iterator[Any]:
-    """The records of a value: of a list each, of an answer of an API those under `data` or `runs`."""
+    """Yield the records of a value: each item of a list, or the items of an API answer under `data` or `runs`."""
     names = ("spans", "traces") if find_form(value) else ("spans", "traces", "data", "runs")
     if is_list(value):
         for one in value:
@@ -135,7 +135,7 @@ def unwrapped(value: Any) -> Iterator[Any]:
 
 
 def find_form(value: Any) -> str | None:
-    """The format of a record by its keys; None for one that is not known."""
+    """Return the format of a record by its keys; None if unknown."""
     if not is_dict(value):
         return None
     if is_trajectory(value):

@@ -1,6 +1,6 @@
-"""Personal data and secrets out of texts: what is found is replaced by its kind in brackets.
+"""Redacts personal data and secrets in texts: each is replaced by its kind in brackets.
 
-Patterns find what has a form. Names, addresses and what people tell of themselves have none, and stay.
+Patterns find only data with a fixed form. Names, addresses and what people tell about themselves are not found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 
-# Every repetition is possessive or bounded, so that a long text takes no more than linear time.
+# Every repetition is possessive or bounded, so that a long text takes at most linear time.
 _KEY = re.compile(
     r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----(?:(?!-----END)[\s\S]){0,20000}+
       (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----)?
@@ -70,8 +70,8 @@ def _whole(text: str) -> Span:
 
 
 def _card(text: str) -> Span | None:
-    """The part of a row of digits that is a card number by Luhn's check: an expiry date may stand beside it. It is all
-    of the row, or up to five groups of digits."""
+    """Return the part of a row of digits that is a card number by Luhn's check, as an expiry date may be next to it. It
+    is all of the row, or up to five groups of digits."""
     ends = [(found.start(), found.end()) for found in re.finditer(r"\d+", text)]
     runs = [_whole(text), *((a, b) for n, (a, _) in enumerate(ends) for _, b in ends[n : n + 5])]
     return next((run for run in sorted(runs, key=lambda r: r[0] - r[1]) if _passes_luhn(text[run[0] : run[1]])), None)
@@ -96,7 +96,7 @@ def _phone(text: str) -> Span | None:
     return _whole(text) if enough and not _DATE.match(text) else None
 
 
-#: By kind, what looks like it, and which part of that is one.
+#: By kind, the pattern, and a function that returns the matching part of it.
 _FINDERS: dict[str, tuple[tuple[re.Pattern[str], Callable[[str], Span | None]], ...]] = {
     "key": ((_KEY, _whole),),
     "email": ((_EMAIL, _whole),),
@@ -105,10 +105,10 @@ _FINDERS: dict[str, tuple[tuple[re.Pattern[str], Callable[[str], Span | None]], 
     "phone": ((_PHONE, _phone),),
 }
 
-#: What can be redacted, in the order in which it is looked for.
+#: The kinds that can be redacted, in the order of the search.
 KINDS = tuple(_FINDERS)
 
-#: Values under such names are secrets whatever they look like.
+#: Values under these names are always secrets.
 _SECRET = re.compile(
     r"(?i).{0,40}(?:(?:api|access|account|client|encryption|private|secret|shared|signing)[_-]?(?:access[_-]?)?key"
     r"|authorization|cookie|passw(?:or)?d|passphrase|pwd|secret|(?:access|refresh|auth|bearer|id)[_-]?token)"
@@ -116,21 +116,21 @@ _SECRET = re.compile(
 
 
 class Redactor:
-    """Redacts texts and JSON values, and counts what it found. keep: kinds that are left as they are."""
+    """Redacts texts and JSON values, and counts its finds. keep: kinds that are not redacted."""
 
     def __init__(self, keep: Collection[str] = ()):
         self.kinds = [kind for kind in KINDS if kind not in keep]
         self.counts: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
-        """A text without what was found in it."""
+        """Redact a text."""
         for kind in self.kinds:
             for pattern, check in _FINDERS[kind]:
                 text = self._replaced(text, kind, pattern, check)
         return text
 
     def value(self, value: Any) -> Any:
-        """A JSON value with its texts, names and numbers redacted."""
+        """Redact the texts, names and numbers in a JSON value."""
         if isinstance(value, str):
             return self.text(value)
         if is_dict(value):
@@ -161,8 +161,8 @@ class Redactor:
 
 
 def _plain(text: str) -> tuple[str, Callable[[int], int]]:
-    """A text as patterns read it, and where each of its characters stood: without invisible characters, and with
-    full-width letters, digits and signs as ordinary ones, since an address is one however it is written."""
+    """Return a text in the form that patterns match, and the original place of each of its characters: without
+    invisible characters, and with full-width letters, digits and signs as ordinary ones."""
     if text.isascii():
         return text, lambda place: place
     kept = [(number, _ordinary(char)) for number, char in enumerate(text) if unicodedata.category(char) != "Cf"]

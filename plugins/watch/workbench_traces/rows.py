@@ -1,4 +1,4 @@
-"""Turns as rows: redacted, each once, in groups that no split may cut."""
+"""Turns as rows: redacted, without duplicates, in groups that splits keep whole."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Row = dict[str, Any]
 class Labels:
     """The source of the correct answer.
 
-    score: the outcome that counts; None: the only one there is. low, high: its range, which becomes 0 to 1. accept: an
-    answer with this outcome or a better one is right.
+    score: the outcome that counts; None: the only one there is. low, high: its range, which is mapped to 0 to 1.
+    accept: an answer with at least this outcome is right.
     """
 
     score: str | None = None
@@ -45,10 +45,10 @@ class Account:
 
 
 def make_rows(turns: Sequence[Turn], labels: Labels, redactor: Redactor) -> tuple[list[Row], Account]:
-    """The rows of turns, in their order, and an account of it.
+    """Make rows from turns, in order, and count them.
 
-    Nothing of a turn is in a row that did not pass the redactor. Rows with equal questions, chats and answers are one;
-    one with an outcome is kept before one without.
+    All content of a row has passed the redactor. Rows with equal questions, chats and answers are merged; one with an
+    outcome is preferred.
     """
     account = Account(turns=len(turns), redacted=redactor.counts)
     account.scores.update(name for turn in turns for name in turn.scores)
@@ -81,8 +81,8 @@ def _is_labelled(row: Row) -> bool:
 
 
 class _Pseudonyms:
-    """Names for users and conversations whose own names had to be redacted: numbers, so that the same one has the same
-    name, and nothing can be guessed from it."""
+    """Names for users and conversations whose own names had to be redacted: numbers, so that equal names stay equal,
+    and nothing can be guessed from them."""
 
     def __init__(self, redactor: Redactor):
         self.redactor, self.known = redactor, dict[str, str]()
@@ -128,10 +128,10 @@ def _row(turn: Turn, labels: Labels, account: Account, redactor: Redactor, names
 
 
 def group_rows(rows: Sequence[Row], by: str) -> list[str]:
-    """The group of each row, which no split may cut: rows of one conversation, and with by="user" of one user, too.
+    """Return the group of each row, which splits keep whole: rows of one conversation, and with by="user" of one user.
 
-    Rows without a conversation belong to one where they begin with the same question and answer, as the parts of a chat
-    that was recorded turn by turn do.
+    Rows without a conversation are grouped if they begin with the same question and answer, like the parts of a chat
+    that was recorded turn by turn.
     """
     from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
@@ -155,8 +155,8 @@ def _links(row: Row, by: str) -> Iterable[tuple[str, str]]:
 
 
 def cut_by_time(rows: Sequence[Row], groups: Sequence[str], shares: tuple[float, float, float]) -> list[list[Row]]:
-    """Train, val and test in the order of time, the newest groups last: what is tested comes after what was learned
-    from. Rows without a time come first. A group is as old as its first row, and stays whole."""
+    """Return train, val and test in the order of time, with the newest groups last, so that the test comes after the
+    training data. Rows without a time come first. A group is as old as its first row, and stays whole."""
     members: dict[str, list[Row]] = {}
     for group, row in zip(groups, rows, strict=True):
         members.setdefault(group, []).append(row)

@@ -1,7 +1,7 @@
-"""Turns of spans: the GenAI conventions of OpenTelemetry, and OpenInference as Phoenix exports it.
+"""Turns of spans: the GenAI conventions of OpenTelemetry, and OpenInference as exported by Phoenix.
 
-A trace is a turn. Its question and answer are those of its root span where that records them, else those of its last
-call of a model. The chat is that of this call.
+A trace is a turn. Its question and answer come from its root span if recorded there, else from its last model call. The
+chat is that of this call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _USER = ("user.id", "enduser.id", "langfuse.user.id", "gen_ai.user.id")
 #: Events of the conventions up to 1.36, one for each message.
 _ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _ROLES |= {"gen_ai.content.prompt": "user"}
-#: Attributes of an event with its text: of all instrumentations, the most specific first.
+#: Attributes of an event with its text, of all instrumentations, the most specific first.
 _CONTENTS = (
     "gen_ai.event.content",
     "gen_ai.prompt",
@@ -65,7 +65,7 @@ class SpanTurns(Collector):
         self.file = ""
 
     def add_value(self, value: Any, file: str) -> None:
-        """Take in a JSON value: OTLP with spans or log records, a span, a list of them, or an annotation."""
+        """Add a JSON value: OTLP with spans or log records, a span, a list of them, or an annotation."""
         self.file = self.file or file
         if is_dict(value) and is_list(value.get("resourceLogs")):
             for record in log_records(value["resourceLogs"]):
@@ -80,7 +80,7 @@ class SpanTurns(Collector):
                 self.notes += [{**note, "span_id": span.id} for note in told]
 
     def _add_record(self, record: Mapping[str, Any]) -> None:
-        """An event of the GenAI conventions that was exported as a log record."""
+        """Add an event of the GenAI conventions that was exported as a log record."""
         flat = read_spans({"attributes": record.get("attributes") or {}}, Path(), "")[0].attributes
         body = any_value(record.get("body"))
         name = as_text(record.get("eventName") or flat.get("event.name"))
@@ -91,12 +91,12 @@ class SpanTurns(Collector):
             self.logged.setdefault(key, []).append((at, name, inside))
 
     def add(self, span: LogSpan, file: str) -> None:
-        """Take in one span."""
+        """Add one span."""
         self.of_span[span.id] = span.trace or span.id
         kind = "openinference" if CONVENTIONS["openinference"].of(span) else "otel"
         trace = self.trace(span.trace or span.id, {"file": file, "format": kind, "id": span.trace})
         turn, a = trace.turn, span.attributes
-        if "workbench.run" not in a:  # it has the run as its session, so that a tool shows it as a whole
+        if "workbench.run" not in a:  # its session is the run, so that a tool shows it as a whole
             turn.conversation = turn.conversation or first_value(a, _CONVERSATION)
         turn.user = turn.user or first_value(a, _USER)
         began = read_time(span.start[0] or span.start[1])
@@ -110,7 +110,7 @@ class SpanTurns(Collector):
             _read_outcome(recorded, turn, self.wanted)
 
     def turns(self) -> Iterator[Turn]:
-        """The turns, one a trace."""
+        """Yield the turns, one per trace."""
         for (trace_id, span), events in self.logged.items():
             at = min(at for at, _, _ in events)
             told = tuple((name, inside) for _, name, inside in sorted(events, key=lambda e: e[0]))
@@ -125,7 +125,7 @@ class SpanTurns(Collector):
 
 
 def _arguments(value: Any) -> Any:
-    """Read what a call of OpenLLMetry records with its arguments: `{"inputs": {...}, "args": [...]}`."""
+    """Read the input of a call as OpenLLMetry records it: `{"inputs": {...}, "args": [...]}`."""
     told = parsed(value)
     if isinstance(told, str) and told[:1] == '"':  # OpenLLMetry records texts as JSON, too
         return json_text(told)
@@ -135,7 +135,7 @@ def _arguments(value: Any) -> Any:
 
 
 def json_text(value: str) -> str:
-    """The text that a text of JSON stands for; itself if it is none."""
+    """Return the text in a JSON string; the value itself if it is not JSON."""
     try:
         return str(json.loads(value))
     except ValueError:
@@ -143,7 +143,7 @@ def json_text(value: str) -> str:
 
 
 def _vercel_prompt(a: Mapping[str, Any]) -> list[Message]:
-    """The messages of a call of the Vercel AI SDK: `ai.prompt.messages`, or `ai.prompt` with `system` and `prompt`."""
+    """Return the messages of a Vercel AI SDK call: `ai.prompt.messages`, or `ai.prompt` with `system` and `prompt`."""
     if chat := read_messages(a.get("ai.prompt.messages")):
         return chat
     told = parsed(a.get("ai.prompt"))
@@ -162,9 +162,9 @@ def _read_calls(span: LogSpan, trace: Trace, began: float) -> None:
 
 
 def span_chat(span: LogSpan) -> tuple[list[Message], str]:
-    """The messages of a call of a model, and its answer; empty for a span that is none.
+    """Return the messages of a model call, and its answer; empty for any other span.
 
-    A span may say the same in several conventions, of which the first is taken.
+    A span may record the same content in several conventions, of which the first is used.
     """
     a = span.attributes
     chat = (
@@ -189,7 +189,7 @@ def _instructions(a: Mapping[str, Any]) -> list[Message]:
 
 
 def _event_text(inside: Mapping[str, Any]) -> str:
-    """The text of a message in an event, in any of the forms that instrumentations wrote."""
+    """Return the text of a message in an event, in any of the forms that instrumentations use."""
     for name in _CONTENTS:
         if (value := inside.get(name)) not in (None, ""):
             value = parsed(value)
@@ -205,7 +205,7 @@ def _event_text(inside: Mapping[str, Any]) -> str:
 
 
 def _numbered(a: Mapping[str, Any], name: str) -> list[Message]:
-    """Messages that were flattened: `llm.input_messages.0.message.content`, `gen_ai.prompt.0.content`."""
+    """Return flattened messages: `llm.input_messages.0.message.content`, `gen_ai.prompt.0.content`."""
     found: dict[int, dict[str, Any]] = {}
     for key, value in a.items():
         if key.startswith(f"{name}."):
@@ -225,7 +225,7 @@ def _flat_text(one: Mapping[str, Any]) -> str:
 
 
 def _read_outcome(a: Mapping[str, Any], turn: Turn, wanted: tuple[str, str]) -> None:
-    """An evaluation result of the GenAI conventions: attributes of an event or of a span; and attributes by name."""
+    """Read an evaluation result of the GenAI conventions from attributes, and attributes by name."""
     turn.read_named(a, wanted)
     value = a.get("gen_ai.evaluation.score.value")
     turn.add_score(a.get("gen_ai.evaluation.name"), value)
@@ -234,7 +234,7 @@ def _read_outcome(a: Mapping[str, Any], turn: Turn, wanted: tuple[str, str]) -> 
 
 
 def log_records(resources: list[Any]) -> Iterator[Mapping[str, Any]]:
-    """The log records of OTLP/JSON."""
+    """Yield the log records of OTLP/JSON."""
     for resource in resources:
         for scope in listed(resource.get("scopeLogs")) if is_dict(resource) else ():
             for record in listed(scope.get("logRecords")) if is_dict(scope) else ():
@@ -243,14 +243,14 @@ def log_records(resources: list[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def any_value(value: Any) -> Any:
-    """The plain value of an OTLP AnyValue, which is read as an attribute is."""
+    """Return the plain value of an OTLP AnyValue, read like an attribute."""
     return read_spans({"attributes": [{"key": "gen_ai.input.messages", "value": value}]}, Path(), "")[0].attributes.get(
         "gen_ai.input.messages"
     )
 
 
 def unflattened(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record of Phoenix's table of spans, whose columns are `attributes.llm.input_messages`, `context.trace_id`."""
+    """Convert a record of Phoenix's table, with columns `attributes.llm.input_messages`, `context.trace_id`."""
     if not any(key.startswith("attributes.") for key in record):
         return record
     made = {key: value for key, value in record.items() if not key.startswith(("attributes.", "context."))}
@@ -263,7 +263,7 @@ def unflattened(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_annotation(note: Mapping[str, Any], turn: Turn) -> None:
-    """An annotation of Phoenix: name, annotator_kind, result with label, score and explanation. Only a human's
+    """Read an annotation of Phoenix: name, annotator_kind, result with label, score and explanation. Only a human's
     explanation is a comment."""
     if not is_dict(result := note.get("result")):
         return

@@ -1,4 +1,4 @@
-"""Writes rows, and a workflow file to begin with, which validates."""
+"""Writes rows, and a valid starter workflow."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from workbench_kit.answers import guess_type
 
 Row = dict[str, Any]
 
-#: Rows for train, val and test, one each at least.
+#: Minimum rows: one each for train, val and test.
 LEAST_ROWS = 3
 #: Shares of train, val and test.
 SHARES = (0.25, 0.25, 0.5)
 
 
 def write_rows(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as JSON lines, the file whole or not at all. Lone surrogates are escaped, as JSON may have them."""
+    """Write rows as JSON lines, the file whole or not at all. Lone surrogates are escaped, as JSON allows."""
     with open_whole(out, errors="backslashreplace", newline="\n") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def row_paths(out: Path, split: str) -> dict[str, Path]:
-    """The files of the rows: with split="time" one each for train, val and test, rows.train.jsonl beside rows.jsonl."""
+    """Return the files of the rows; for split="time" one each for train, val and test, e.g. rows.train.jsonl."""
     if split != "time":
         return {"rows": out}
     return {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("train", "val", "test")}
 
 
 def write_starter(path: Path, data: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
-    """Write a workflow file for rows. Returns what was guessed. Raises SpecError, and writes nothing, if it would be no
-    valid one."""
+    """Write a workflow file for rows. Returns the guesses. Raises SpecError, and writes nothing, if it would not be
+    valid."""
     tree, guessed = starter(rows)
     head = {"name": tree.pop("name"), "lm": tree.pop("lm"), "data": dict(data)}
     write_whole(path, "# Made by `workbench data traces`.\n" + dump_yaml({**head, **tree}))
@@ -51,7 +51,7 @@ def write_starter(path: Path, data: Mapping[str, Any], rows: Sequence[Row]) -> l
 
 
 def starter(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
-    """The content of a workflow file without its data, and what was guessed."""
+    """Return the content of a workflow file without its data, and the guesses."""
     guessed = ["the language model: bundled/nano; name yours under `lm`"]
     inputs = "history, input" if any(row["history"] for row in rows) else "input"
     answers = [str(row["answer"]) for row in rows if row.get("answer")]
@@ -77,7 +77,7 @@ def starter(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _instructions(rows: Sequence[Row]) -> str:
-    """The system prompt of most rows, if there is one."""
+    """Return the system prompt of most rows, if there is one."""
     prompts = Counter(next((m["content"] for m in row["messages"] if m["role"] == "system"), "") for row in rows)
     text, count = prompts.most_common(1)[0] if prompts else ("", 0)
     return text if 2 * count > len(rows) else ""

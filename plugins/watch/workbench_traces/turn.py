@@ -21,15 +21,15 @@ class Turn:
     """An exchange.
 
     Attributes:
-        input, output: what was asked, and what the system answered.
-        messages: the chat before the answer; empty where none is known.
-        conversation, user: who talked, and in which conversation; empty if unknown.
-        time: in seconds since 1970, of the beginning; None if unknown.
-        scores: outcomes by name, as they were recorded.
-        edit: what a human made of the answer.
-        comments: what humans wrote about it.
+        input, output: the question, and the system's answer.
+        messages: the chat before the answer; empty if unknown.
+        conversation, user: ids; empty if unknown.
+        time: of the beginning, in seconds since 1970; None if unknown.
+        scores: outcomes by name, as recorded.
+        edit: a human's correction of the answer.
+        comments: of humans on the answer.
         source: file, format and id of the record.
-        unread: names of the attributes of its spans, where none of them has a known content.
+        unread: names of the attributes of its spans, if none of them has a known content.
     """
 
     input: str
@@ -45,7 +45,7 @@ class Turn:
     unread: list[list[str]] = field(default_factory=list)
 
     def begin(self, time: float | None) -> None:
-        """Note when a record of the exchange began; it is as old as its first one."""
+        """Note when a record of the exchange began. The first one counts."""
         if time is not None:
             self.time = time if self.time is None else min(time, self.time)
 
@@ -55,14 +55,13 @@ class Turn:
             self.scores[as_text(name) or "score"] = score
 
     def read_named(self, place: Mapping[str, Any], wanted: tuple[str, str]) -> None:
-        """Note the outcome and the correction that a record has under the names that the user gave."""
+        """Note the outcome and the correction in a record, under the names that the user gave."""
         score, edit = (place.get(name) if name else None for name in wanted)
         self.add_score(wanted[0], score)
         self.edit = self.edit or as_text(edit)
 
     def without_thoughts(self) -> Turn:
-        """The same exchange with what the system said alone: an answer is read without its thoughts, and none that is
-        right has them."""
+        """Return the exchange without the system's thoughts: an answer is scored without them."""
         said = [(role, split_thoughts(text)[1] if role == "assistant" else text) for role, text in self.messages]
         return replace(self, output=split_thoughts(self.output)[1], messages=said)
 
@@ -71,8 +70,8 @@ class Turn:
 class Trace:
     """The state of a trace while its records are read.
 
-    rank: of the record that question and answer are from; the trace itself has the highest. called: when the call of a
-    model began whose chat is kept.
+    rank: of the record with question and answer; the trace itself has the highest. called: start of the model call
+    whose chat is kept.
     """
 
     turn: Turn
@@ -80,7 +79,7 @@ class Trace:
     called: float = -1.0
 
     def take(self, asked: str, said: str, rank: int) -> None:
-        """Take question and answer of a record, unless one of a higher rank has told them."""
+        """Use question and answer of a record, unless a record of a higher rank had them."""
         if rank >= self.rank:
             self.turn.input, self.turn.output, self.rank = asked, said, rank
 
@@ -88,33 +87,34 @@ class Trace:
 class Collector:
     """Collects the turns of records, which may come in any order, from any number of files.
 
-    wanted: the names of what holds an outcome, and a human's correction; empty for none.
+    wanted: the names of the fields with an outcome, and with a human's correction; empty for none.
     """
 
     def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
         self.wanted, self.found, self.traces = wanted, list[Turn](), dict[str, Trace]()
 
     def trace(self, id_: str, source: dict[str, str]) -> Trace:
-        """The trace with an id, which is a turn. source: of the record."""
+        """Return the trace with an id, which is a turn. source: of the record."""
         if id_ not in self.traces:
             self.found.append(Turn("", "", source=source))
             self.traces[id_] = Trace(self.found[-1])
         return self.traces[id_]
 
     def turns(self) -> Iterator[Turn]:
-        """The turns, in the order in which they were met."""
+        """Yield the turns, in the order in which they were found."""
         yield from self.found
 
 
 def first_value(place: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """The first of these names that has a value which is not empty, as text."""
+    """Return the first nonempty value under these names, as text."""
     return next((as_text(place[name]) for name in names if place.get(name)), "")
 
 
 def read_messages(value: Any) -> list[Message]:
-    """The messages of a chat as role and text: of OpenAI, Anthropic, GenAI conventions, LangChain, or a text of JSON.
+    """Read the messages of a chat as role and text: of OpenAI, Anthropic, GenAI conventions, LangChain, or JSON text.
 
-    Parts that are no text are named in brackets. A mapping is looked into for its messages. What is no chat gives none.
+    Parts that are not text are named in brackets. A mapping is searched for its messages. Anything but a chat gives
+    none.
     """
     value = parsed(value)
     if is_dict(value):
@@ -134,7 +134,7 @@ def read_messages(value: Any) -> list[Message]:
 
 
 def _read_generations(value: Any) -> list[Message]:
-    """The first of the answers that LangChain notes, in a list for each prompt or not: a message, or a text alone."""
+    """Return the first of LangChain's answers, with or without a list for each prompt: a message, or only a text."""
     first = value
     while is_list(first):
         first = first[0] if first else None
@@ -148,7 +148,7 @@ _LANGCHAIN |= {"AIMessageChunk": "assistant", "SystemMessage": "system", "ToolMe
 
 
 def _role(message: Mapping[str, Any]) -> str:
-    """The role of a message; empty for what is none."""
+    """Return the role of a message; empty if the value is not a message."""
     role = message.get("role")
     if not isinstance(role, str) and ("content" in message or "kwargs" in message or "data" in message):
         kind = message.get("id") if is_list(message.get("id")) else message.get("type")
@@ -157,8 +157,8 @@ def _role(message: Mapping[str, Any]) -> str:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message, with its calls of tools."""
-    for inner in ("kwargs", "data"):  # serialised by LangChain
+    """Return the text of a message, with its calls of tools."""
+    for inner in ("kwargs", "data"):  # serialized by LangChain
         if is_dict(message.get(inner)) and "content" in message[inner]:
             return message_text(message[inner])
     texts = list(_parts(message.get("parts", message.get("content"))))
@@ -194,7 +194,7 @@ def _part(part: Any) -> str:
 
 
 def parsed(value: Any) -> Any:
-    """A text that holds a JSON object or list as that; anything else as it is."""
+    """Parse a text that is a JSON object or list; return any other value unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -204,7 +204,7 @@ def parsed(value: Any) -> Any:
 
 
 def listed(value: Any) -> list[Any]:
-    """A list as it is; nothing for anything else."""
+    """Return a list unchanged; an empty one for any other value."""
     return value if is_list(value) else []
 
 
@@ -220,30 +220,30 @@ _SAID = ("output", "answer", "response", "result", "text", "content", "generatio
 
 
 def asked_text(value: Any) -> str:
-    """The question in a recorded input: the last message of a user, a known field, or all of it."""
+    """Return the question in a recorded input: the last message of a user, a known field, or all of it."""
     value = parsed(value)
     users = [text for role, text in read_messages(value) if role == "user"]
     return users[-1] if users else _field(_message_within(value, _ASKED), _ASKED)
 
 
 def said_text(value: Any) -> str:
-    """The answer in a recorded output: the last message of a model, a known field, or all of it."""
+    """Return the answer in a recorded output: the last message of a model, a known field, or all of it."""
     value = parsed(value)
     said = [text for role, text in read_messages(value) if role == "assistant"]
     return said[-1] if said else _field(_message_within(value, _SAID), _SAID)
 
 
-#: Fields of a message, of which those of LangChain have more than others.
+#: Fields of a message, including LangChain's additional ones.
 _OF_MESSAGE = frozenset(
     "content type role name id kwargs data lc additional_kwargs response_metadata usage_metadata tool_calls example "
     "invalid_tool_calls refusal annotations parts reasoning_content".split()
 )
-#: Levels at which a message is looked for, and names of those between.
+#: Maximum depth to look for a message, and names of the levels between.
 _DEEPEST, _BETWEEN = 5, ("outputs", "inputs", "data", "messages", "message", "kwargs", "lc_kwargs", "choices")
 
 
 def _message_within(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
-    """The text of the last message further inside a recorded value; the value itself where there is none."""
+    """Return the text of the last message inside a recorded value; the value itself if there is none."""
     value = parsed(value)
     if depth and is_dict(value) and value.keys() & {"content", "parts"} and value.keys() <= _OF_MESSAGE:
         return message_text(value)
@@ -279,7 +279,7 @@ def _field(value: Any, names: tuple[str, ...]) -> str:
 
 
 def read_time(value: Any) -> float | None:
-    """Seconds since 1970 of a time in ISO 8601, or of a number of seconds, milli-, micro- or nanoseconds."""
+    """Return a time in seconds since 1970, from ISO 8601, or from seconds, milli-, micro- or nanoseconds."""
     if isinstance(value, bool) or value in (None, ""):
         return None
     try:
@@ -297,7 +297,7 @@ def read_time(value: Any) -> float | None:
 
 
 def read_score(value: Any) -> float | None:
-    """A recorded outcome as a number; true is 1. None for what is none."""
+    """Return a recorded outcome as a number, with true as 1; None if it is not a number."""
     if isinstance(value, bool):
         return float(value)
     try:

@@ -1,4 +1,4 @@
-"""Results to look at: `workbench report` writes a run as one page, `workbench view` shows all runs in a browser."""
+"""Views of results: `workbench report` writes a run as one page, `workbench view` shows all runs in a browser."""
 
 from __future__ import annotations
 

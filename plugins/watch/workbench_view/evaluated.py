@@ -1,4 +1,4 @@
-"""The report of an evaluation as one file: a page, Markdown, JSON, or a table of its rows with what was answered."""
+"""The report of an evaluation as one file: a page, Markdown, JSON, or a table of its rows with the answers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workbench.store import Store, read_report
 from workbench_view.exports import names_beside, names_in, plain, plain_cell, table_cell, table_writer
 from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
 
-#: Rows of a page, and of Markdown: worst first. All are in the CSV.
+#: Maximum rows of a page, and of Markdown, worst first. The CSV has all.
 PAGE, ROWS = 1000, 50
 
 
 @dataclass(frozen=True)
 class EvalFacts:
-    """An evaluation. rows: as `add_details` gives them, the worst first."""
+    """An evaluation. rows: as returned by `add_details`, the worst first."""
 
     report: EvalReport
     started: str
@@ -30,7 +30,7 @@ class EvalFacts:
 
 
 def read_evaluation(store: Store, row: Any) -> EvalFacts:
-    """The facts of a run of `eval`. Raises StoreError if it has no report yet, or for what is damaged."""
+    """Read the facts of a run of `eval`. Raises StoreError if it has no report yet, or is damaged."""
     report = read_report(row)
     if report is None:
         raise StoreError(f"run {row['run']} has no report: it is {status_of(store, row)}; see workbench resume")
@@ -40,14 +40,14 @@ def read_evaluation(store: Store, row: Any) -> EvalFacts:
 
 
 def write_page(facts: EvalFacts) -> str:
-    """The page. Texts of models and rows are escaped: they are shown, and never run."""
+    """Return the page. Texts of models and rows are escaped, so they are shown and never run."""
     template = environment().get_template("evaluation.html")
     return template.render(facts=facts, report=facts.report, rows=facts.rows[:PAGE], style=read_style())
 
 
 def write_markdown(facts: EvalFacts) -> str:
-    """The score, what failed, and the worst rows by their ids; inputs are not in it, since it is pasted where many
-    read."""
+    """Return the score, the failures, and the worst rows by their ids, without inputs, since it is pasted where many
+    people read it."""
     report = facts.report
     lines = [f"# {plain(report.name)}: run {report.run}", "", visible(report.headline()), ""]
     lines += [f"- {plain(name)}: {report.describe_further(name)}" for name in report.scores]
@@ -65,14 +65,14 @@ def write_markdown(facts: EvalFacts) -> str:
 
 
 def write_json(facts: EvalFacts) -> str:
-    """The stored report and its rows, without their traces."""
+    """Return the stored report and its rows, without their traces."""
     kept = ("example", "split", "replica", "inputs", "further", "prediction", "score", "scores", "failure")
     rows = [{name: row[name] for name in (*kept, "message", "feedback", "cost")} for row in facts.rows]
     return visible_json({"run": facts.report.as_dict(), "rows": rows}, indent=1) + "\n"
 
 
 def write_csv(facts: EvalFacts) -> str:
-    """A line for each row: its id, split and repeat, its fields, what was answered, and the score."""
+    """Return a line for each row: its id, split and repeat, its fields, the answer, and the score."""
     fields = names_in(_fields(row) for row in facts.rows)
     answers = names_in(row["prediction"] for row in facts.rows)
     scores = names_in(row["scores"] for row in facts.rows)
@@ -94,7 +94,7 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**(row["inputs"] or {}), **(row["further"] or {})}
 
 
-#: By the ending of a file.
+#: By suffix of a file.
 EVAL_WRITERS: Mapping[str, Callable[[EvalFacts], str]] = {
     ".html": write_page,
     ".md": write_markdown,

@@ -1,4 +1,4 @@
-"""The report in other forms: Markdown to paste, JSON and CSV to go on with."""
+"""The report in other forms: Markdown for pasting, JSON and CSV for further processing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workbench_view.facts import ChangedRow, Facts
 from workbench_view.page import format_score, format_seconds, format_usd, write_page
 from workbench_view.text_diff import Piece, list_changes
 
-#: Rows that changed sides, and characters of their ids, that Markdown has. It is pasted where many read it, so inputs
-#: of rows are not in it.
+#: Maximum changed rows in Markdown, and characters of their ids. It is pasted where many people read it, so it does not
+#: contain inputs of rows.
 ROWS, CUT = 20, 120
 
 
 def write_markdown(facts: Facts) -> str:
-    """The verdict, the scores, what was changed, the rows that changed sides, losses first, and the bill."""
+    """Return the verdict, the scores, the changes, the rows whose result changed, losses first, and the cost."""
     report = facts.report
     lines = [f"# {plain(facts.run['name'])}: run {facts.run['run']}", "", *map(visible, facts.verdict), ""]
     lines += ["| | val | test | test rows |", "| --- | --- | --- | --- |"]
@@ -46,7 +46,7 @@ def write_markdown(facts: Facts) -> str:
 
 
 def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
-    """The rows that changed sides, losses first: the first ones alone, so that a pull request can be read."""
+    """List rows whose result changed, losses first, up to a maximum, so that a pull request stays readable."""
     if not changed:
         return []
     lost = sum(row.gain < 0 for row in changed)
@@ -59,12 +59,12 @@ def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
 
 
 def table_cell(text: str) -> str:
-    """A text as a cell of a table, in which nothing is markup."""
+    """Return a text as a cell of a table, with all markup escaped."""
     return plain(one_line(" ".join(text.split()))[:CUT])
 
 
 def plain(text: Any) -> str:
-    """A line of Markdown in which nothing is markup."""
+    """Return a line of Markdown with all markup escaped."""
     return re.sub(r"([\\`*_{}\[\]<>()#|!~&@])", r"\\\1", one_line(text))
 
 
@@ -73,7 +73,7 @@ def _side(pieces: Sequence[Piece], sign: str) -> list[str]:
 
 
 def write_json(facts: Facts) -> str:
-    """The stored report, with the changes, the noise band and the rows that changed sides."""
+    """Return the stored report, with the changes, the noise band and the rows whose result changed."""
     rows = [
         {"row": row.example, "baseline": row.scores[0], "winner": row.scores[1], "outputs": list(row.outputs)}
         for row in facts.changed
@@ -93,7 +93,7 @@ def write_json(facts: Facts) -> str:
 
 
 def write_csv(facts: Facts) -> str:
-    """A line for each sealed row: its id, the score on both sides, their difference, its inputs, and both answers."""
+    """Return a line for each sealed row: its id, both scores, their difference, its inputs, and both answers."""
     out = io.StringIO()
     writer = table_writer(out)
     inputs = names_in(facts.inputs.values())
@@ -113,12 +113,12 @@ def write_csv(facts: Facts) -> str:
 
 
 def names_in(rows: Iterable[Mapping[str, Any] | None]) -> list[str]:
-    """The names in all rows, in the order in which they are first met."""
+    """Return the names in all rows, in the order of first occurrence."""
     return list(dict.fromkeys(name for row in rows for name in row or ()))
 
 
 def names_beside(fields: Sequence[str], others: Collection[str]) -> list[str]:
-    """The columns of fields of rows beside others: a field with the name of one of these is `row.FIELD`."""
+    """Return the column names of row fields. A field with the name of another column becomes `row.FIELD`."""
     taken = {*fields, *others}
     return [
         next(found for n in itertools.count(1) if (found := "row." * n + name) not in taken) if name in others else name
@@ -127,12 +127,12 @@ def names_beside(fields: Sequence[str], others: Collection[str]) -> list[str]:
 
 
 def table_writer(out: IO[str]) -> Any:
-    """Writes CSV with quotes around each text, since a spreadsheet may begin cells at other signs than commas."""
+    """Return a CSV writer that quotes each text, since a spreadsheet may split cells at other signs than commas."""
     return csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def plain_cell(value: Any) -> Any:
-    """A value as a cell that no spreadsheet takes for a formula, nor for the end of a row."""
+    """Return a value as a cell that no spreadsheet takes for a formula or the end of a row."""
     if value is None or isinstance(value, int | float):
         return "" if value is None else value
     cell = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -140,7 +140,7 @@ def plain_cell(value: Any) -> Any:
     return f"'{cell}" if begins_formula(cell) else cell
 
 
-#: By the ending of a file, who writes it, and how it begins, so that a newer one may replace it.
+#: By suffix: the writer of a file, and a pattern of its beginning, so that a newer report may replace it.
 WRITERS: Mapping[str, tuple[Callable[[Facts], str], str]] = {
     ".html": (write_page, r'(?s).*<meta name="generator" content="workbench report">'),
     ".md": (write_markdown, r"# .*: run [0-9a-f]{8}\n"),

@@ -1,4 +1,4 @@
-"""Facts about a run, read from its database. Nothing of the run's own code is loaded."""
+"""Facts about a run, read from its database. The run's own code is not loaded."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from workbench.store import Candidates, RunRecord, Store, kind_of, list_attribut
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
 
-#: Rows that changed sides are told with their traces up to this many characters of traces; the others without.
+#: Maximum characters of traces of changed rows; further rows come without traces.
 MOST_TRACES = 2_000_000
 
 
 @dataclass(frozen=True)
 class ChangedRow:
-    """A sealed row that baseline and winner score differently. before, after: as `add_details` gives them; None where
-    the traces of others have taken the room."""
+    """A sealed row that baseline and winner score differently. before, after: as returned by `add_details`; None if
+    other traces have used up the room."""
 
     example: str
     scores: tuple[float, float]
@@ -40,7 +40,7 @@ class ChangedRow:
 
 @dataclass(frozen=True)
 class Point:
-    """A candidate that was evaluated on val: calls of models that had been paid by then, and its objectives."""
+    """A candidate that was evaluated on val: the model calls paid until then, and its objectives."""
 
     candidate: str
     calls: int
@@ -54,14 +54,14 @@ class Summary:
 
     Attributes:
         run: name, file, started, finished, host, version, seed, data_hash and others of its row.
-        verdict: the lines that head its report, the verdict first.
+        verdict: the first lines of its report, beginning with the verdict.
         noise: 95% range of the difference of two identical variants on the sealed rows; None without rows that differ.
         points: in the order of their evaluation.
         tree: (depth, candidate), each after its parent.
         before, after: the workflows.
         machine: system, processors, python and packages, of each process that worked on the run.
         curves: of trainings.
-        decisive: lines on the nodes that decide failures, where that was examined.
+        decisive: lines on the nodes that decide failures, if that was examined.
     """
 
     run: Mapping[str, Any]
@@ -78,12 +78,12 @@ class Summary:
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
-        """(address, value before, value after), without settings that only spell out a default."""
+        """Return (address, value before, value after), without settings that only spell out a default."""
         return [(address, old, new) for address, old, new in self.report["changes"]]
 
     @property
     def has_agent(self) -> bool:
-        """Return True if a node is an agent that exists, whose texts are written back or replaced as they pass."""
+        """Return True if a node is an existing agent, whose texts are written back or replaced in its requests."""
         nodes = self.after.nodes.values() if self.after is not None else ()
         return any(node.get("kind") == "external" for node in nodes)
 
@@ -98,7 +98,7 @@ class Facts(Summary):
     """A run of `optimize`, with its sealed rows.
 
     sides: baseline and winner on the sealed rows; None if these were not tested.
-    inputs, answers: by row, what the workflow reads, where that is known, and what each side answered.
+    inputs, answers: by row, the inputs of the workflow, if known, and the answer of each side.
     """
 
     sides: tuple[Side, Side] | None
@@ -109,7 +109,7 @@ class Facts(Summary):
 
 
 def read_facts(store: Store, name: str) -> Facts:
-    """The facts of a run. Raises StoreError if there is none, if it has no report, or for what is damaged."""
+    """Read the facts of a run. Raises StoreError if there is none, if it has no report, or if it is damaged."""
     row = store.find_run(name, kinds=("optimize",))
     report = read_report(row)
     if kind_of(row) != "optimize":
@@ -130,7 +130,7 @@ def read_facts(store: Store, name: str) -> Facts:
 
 
 def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float | None) -> Summary:
-    """Read the facts about a run besides its rows. Raises StoreError for what is damaged."""
+    """Read the facts about a run except its rows. Raises StoreError if it is damaged."""
     found = candidates(store, row["id"])
     run = {key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")}  # noqa: SIM118
     origin = origin_of(row)
@@ -150,7 +150,7 @@ def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float
 
 
 def _machines(store: Store, run_id: int) -> list[Mapping[str, Any]]:
-    """Each once, in the order of the processes."""
+    """Return each machine once, in the order of the processes."""
     found: list[Mapping[str, Any]] = []
     for one in RunRecord(store, run_id).read_events("machine"):
         packages = one.get("packages")
@@ -163,7 +163,7 @@ def _machines(store: Store, run_id: int) -> list[Mapping[str, Any]]:
 
 
 def _decisive(store: Store, row: Any) -> list[str]:
-    """Which nodes decide failures: as optimizers found on train rows, and as `workbench agent attribute` found."""
+    """Return which nodes decide failures: according to optimizers on train rows, and to `workbench agent attribute`."""
     lines = list[str]()
     for event in RunRecord(store, row["id"]).read_events("optimizer_told"):
         if str(event.get("message", "")).startswith("failures are decided by"):
@@ -178,14 +178,14 @@ def _decisive(store: Store, row: Any) -> list[str]:
 
 
 def _verdict(report: Mapping[str, Any]) -> list[str]:
-    """The lines that head a report, the first of which is the verdict; the name of the run stands elsewhere."""
+    """Return the first lines of a report, beginning with the verdict, without the name of the run."""
     lines = [str(line) for line in report.get("lines", [])]
     head = lines[: lines.index("")] if "" in lines else lines[:3]
     return head[1:] or head
 
 
 def _sides(store: Store, run: str) -> tuple[Side, Side] | None:
-    """Baseline and winner on the sealed rows."""
+    """Return baseline and winner on the sealed rows."""
     try:
         return read_side(store, f"{run}:baseline@test"), read_side(store, f"{run}:winner@test")
     except StoreError:  # nothing was tested, or the rows were pruned
@@ -218,7 +218,7 @@ def _results(store: Store, row: Any, report: Mapping[str, Any], side: Side) -> d
 def _changed_rows(
     store: Store, row: Any, sides: tuple[Side, Side], results: Sequence[Mapping[str, dict[str, Any]]]
 ) -> list[ChangedRow]:
-    """Losses first, then gains, each the largest first."""
+    """Return the changed rows: losses, then gains, the largest first."""
     first, second = (side.rows for side in sides)
     differ = [
         (b.score - a.score, (a.score, b.score), a, b)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-#: Flips drawn; the seed is fixed, so that a report stays the same.
+#: Number of random flips. The seed is fixed, so that a report stays the same.
 _DRAWS, _SEED = 4000, 20261123
 
 
 def noise_band(differences: Sequence[float]) -> float | None:
-    """Half the width of the band that holds the mean difference of two identical variants in 95 of 100 cases.
+    """Return half the width of the band that contains the mean difference of two identical variants in 95 of 100 cases.
 
     If the arms were equal, each row's difference would be as likely with the other sign. So the signs are flipped at
     random (Fisher's randomization test for pairs: The Design of Experiments, 1935, section 21), and the band is the 95%
@@ -19,7 +19,7 @@ def noise_band(differences: Sequence[float]) -> float | None:
     Args:
         differences: of the scores of each row.
 
-    None if no row differs: then nothing is known of the scatter.
+    None if no row differs, since the scatter is then unknown.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""The report as one page of HTML, which holds all that it shows."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from workbench.workflow import Workflow
 
 _HERE = Path(__file__).parent
-#: Costs that a candidate may be compared by, the first that differs.
+#: Costs to compare candidates by; the first one that differs is used.
 _COSTS = ("usd", "tokens", "calls", "latency")
 
-#: What the costs of a row are called on a page.
+#: Names of the costs of a row on a page.
 _COST_NAMES = {"usd": "dollars", "latency": "seconds", "p95_latency": "seconds, 95th percentile"}
 
 
 def write_page(facts: Facts) -> str:
-    """The page. Texts of models and rows are escaped: they are shown, and never run."""
+    """Return the page. Texts of models and rows are escaped, so they are shown and never run."""
     template = environment().get_template("report.html")
     return template.render(
         facts=facts,
@@ -41,8 +41,8 @@ def write_page(facts: Facts) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates. What they show is escaped, and what would not be seen, or would turn text around, is shown as an
-    escape."""
+    """Return the templates. Values are escaped; invisible characters, and those that reverse text, are shown as
+    escapes."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -60,17 +60,17 @@ def environment() -> Environment:
 
 
 def read_style() -> str:
-    """The style of all pages."""
+    """Return the style of all pages."""
     return (_HERE / "assets" / "style.css").read_text(encoding="utf-8")
 
 
 def format_usd(value: float | None) -> str:
-    """Dollars, with enough digits for a small price."""
+    """Format dollars, with enough digits for a small price."""
     return "–" if value is None else "$0" if not value else f"${value:.2f}" if value >= 1 else f"${value:.2g}"
 
 
 def format_seconds(value: float | None) -> str:
-    """A time as it is read: < 1 ms, 3 ms, 2.4 s, 5 min."""
+    """Format a time for readers: < 1 ms, 3 ms, 2.4 s, 5 min."""
     if value is None:
         return "–"
     if value < 1:
@@ -79,7 +79,7 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_score(value: float | None) -> str:
-    """A score as it is shown; a dash for none."""
+    """Format a score for display; a dash for none."""
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -90,14 +90,14 @@ def _value(value: Any) -> str:
 
 
 def draw_pictures(facts: Summary) -> dict[str, str]:
-    """The plots that the run has data for, by name."""
+    """Draw the plots that the run has data for, by name."""
     from markupsafe import Markup
 
     return {name: Markup(draw()) for name, draw in list_pictures(facts).items()}
 
 
 def list_pictures(facts: Summary) -> dict[str, Callable[[], str]]:
-    """By name, what draws each plot that the run has data for."""
+    """Return the drawing function of each plot that the run has data for, by name."""
     report, found = facts.report, dict[str, Callable[[], str]]()
     if facts.tested:
         gain = report["gain"]
@@ -121,7 +121,7 @@ def list_pictures(facts: Summary) -> dict[str, Callable[[], str]]:
 
 
 def _telling_cost(points: Sequence[Point]) -> str | None:
-    """A cost by which candidates differ."""
+    """Return a cost by which candidates differ."""
     for cost in _COSTS:
         if len(points) > 1 and all(cost in p.cost for p in points) and len({p.cost[cost] for p in points}) > 1:
             return cost
@@ -129,12 +129,12 @@ def _telling_cost(points: Sequence[Point]) -> str | None:
 
 
 def pareto_front(points: Sequence[Point], cost: str) -> list[str]:
-    """The candidates that no other is both at least as good and as cheap as, and better in one."""
+    """Return the candidates for which no other is at least as good and as cheap, and better in one of them."""
     return [points[i].candidate for i in find_undominated([(p.score, -p.cost[cost]) for p in points])]
 
 
 def _read_graph(workflow: Workflow) -> tuple[list[tuple[str, str]], list[list[str]]] | None:
-    """Edges and layers of a workflow of several nodes; None where it has none that can be drawn."""
+    """Return edges and layers of a workflow of several nodes; None if it cannot be drawn."""
     import networkx as nx
 
     if len(workflow.tree.get("nodes", ())) < 2:

@@ -1,4 +1,4 @@
-"""Plots of a run as SVG, drawn here, whose colours are those of the page around them."""
+"""Plots of a run as SVG, in the colors of the page around them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from workbench.proof import LearningCurve
     from workbench_view.facts import Point
 
-#: Colours by what they stand for: custom properties of the page.
+#: Colors by meaning: custom properties of the page.
 INK, SOFT, ACCENT, GOOD, BAD = (f"var(--{name})" for name in ("ink", "soft", "accent", "good", "bad"))
-#: Points with a name beside them.
+#: Maximum points with a name next to them.
 _NAMED = 12
-#: Width of a plot, size of a text and of a small one, and about how wide a letter is for its size.
+#: Width of a plot, size of a text and of a small one, and approximate width of a letter relative to its size.
 _WIDTH, _TEXT, _SMALL, _LETTER = 460.0, 9.0, 8.0, 0.6
 
 Place = tuple[float, float]
@@ -38,7 +38,7 @@ def draw_proof(diff: float, ci95: Sequence[float], noise: float | None, *, gain:
 
 
 def draw_course(points: Sequence[Point], winner: str) -> str:
-    """Scores on val against the calls that had been paid, with the best so far."""
+    """Draw scores on val against the calls paid so far, with the best so far."""
     axes = _Axes.around([(p.calls, p.score) for p in points])
     best, steps = -math.inf, list[Place]()
     for point in points:
@@ -56,7 +56,7 @@ def draw_course(points: Sequence[Point], winner: str) -> str:
 
 
 def draw_training(curves: Sequence[LearningCurve]) -> str:
-    """Draw the reward of each training step; curves are named where there are several."""
+    """Draw the reward of each training step; several curves are named."""
     axes = _Axes.around([point for curve in curves for point in curve.points])
     drawn = list[str]()
     for n, curve in enumerate(curves):
@@ -68,7 +68,7 @@ def draw_training(curves: Sequence[LearningCurve]) -> str:
 
 
 def draw_tradeoff(points: Sequence[Point], cost: str, front: Sequence[str], winner: str, baseline: str) -> str:
-    """Score against a cost per row; those on the Pareto front are joined and named."""
+    """Draw the score against a cost per row; candidates on the Pareto front are joined and named."""
     axes = _Axes.around([(p.cost[cost], p.score) for p in points])
     ahead = sorted((p for p in points if p.candidate in front), key=lambda p: p.cost[cost])
     shown = {winner, baseline, *(p.candidate for p in ahead[:_NAMED])}
@@ -98,7 +98,7 @@ def draw_bill(roles: Mapping[str, Mapping[str, float]], what: str) -> str:
 
 
 def draw_graph(edges: Sequence[tuple[str, str]], layers: Sequence[Sequence[str]], changed: Sequence[str]) -> str:
-    """A workflow from left to right; nodes that differ stand out."""
+    """Draw a workflow from left to right; changed nodes stand out."""
     tallest = max(len(layer) for layer in layers)
     boxes, x = dict[str, tuple[float, float, float]](), 4.0  # left, middle, width
     for layer in layers:
@@ -138,7 +138,7 @@ class _Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Some five round values, and how they are written."""
+        """Return about five round values, and their texts."""
         rough = (self.high - self.low) / 5
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough * 0.999)
@@ -154,7 +154,7 @@ class _Axes:
 
     @classmethod
     def around(cls, points: Sequence[Place]) -> _Axes:
-        """The axes of a plot of points."""
+        """Return the axes of a plot of points."""
         xs, ys = [x for x, _ in points], [y for _, y in points]
         return cls(_Scale.over(xs, 46, _WIDTH - 50), _Scale.over(ys, 166, 10))
 
@@ -162,12 +162,12 @@ class _Axes:
         return self.x.at(place[0]), self.y.at(place[1])
 
     def name(self, text: str, place: Place, colour: str) -> str:
-        """A name beside a point."""
+        """Draw a name next to a point."""
         x, y = self.at(place)
         return _text(text, x + 5, y - 3, colour)
 
     def draw_x(self, title: str) -> Iterable[str]:
-        """The axis below."""
+        """Draw the axis below."""
         y = self.y.start
         yield _line([(self.x.start, y), (self.x.end, y)], SOFT, 1)
         for value, told in self.x.ticks():
@@ -176,7 +176,7 @@ class _Axes:
         yield _text(title, (self.x.start + self.x.end) / 2, y + 28, INK, _TEXT, "middle")
 
     def draw_y(self, title: str) -> Iterable[str]:
-        """The axis on the left."""
+        """Draw the axis on the left."""
         x = self.x.start
         yield _line([(x, self.y.start), (x, self.y.end)], SOFT, 1)
         for value, told in self.y.ticks():
@@ -206,7 +206,7 @@ def _text(text: str, x: float, y: float, colour: str, size: float = _SMALL, anch
 
 
 def _arrow(start: Place, end: Place) -> Iterable[str]:
-    """A line to just before `end`, and the head of the arrow."""
+    """Draw a line to just before `end`, and the head of the arrow."""
     long = math.hypot(end[0] - start[0], end[1] - start[1]) or 1.0
     dx, dy = (end[0] - start[0]) / long, (end[1] - start[1]) / long
     tip = (end[0] - 2 * dx, end[1] - 2 * dy)
@@ -216,6 +216,6 @@ def _arrow(start: Place, end: Place) -> Iterable[str]:
 
 
 def _svg(height: float, drawn: Iterable[str], width: float = _WIDTH) -> str:
-    """An element for a page, as wide as its place there."""
+    """Return an element for a page, as wide as its container."""
     view = f"0 0 {width:.0f} {height:.0f}"
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}" role="img">{"".join(drawn)}</svg>'

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from workbench.task import dump_yaml
 
-#: A sign, `-`: only before, `+`: only after, a space: in both; and a text.
+#: A sign (`-`: only before, `+`: only after, a space: in both), and a text.
 Piece = tuple[str, str]
-#: Words beyond which two texts are compared line by line: comparing is quadratic.
+#: Maximum words to compare two texts by word, and not by line: comparing is quadratic.
 _MOST_WORDS = 4000
-#: A word with the space before it: spaces by themselves would all be alike, and comparing them quadratic.
+#: A word with the space before it: single spaces would all be equal, and comparing them quadratic.
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 
 
@@ -31,7 +31,7 @@ class Change:
 
 
 def describe_change(address: str, old: Any, new: Any) -> Change:
-    """Describe the change of a setting; None is no value."""
+    """Describe the change of a setting; None means no value."""
     if _is_code(address, old, new):
         return Change(address, "code", lines=diff_lines(_as_text(old), _as_text(new)))
     if isinstance(old if old is not None else new, str) and isinstance(new if new is not None else old, str):
@@ -45,7 +45,7 @@ def list_changes(found: Iterable[tuple[str, Any, Any]]) -> list[Change]:
 
 
 def diff_words(old: str, new: str) -> list[Piece]:
-    """Two texts as pieces, in which words that differ stand apart."""
+    """Return two texts as pieces, with words that differ in pieces of their own."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     if len(before) + len(after) > _MOST_WORDS:
         before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
@@ -65,13 +65,13 @@ def diff_words(old: str, new: str) -> list[Piece]:
 
 
 def _shared_space(one: str, other: str) -> str:
-    """The space that both begin with."""
+    """Return the space that both begin with."""
     both = takewhile(lambda pair: pair[0] == pair[1] and pair[0].isspace(), zip(one, other, strict=False))
     return "".join(sign for sign, _ in both)
 
 
 def diff_lines(old: str, new: str) -> list[tuple[str, str, str]]:
-    """Lines side by side: (" ", line, line), ("-", before, ""), ("+", "", after); ("-", before, after): changed."""
+    """Pair lines: (" ", line, line), ("-", before, ""), ("+", "", after); ("-", before, after): changed."""
     before, after = old.splitlines(), new.splitlines()
     rows: list[tuple[str, str, str]] = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():

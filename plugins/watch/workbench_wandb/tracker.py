@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WandB(ScoreTracker):
-    """Logs a run to Weights & Biases under its own name, so that a resumed one goes on there."""
+    """Logs a run to Weights & Biases under its own name, so that a resumed run continues there."""
 
     needs = ("wandb", "watch[wandb]")
 
@@ -26,12 +26,12 @@ class WandB(ScoreTracker):
             project=os.environ.get("WANDB_PROJECT") or "workbench",
             name=f"{self.run.name} {self.run.run}",
             id=f"workbench-{self.run.run}",
-            dir=os.environ.get("WANDB_DIR"),  # it remembers that of the first run of a process
+            dir=os.environ.get("WANDB_DIR"),  # else it reuses that of the first run of a process
             resume="allow",
-            reinit="create_new",  # beside one that the user's own program has open
+            reinit="create_new",  # next to one that the user's own program has open
             config=dict(self.run.settings),
             tags=[self.run.kind],
-            # It takes neither the terminal nor what lies around: code, packages, what the machine does.
+            # It captures neither the terminal nor its surroundings: code, packages, the machine's load.
             settings=wandb.Settings(
                 console="off", silent=True, save_code=False, disable_git=True, x_disable_stats=True, x_disable_meta=True
             ),

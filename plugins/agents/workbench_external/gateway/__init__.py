@@ -1,6 +1,6 @@
-"""A gateway: agents ask their models as ever, through the APIs of OpenAI, Anthropic and Google, and we answer.
+"""A gateway: agents call their models as usual, through the APIs of OpenAI, Anthropic and Google, and we answer.
 
-`Gateway` listens on this machine alone. Each secret leads to one `GatewaySession`, which gets an `Ask` and gives
+`Gateway` listens on this machine only. Each secret belongs to one `GatewaySession`, which takes an `Ask` and returns
 `workbench.lm.Response`s. Nothing here calls a language model, counts or stores.
 """
 

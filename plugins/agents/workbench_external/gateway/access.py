@@ -19,12 +19,12 @@ from workbench_external.gateway.returned import ReturnedTurns
 if TYPE_CHECKING:
     from multidict import MultiMapping
 
-#: What secrets of ours begin with: such a key in a header is never somebody's own.
+#: Prefix of our secrets. A key in a header that begins with it is never a provider's.
 PREFIX = "sk-workbench-"
-#: Requests of one secret at once.
+#: Maximum concurrent requests of one secret.
 MOST_AT_ONCE = 4096
 
-#: Headers with keys, in the order in which they count.
+#: Headers with keys, in order of precedence.
 _KEYS = ("Authorization", "x-api-key", "api-key", "x-goog-api-key")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
@@ -34,7 +34,7 @@ class Admitted:
     """An admitted client: the session, its requests in flight, the answers that it may refer to, and turns of models as
     their providers want them back.
 
-    requests: the end of each, by its task. dismissed: its secret leads nowhere any more.
+    requests: the end of each, by its task. dismissed: its secret is no longer valid.
     """
 
     session: GatewaySession
@@ -45,14 +45,13 @@ class Admitted:
 
 
 class Door:
-    """The secrets that lead in. They are looked up by their digest, so that the time it takes reveals nothing about
-    them."""
+    """The valid secrets. They are looked up by their digest, so that the time of a look-up reveals nothing."""
 
     def __init__(self) -> None:
         self._admitted: dict[bytes, Admitted] = {}
 
     def admit(self, session: GatewaySession, secret: str | None) -> str:
-        """The secret. Raises SpecError for one that is too short, unfit for an address, or in use."""
+        """Admit a session, and return its secret. Raises SpecError if it is too short, unfit for a URL, or in use."""
         made = PREFIX + secrets.token_urlsafe(32) if secret is None else secret
         if not _SECRET.fullmatch(made):
             raise SpecError(
@@ -71,7 +70,7 @@ class Door:
         return found
 
     def dismiss_all(self) -> list[Admitted]:
-        """All who were admitted; no secret leads anywhere from now on."""
+        """Revoke all secrets, and return the clients that had them."""
         found, self._admitted = [*self._admitted.values()], {}
         for who in found:
             who.dismissed = True
@@ -83,10 +82,10 @@ class Door:
     def find(self, in_path: str | None, headers: MultiMapping[str], in_query: Sequence[str] = ()) -> Admitted:
         """Find the client of a request, by the path or else by its keys. Raises Refused (401).
 
-        in_query: keys that stand there (`?key=`, as Google's clients may send it).
+        in_query: keys in the query (`?key=`, as Google's clients may send it).
 
-        A key that is nobody's does not matter beside a path that is somebody's: an agent may have one of its own in its
-        configuration. A key that is another session's, or was, does.
+        An unknown key is ignored if the path has a valid secret: an agent may have a key of its own in its
+        configuration. A key of another session, or a former one, is refused.
         """
         keys = [*_keys(headers), *in_query]
         shown = [in_path, *keys] if in_path is not None else [key for key in keys if self._is_ours(key)]
@@ -102,7 +101,7 @@ class Door:
 
 
 def _keys(headers: MultiMapping[str]) -> list[str]:
-    """All keys that a request shows. Raises Refused (400) for a header that is there twice: which one counts?"""
+    """Return all keys of a request. Raises Refused (400) for a repeated header, as it is unclear which one counts."""
     found: list[str] = []
     for name in _KEYS:
         values = headers.getall(name, ())
@@ -120,7 +119,7 @@ def _digest(secret: str) -> bytes:
 
 
 def in_address(host: str) -> str:
-    """A host as it stands in an address: an IPv6 one in brackets."""
+    """Return a host as written in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
@@ -130,12 +129,12 @@ def own_names(host: str, port: int) -> frozenset[str]:
 
 
 def check_sender(headers: Mapping[str, str], names: Collection[str] | None) -> None:
-    """Raise Refused (403) for a request that a browser may have sent for a page of somebody else.
+    """Raise Refused (403) for a request that a browser may have sent for another site's page.
 
-    names: of the gateway, with its port; None where other machines reach it, by whatever name.
+    names: of the gateway, with its port; None if other machines may reach it, by any name.
 
-    A page whose own name was made to lead here (DNS rebinding) still sends that name as the host. A page that asks
-    127.0.0.1 itself is given away by its origin; agents send none.
+    A page whose own name was made to point here (DNS rebinding) still sends that name as the host. A page that calls
+    127.0.0.1 itself is recognized by its origin; agents send none.
     """
     if names is not None and headers.get("Host", "").lower() not in names:
         raise Refused(403, "forbidden", "This gateway answers only to its own address on this machine.")
@@ -143,9 +142,9 @@ def check_sender(headers: Mapping[str, str], names: Collection[str] | None) -> N
         raise Refused(403, "forbidden", "This gateway answers no web page.")
 
 
-#: What stock clients read, by provider: {url} is the address with the secret and without the API's own path. Those
-#: after the first three are only set where an agent has some of them: their presence alone makes frameworks choose a
-#: provider.
+#: Variables that stock clients read, by provider: {url} is the address with the secret and without the API's own path.
+#: The ones after the first three providers are only set if an agent has some of them: their presence alone makes
+#: frameworks choose a provider.
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "openai": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{secret}"},
     "anthropic": {
@@ -169,15 +168,15 @@ ALWAYS = ("openai", "anthropic", "google")
 
 
 def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The variables that lead an agent here. inherited: the environment that it has else.
+    """Return the variables that point an agent to the gateway. inherited: the rest of its environment.
 
-    No proxy stands between it and this machine: NO_PROXY is what it was, and loopback.
+    No proxy is used to reach this machine: NO_PROXY is the inherited value, and loopback.
     """
     found: dict[str, str] = {}
     for provider, names in VARIABLES.items():
         if provider in ALWAYS or names.keys() & inherited.keys():
             found |= {name: form.format(url=url, secret=secret) for name, form in names.items()}
-    if secret not in url:  # Google's clients read it before the other, and other clients of Google read it alone
+    if secret not in url:  # Google's clients prefer it to the other, and some read only it
         found["GOOGLE_API_KEY"] = secret
     for name in ("NO_PROXY", "no_proxy"):
         found[name] = ",".join(filter(None, (inherited.get(name), "127.0.0.1,localhost")))

@@ -1,14 +1,13 @@
 """Anthropic's Messages: body -> Ask, Refused -> error; no I/O. `message_events` writes answers.
 
-For models whose server does not speak this API. Source: Anthropic's API reference. What becomes of each field stands in
-`table`; further departures:
-
+For models whose server does not speak this API. Source: Anthropic's API reference. `table` has the translation of each
+field; further departures:
 - Refused: tools that only Anthropic's models know, and their blocks; documents and search results; images of the Files
   API.
-- Blocks of thinking that an agent sends back are passed over: what a provider wants back is known here.
+- Blocks of thinking that an agent sends back are ignored: the gateway keeps what a provider wants back.
 - Results of tools become messages of their own, before the rest of their turn; images in them follow as the user's.
-- A stop sequence that ended an answer is not known: stop_reason is then end_turn.
-- Arguments of a call that are no JSON object are given as {"invalid_json": TEXT}: a block can hold nothing else.
+- The stop sequence that ended an answer is unknown: stop_reason is then end_turn.
+- Arguments of a call that are not a JSON object become {"invalid_json": TEXT}: a block can hold nothing else.
 - Tokens are counted by a high estimate, a token for each three bytes.
 """
 
@@ -27,7 +26,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 def read_messages(body: Mapping[str, Any]) -> Ask:
-    """The Ask of a request. Raises Refused (400)."""
+    """Read a request. Raises Refused (400)."""
     ask = read_counted(body)
     settings = f.read_sampling(body, most_temperature=1.0)
     settings["max_tokens"] = f.as_whole(body.get("max_tokens"), "max_tokens", 1)
@@ -43,7 +42,7 @@ def read_messages(body: Mapping[str, Any]) -> Ask:
 
 
 def read_counted(body: Mapping[str, Any]) -> Ask:
-    """Model, messages and tools: what a request for a count has. Raises Refused (400)."""
+    """Read the model, messages and tools, which are all that a count request has. Raises Refused (400)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
     listed = f.as_list(body.get("messages"), "messages", 'Send [{"role": "user", "content": "..."}].')
     if not listed:
@@ -172,7 +171,7 @@ def _extra(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """output_config.format, which was output_format, in the form of chat completions."""
+    """Return output_config.format, formerly output_format, in the form of chat completions."""
     config = body.get("output_config")
     form = config.get("format") if isinstance(config, dict) else body.get("output_format")
     if form is None:
@@ -184,13 +183,13 @@ def _format(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def write_count(ask: Ask) -> dict[str, int]:
-    """The body of an answer to a request for a count."""
+    """Return the body of the answer to a count request."""
     tools = [{"content": json.dumps(tool)} for tool in ask.tools]
     return {"input_tokens": estimate_tokens((*ask.messages, *tools))}
 
 
 def write_models(names: Sequence[str]) -> dict[str, Any]:
-    """The list of models in Anthropic's form."""
+    """Return the list of models in Anthropic's form."""
     data = [write_model(name) for name in names]
     ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
     return {"data": data, "has_more": False, **ends}
@@ -213,6 +212,6 @@ _KINDS = {
 
 
 def write_error(refused: Refused) -> dict[str, Any]:
-    """The body of an error, also as an event of a stream."""
+    """Return the body of an error, also used as an event of a stream."""
     kind = _KINDS.get(refused.status, "invalid_request_error" if refused.status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": refused.message}}

@@ -1,4 +1,4 @@
-"""Requests of agents in our terms, the sessions that answer them, and refusals."""
+"""Requests of agents in workbench's terms, the sessions that answer them, and refusals."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from workbench_external.gateway.view import View
 class Ask:
     """An agent's request to a model.
 
-    The same request gives an equal Ask, whatever its API: nothing in it is drawn or comes from a clock.
+    Equal requests give equal Asks, whatever their API: nothing in an Ask is random or comes from a clock.
 
     Args:
         model: as the agent named it.
-        messages: in the form of chat completions, as `workbench.lm.Request` has them; content is a text, or a list of
-            parts where there is an image.
+        messages: in the form of chat completions, as in `workbench.lm.Request`; content is a text, or a list of parts
+            if there is an image.
         tools: likewise, functions only.
         settings: the fields of `workbench.lm.Request` that were set: temperature, top_p, max_tokens, stop,
             response_format, logprobs, and extra (tool_choice, seed, ... in the form of chat completions).
-        samples: how many answers.
+        samples: number of answers.
         stream: whether the answer is sent as events.
-        native: for a session that `passes`, the request as the agent wrote it; then messages, tools and settings are
-            what can be read of it without refusing anything, and `view` says where the texts stand in its body.
-        read: makes of such a body an Ask in the form of chat completions. Raises Refused.
-        pieces: takes the answer as it comes.
+        native: for a session that `passes`, the request as the agent wrote it. Then messages, tools and settings are
+            what can be read of it without refusing anything, and `view` has the places of the texts in its body.
+        read: converts such a body to an Ask in the form of chat completions. Raises Refused.
+        pieces: receives the answer as it arrives.
     """
 
     model: str
@@ -45,7 +45,7 @@ class Ask:
 
     @property
     def content(self) -> Any:
-        """Identify the request, except for the model: equal for equal requests."""
+        """Return the identity of the request, except for the model. Equal requests have equal ones."""
         if self.native is not None:
             return self.native.as_dict()
         return [self.messages, self.tools, self.settings, self.samples]
@@ -56,14 +56,14 @@ class Refused(Exception):
 
     Args:
         status: of HTTP.
-        kind: a FailureKind or another word, e.g. "budget", after which no client tries again.
+        kind: a FailureKind or another word, e.g. "budget", after which no client retries.
         message: for the agent's log: what was wrong, where, and what to send instead. Never about other rows.
         retry_after: seconds after which the agent may try again.
         headers: further ones of the response.
-        field: the place in the request that is wrong, e.g. `messages[0].content`.
-        passed: (status, headers, body) of the model's server, which the agent gets in place of all that.
-        broke: the connection to that server broke, so that the agent's breaks, too, behind what was passed: its client
-            asks again where it would without us.
+        field: the place of the error in the request, e.g. `messages[0].content`.
+        passed: (status, headers, body) of the model's server, which the agent gets instead of all that.
+        broke: the connection to that server broke. So the agent's breaks, too, after what was passed, and its client
+            retries as it would without the gateway.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Refused(Exception):
         super().__init__(message)
 
     def all_headers(self) -> dict[str, str]:
-        """The headers, with those that clients read before they try again."""
+        """Return the headers, with those that clients read before they retry."""
         found = dict(self.headers)
         if self.retry_after is not None:
             found["retry-after"] = f"{max(0.0, self.retry_after):g}"
@@ -92,35 +92,35 @@ class Refused(Exception):
         return found
 
 
-#: Another attempt cannot help, though clients try again after such a status.
+#: A retry cannot help, though clients retry after such a status.
 _FINAL = {"budget", "ended", "internal"}
 
 
 class GatewaySession(Protocol):
     """The session behind a secret: a row of a run, or a client of a served workflow.
 
-    A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
-    they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for other
-    paths: the server's answer (`workbench.lm.Forwarded`), or None where its server speaks another API. body: whole, or
-    as it comes. ask: the same request, if its texts may be replaced. `passes_path(method, path, has_body)` says which
-    of them it forwards. It may also have `note_refusal(error)`: it is told of requests that got no answer.
+    A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests
+    unchanged (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for other
+    paths. It returns the server's answer (`workbench.lm.Forwarded`), or None if its server speaks another API. body:
+    whole, or as it arrives. ask: the same request, if its texts may be replaced. `passes_path(method, path, has_body)`
+    returns True for the paths to forward. `note_refusal(error)`, if present, is called for requests without an answer.
     """
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        """As many answers as `ask.samples`, or one with `Response.native`, which holds them all. Raises Refused."""
+        """Return `ask.samples` answers, or one with `Response.native`, which holds them all. Raises Refused."""
         ...
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
-        """A vector for each text, and the number of tokens read. Raises Refused."""
+        """Return a vector for each text, and the number of tokens read. Raises Refused."""
         ...
 
     def models(self) -> Sequence[str]:
-        """The names that are listed; others may be asked for, too."""
+        """Return the names to list; others may be requested, too."""
         ...
 
 
 def refusal_of(error: Exception) -> Refused:
-    """Turn an error into a refusal for the agent. What the server of its own API answered passes. Other messages of
+    """Turn an error into a refusal for the agent. Answers from a server of the agent's own API pass. Other messages of
     servers and of Python stay here: they may name files, addresses and keys."""
     match error:
         case Refused():
@@ -156,6 +156,6 @@ _TOLD = {
 
 
 def _of_kind(kind: FailureKind, retry_after: float | None, own: int | None = None) -> Refused:
-    """own: the status of the server, whose API is another one: clients retry and fall back by it."""
+    """Return the refusal for a kind. own: status of a server with another API, by which clients retry and fall back."""
     status, message = _TOLD.get(kind, (502, "The language model did not answer."))
     return Refused(own if own is not None and own >= 400 else status, kind, message, retry_after)

@@ -1,15 +1,15 @@
-"""OpenAI's Chat Completions, Embeddings and Models: body -> Ask, Refused -> error; no I/O.
-`chat_events` writes answers.
+"""OpenAI's Chat Completions, Embeddings and Models: body -> Ask, Refused -> error; no I/O. `chat_events` writes
+answers.
 
-For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
-`table`; further departures:
+For models whose server does not speak this API. Source: OpenAI's API reference. `table` has the translation of each
+field; further departures:
 
 - Refused: audio, files, custom tools, allowed_tools.
-- Parts of text in one message become one text, with a line each.
-- Thoughts are given as `reasoning_content`, as DeepSeek and vLLM do. What a provider added to a turn with calls goes
-  back to it with the agent's next request, whether the agent sends it or not.
-- logprobs name tokens by their number, `token_id:N`, as vLLM does: their texts are not known. Where the numbers are not
-  known either, there are none.
+- Text parts of one message are joined to one text, with a line each.
+- Thoughts are given as `reasoning_content`, as in DeepSeek and vLLM. Data that a provider added to a turn with calls
+  goes back to it with the agent's next request, whether the agent sends it or not.
+- logprobs name tokens by their number, `token_id:N`, as vLLM does, because their texts are unknown. Without the numbers
+  there are no logprobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workbench_external.gateway import fields as f
 from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.table import check_fields
 
-#: Fields that the model's server is sent as they are; those after the first line are of vLLM and its kin.
+#: Fields that are sent to the model's server unchanged; those after the first line are from vLLM and similar servers.
 PASSED = (
     *("parallel_tool_calls", "seed", "reasoning_effort", "frequency_penalty", "presence_penalty", "logit_bias"),
     *("verbosity", "top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "chat_template_kwargs"),
@@ -34,7 +34,7 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def read_chat(body: Mapping[str, Any]) -> Ask:
-    """The Ask of a request. Raises Refused (400)."""
+    """Read a request. Raises Refused (400)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
     modalities = body.get("modalities")
     if isinstance(modalities, list) and "audio" in modalities:
@@ -77,7 +77,7 @@ def _content(message: Mapping[str, Any], role: str, place: str) -> str | list[di
         return content
     if content is None and role == "assistant":
         refusal = message.get("refusal")
-        return refusal if isinstance(refusal, str) else None  # null is no empty text, which some servers refuse
+        return refusal if isinstance(refusal, str) else None  # null is not an empty text, which some servers refuse
     parts = f.as_list(content, place, "Send a text, or a list of parts.")
     return f.as_content([_part(part, f"{place}[{n}]") for n, part in enumerate(parts)])
 
@@ -153,12 +153,12 @@ def _choice(value: Any) -> str | dict[str, Any]:
 
 
 def refuse_completion(body: Mapping[str, Any]) -> NoReturn:
-    """Raise Refused (404): a text to go on with is no chat."""
+    """Raise Refused (404): a text to complete is not a chat."""
     raise Refused(404, "not_found", "The model's server has no such API. Send the text to chat/completions.")
 
 
 def read_embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:
-    """(texts, model) of a request for embeddings. Raises Refused (400)."""
+    """Return (texts, model) of a request for embeddings. Raises Refused (400)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
     f.refuse_set(body, {"dimensions": "Leave it out; vectors are as long as the model makes them."})
     if body.get("encoding_format") is not None:
@@ -174,7 +174,7 @@ def read_embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:
 def write_embeddings(
     body: Mapping[str, Any], vectors: Sequence[Sequence[float]], tokens: int, model: str
 ) -> dict[str, Any]:
-    """The body of an answer; the vectors in base64 (little-endian, 32 bits a number) where asked for."""
+    """Return the body of an answer. Vectors are in base64 (little-endian, 32 bits a number) if requested."""
     packed = body.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": n, "embedding": _packed(vector) if packed else [float(x) for x in vector]}
@@ -193,12 +193,12 @@ def _packed(vector: Sequence[float]) -> str:
 
 
 def write_models(names: Sequence[str]) -> dict[str, Any]:
-    """The list of models."""
+    """Return the list of models."""
     return {"object": "list", "data": [write_model(name) for name in names]}
 
 
 def write_model(name: str) -> dict[str, Any]:
-    """An entry of the list of models."""
+    """Return an entry of the list of models."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "workbench"}
 
 
@@ -217,7 +217,7 @@ _STATUSES = {
 
 
 def write_error(refused: Refused) -> dict[str, Any]:
-    """The body of an error."""
+    """Return the body of an error."""
     usual = ("invalid_request_error" if refused.status < 500 else "server_error", refused.kind)
     kind, code = _KINDS.get(refused.kind) or _STATUSES.get(refused.status) or usual
     return {"error": {"message": refused.message, "type": kind, "param": refused.field, "code": code}}

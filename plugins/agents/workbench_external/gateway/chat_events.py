@@ -27,10 +27,10 @@ class ChatWriter:
         self._usage: dict[str, Any] = {}
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """Nothing of the end stands at the beginning."""
+        """Do nothing: the beginning does not depend on the answers."""
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:
-        """The chunks of a piece."""
+        """Write the chunks of a piece."""
         yield from self._begin(sample, piece.kind)
         message = self._messages[sample]
         if piece.kind != "call":
@@ -49,7 +49,7 @@ class ChatWriter:
             yield self._chunk(sample, {"tool_calls": [grown]})
 
     def end(self, responses: Sequence[Response]) -> Iterator[Event]:
-        """The chunks with the ends, the usage if it was asked for, and `[DONE]`."""
+        """Write the chunks with the ends, the usage if it was requested, and `[DONE]`."""
         for sample, response in enumerate(responses):
             yield from self._begin(sample, "refusal" if response.finish == "refusal" else "text")
             told = [{**token, "bytes": None} for token in token_logprobs(self._logprobs, response)]
@@ -65,7 +65,7 @@ class ChatWriter:
         yield "[DONE]"
 
     def body(self) -> dict[str, Any]:
-        """The completion."""
+        """Return the completion."""
         messages = (self._messages[sample] for sample in range(len(self._ends)))
         choices = [
             {"index": n, "message": {"role": "assistant", **message, "annotations": []}, **end}

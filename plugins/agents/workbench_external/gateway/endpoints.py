@@ -1,4 +1,4 @@
-"""The paths of the three APIs: a body in, an answer or events out; no HTTP."""
+"""The paths of the three APIs: take a body, return an answer or events; no HTTP."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed |
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The form of errors in an API: as a body, and in a stream that has begun. named: events have names, `event:
-    ...`. comments: its clients pass over comments in a stream. key_in_query: they may send their key as `?key=`."""
+    """The form of errors in an API: as a body, and in a started stream. named: events have names, `event: ...`.
+    comments: its clients ignore comments in a stream. key_in_query: they may send their key as `?key=`."""
 
     write_error: Callable[[Refused], Body]
     fail_stream: Callable[[Refused], Body]
@@ -55,9 +55,9 @@ _VENDORS = {CHAT: "OpenAI", RESPONSES: "OpenAI", MESSAGES: "Anthropic", GEMINI: 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """answer: takes who asks and what; gives a body, what a server of the same API answered, or, where the endpoint
-    streams and the request says `stream`, events: of the whole answer, or of the end of one whose pieces have come.
-    Events are written as they are read, not before. writer: writes answers for this endpoint."""
+    """A path of an API. answer: takes the client and the request; returns a body, the answer of a server of the same
+    API, or, if the endpoint streams and the request sets `stream`, events: of the whole answer, or of the end of one
+    whose pieces were sent. Events are written lazily. writer: writes answers for this endpoint."""
 
     method: str
     path: re.Pattern[str]
@@ -74,7 +74,7 @@ async def complete_chat(who: Admitted, asked: Asked) -> Body | Iterator[Event] |
 
 
 async def complete_text(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
-    """OpenAI's Completions: only a server of the same API answers, since a text to go on with is no chat."""
+    """Answer OpenAI's Completions. Only a server of the same API can, since a text to complete is not a chat."""
     ask = pass_ask(who, "completions", asked, chat.refuse_completion)
     found = await _answers(who, ask or chat.refuse_completion(asked.body))
     if not isinstance(found, Passed):
@@ -100,7 +100,7 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
         if body.get("store") is not False:
             try:
                 conversation = read(body)[1]
-            except Refused:  # answered though no chat could be told all of it
+            except Refused:  # answered, though a chat cannot represent all of it
                 conversation = conversation_of(ask)
             who.stored.keep(asked.writer.body(), (*conversation, as_message(ask, found[0])))
 
@@ -134,7 +134,7 @@ async def count_tokens(who: Admitted, asked: Asked) -> Body | Forwarded:
 
 
 async def generate(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
-    """Gemini's generateContent: only a server of the same API answers."""
+    """Answer Gemini's generateContent. Only a server of the same API can."""
     ask = gemini.pass_ask(who, asked)
     found = await _answers(who, ask)
     if isinstance(found, Passed):
@@ -169,8 +169,8 @@ async def list_claude_models(who: Admitted, asked: Asked) -> Body | Forwarded:
 
 
 async def _known_models(who: Admitted, asked: Asked) -> Forwarded | None:
-    """The server's models; None for one that it does not know, which a model of another name may serve, and where it
-    cannot be reached, as by a run that is repeated from its journal."""
+    """Return the server's models; None if it has no such path or model, which another name may serve, or cannot be
+    reached, as in a run replayed from its journal."""
     with suppress(LMError):
         return _unless_missing(await _forwarded(who, asked))
     return None
@@ -182,7 +182,7 @@ async def count_input(who: Admitted, asked: Asked) -> Forwarded:
 
 
 async def pass_on(who: Admitted, asked: Asked) -> Forwarded:
-    """Any other path, for the server of the session's model."""
+    """Pass any other path to the server of the session's model."""
     if _passes(who, asked):
         return await _forwarded(who, asked) or _missing(asked)
     told = f"{asked.method} {asked.path.partition('?')[0]} is not passed on in a run: nobody can count what it costs."
@@ -200,7 +200,7 @@ def _passes(who: Admitted, asked: Asked) -> bool:
 
 
 async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> Forwarded | None:
-    """Return the answer of the server of the session's model; None where it speaks another API.
+    """Return the answer of the server of the session's model; None if it speaks another API.
 
     ask: the request, if its texts may be replaced.
     """
@@ -214,7 +214,7 @@ async def _forwarded(who: Admitted, asked: Asked, ask: Ask | None = None) -> For
 
 
 def _unless_missing(found: Forwarded | None) -> Forwarded | None:
-    """The same, but None where the server has no such path."""
+    """Return the answer; None if the server has no such path."""
     if found is None or found.status not in NO_SUCH_PATH:
         return found
     found.close()
@@ -270,17 +270,17 @@ ENDPOINTS = (
 def asked_of(
     endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str], raw: Raw = b""
 ) -> Asked:
-    """A request to an endpoint."""
+    """Return a request to an endpoint."""
     asked = Asked(endpoint.method, path, body, named, headers, raw, write=endpoint.writer)
     asked.pieces.wanted = endpoint.streams and (body.get("stream") is True or gemini.is_stream(path))
     return asked
 
 
 def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = False) -> tuple[Endpoint, str]:
-    """The endpoint, and what the path names. forwards: for a session that has other paths, too. Raises Refused (404,
-    405)."""
+    """Return the endpoint, and the name in the path. forwards: for a session that has other paths, too. Raises Refused
+    (404, 405)."""
     allowed: list[str] = []
-    if ".." in path.split("/"):  # as %2F hides it: the server's address would lose its base, and keep its key
+    if ".." in path.split("/"):  # also hidden as %2F: the URL would lose its base, and keep its key
         raise Refused(404, "not_found", "A path here has no '..'.")
     for endpoint in ENDPOINTS:
         if _VENDORS[endpoint.dialect] != _VENDORS[dialect]:
@@ -298,7 +298,7 @@ def find_endpoint(method: str, path: str, dialect: Dialect, *, forwards: bool = 
     raise Refused(404, "not_found", f"This gateway serves {served}.")
 
 
-#: A path of Google's: a collection, a name, and a method.
+#: A path of Google's API: a collection, a name, and a method.
 _METHOD = re.compile(r"/\w+/[^/]+:\w+")
 
 
@@ -308,8 +308,8 @@ def _dialects_of(path: str) -> frozenset[Dialect]:
 
 
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
-    """That of the path. Where several APIs have it, or none, Anthropic's clients are known by the version they name,
-    and Google's by their key, or by the method behind the name of a model."""
+    """Return the dialect of a path. If several APIs have it, or none, Anthropic's clients are recognized by their
+    version header, and Google's by their key, or by the method after the model's name."""
     having = _dialects_of(path)
     if len(having) == 1:
         return next(iter(having))

@@ -1,4 +1,4 @@
-"""Reads fields of a request. What is not as it must be is `Refused` with its place and what to send instead."""
+"""Reads fields of a request. An invalid field is `Refused` with its place and what to send instead."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import MOST_TOKENS, Message, Response
 from workbench_external.gateway.asks import Refused
 
-#: Pieces that an answer, which is known as a whole, is streamed in.
+#: Number of pieces to stream a complete answer in.
 PIECES = 4
-#: Strings after which the model stops, and answers of one request, at most.
+#: Maximum stop strings, and maximum answers of one request.
 MOST_STOPS, MOST_SAMPLES = 64, 128
 
 
 def bad(place: str, problem: str, instead: str) -> Refused:
-    """The refusal of a field. place: `messages[0].content`; problem: "must be a text"; instead: a sentence."""
+    """Return the refusal of a field. place: `messages[0].content`; problem: "must be a text"; instead: a sentence."""
     return Refused(400, "bad_request", f"{place} {problem}. {instead}", field=place)
 
 
@@ -75,20 +75,20 @@ def as_one_of(value: Any, place: str, known: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value of the request, short enough for a message."""
+    """Return a value of the request, short enough for a message."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def refuse_set(body: Mapping[str, Any], fields: Mapping[str, str]) -> None:
-    """Raise Refused for a field that would be ignored though it matters. fields: what to send instead, by name."""
+    """Raise Refused if a field is set that matters and would be ignored. fields: what to send instead, by name."""
     for name, instead in fields.items():
         if body.get(name) not in (None, False, [], {}):
             raise bad(name, "is not served by this gateway", instead)
 
 
 def read_sampling(body: Mapping[str, Any], most_temperature: float = 2.0) -> dict[str, Any]:
-    """temperature and top_p, which the three APIs have in common."""
+    """Read temperature and top_p, which the three APIs have in common."""
     found: dict[str, Any] = {}
     if body.get("temperature") is not None:
         found["temperature"] = as_number(body["temperature"], "temperature", 0.0, most_temperature)
@@ -105,7 +105,7 @@ def read_stops(value: Any, place: str) -> tuple[str, ...]:
 
 
 def read_function(value: Any, place: str, parameters: str = "parameters") -> dict[str, Any]:
-    """A tool in the form of chat completions, of an object with its name, description and parameters."""
+    """Convert an object with name, description and parameters to a tool in the form of chat completions."""
     tool = as_dict(value, place, 'Send, say, {"name": "add", "parameters": {"type": "object", "properties": {}}}.')
     function: dict[str, Any] = {"name": as_name(tool.get("name"), f"{place}.name", "Send the name of the function.")}
     if tool.get("description") is not None:
@@ -118,12 +118,12 @@ def read_function(value: Any, place: str, parameters: str = "parameters") -> dic
 
 
 def choose_function(name: str) -> dict[str, Any]:
-    """The tool_choice that asks for one function."""
+    """Return the tool_choice that requires one function."""
     return {"type": "function", "function": {"name": name}}
 
 
 def image_part(url: Any, place: str, detail: Any = None) -> dict[str, Any]:
-    """An image as a part of a message's content. url: http(s) or a data URI."""
+    """Return an image as a part of a message's content. url: http(s) or a data URI."""
     address = as_text(url, place, "Send https://... or data:image/png;base64,...")
     if not address.startswith(("https://", "http://", "data:image/")):
         raise bad(place, "is not an address of an image", "Send https://... or data:image/png;base64,...")
@@ -138,7 +138,7 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def as_content(parts: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """The content of a message: one text, with a line for each part, unless there is an image."""
+    """Return the content of a message: one text, with a line for each part, unless there is an image."""
     if any(part["type"] != "text" for part in parts):
         return [*parts]
     return "\n".join(part["text"] for part in parts)
@@ -149,10 +149,10 @@ def make_id(prefix: str) -> str:
 
 
 def calls_with_ids(response: Response, messages: Sequence[Message], sample: int = 0) -> list[dict[str, str]]:
-    """The tool calls of an answer as {id, name, arguments}, arguments as JSON.
+    """Return the tool calls of an answer as {id, name, arguments}, arguments as JSON.
 
-    An id that is missing or there twice is made from the conversation: the agent sends it back, and a run that is
-    resumed must see the same request.
+    A missing or repeated id is derived from the conversation: the agent sends it back, and a resumed run must see the
+    same request.
     """
     found: list[dict[str, str]] = []
     for place, call in enumerate(response.tool_calls):
@@ -166,6 +166,6 @@ def calls_with_ids(response: Response, messages: Sequence[Message], sample: int 
 
 
 def pieces_of(text: str) -> list[str]:
-    """A text in a few pieces, none of them empty."""
+    """Split a text into a few pieces, none of them empty."""
     size = max(16, -(-len(text) // PIECES))
     return [text[start : start + size] for start in range(0, len(text), size)]

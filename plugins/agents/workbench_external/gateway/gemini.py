@@ -1,7 +1,7 @@
-"""Bodies of Gemini's generateContent: where their texts stand, and what of ours is put in; no I/O.
+"""Bodies of Gemini's generateContent: finds their texts, and inserts ours; no I/O.
 
 Source: https://ai.google.dev/api/generate-content, https://ai.google.dev/api/caching (Content, Part, Tool, Schema).
-Google's servers take each name in camel case and with underscores, and an object for a list of one.
+Google's servers accept each name in camel case and with underscores, and an object instead of a list of one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORMS = ("responseSchema", "response_schema", "responseJsonSchema", "response_j
 
 
 def read_view(view: View, body: Mapping[str, Any]) -> None:
-    """Add the texts, tools and the form of the answer of a body to a view."""
+    """Add the texts, tools and answer form of a body to a view."""
     system = _own(body, "systemInstruction")
     if is_dict(body.get(system)):
         _read_content(view, "system", body[system], (system,), None)
@@ -48,7 +48,7 @@ def read_view(view: View, body: Mapping[str, Any]) -> None:
 
 
 def _read_content(view: View, role: str, content: Mapping[str, Any], path: Path, entry: int | None) -> None:
-    """A turn is one message, and one more for each result of a tool in it."""
+    """Add a turn: one message, and one more for each tool result in it."""
     parts, texts, calls = list[dict[str, Any]](), list[Path](), list[dict[str, Any]]()
     results = False
     for at, part in _listed(content, "parts", path):
@@ -71,12 +71,12 @@ def _read_content(view: View, role: str, content: Mapping[str, Any], path: Path,
 
 
 def _id_of(call: Mapping[str, Any]) -> str:
-    """The id of a call, or of its result. Where the model gave none, the name says which it is."""
+    """Return the id of a call, or of its result. If the model gave none, the name identifies it."""
     return str(call.get("id") or call.get("name"))
 
 
 def _own(body: Mapping[str, Any], name: str) -> str:
-    """A name as a body spells it."""
+    """Return a name as spelled in a body."""
     return name if name in body else other if (other := _underscored(name)) in body else name
 
 
@@ -85,7 +85,7 @@ def _underscored(name: str) -> str:
 
 
 def _listed(body: Mapping[str, Any], name: str, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """(path, object) of each object in a list of a body, which may stand there alone. path: of the body."""
+    """Yield (path, object) for each object in a list of a body. A single object counts as a list. path: of the body."""
     own = _own(body, name)
     value = body.get(own)
     if is_dict(value):
@@ -98,7 +98,7 @@ def _listed(body: Mapping[str, Any], name: str, path: Path) -> Iterator[tuple[Pa
 
 
 def with_tools(body: Mapping[str, Any], functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A body that also offers functions: beside those that it offers already, since some models take one list only."""
+    """Add functions to a body. They join the list of functions that it has, since some models accept only one list."""
     added = [
         {
             "name": function["name"],
@@ -116,7 +116,7 @@ def with_tools(body: Mapping[str, Any], functions: Sequence[Mapping[str, Any]]) 
 
 
 def with_system(body: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """A body whose instruction begins with another part."""
+    """Add a part at the beginning of a body's instruction."""
     own = _own(body, "systemInstruction")
     content = body[own] if is_dict(body.get(own)) else {}
     parts = [part for _, part in _listed(content, "parts", ())]
@@ -124,10 +124,10 @@ def with_system(body: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def make_writer(messages: Sequence[Message]) -> Callable[[Message], list[dict[str, Any]]]:
-    """Return a function that writes a message of a conversation in the words of this API. messages: all of them."""
+    """Return a function that writes a message of a conversation in the form of this API. messages: all of them."""
     names = {call["id"]: call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()}
     turns = [part for message in messages for part in message.get(TURN) or ()]
-    ids = {part["functionCall"].get("id") for part in turns if "functionCall" in part}  # of the provider's own
+    ids = {part["functionCall"].get("id") for part in turns if "functionCall" in part}  # the provider's own
 
     def write(message: Message) -> list[dict[str, Any]]:
         calls = message.get("tool_calls") or ()
@@ -148,7 +148,7 @@ def make_writer(messages: Sequence[Message]) -> Callable[[Message], list[dict[st
 
 
 def _without_others(parts: Sequence[Any], calls: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """A turn as it came, without the calls that are left out: each call wants its result."""
+    """Return a turn as received, without the omitted calls, because each call needs its result."""
     kept = {call["id"] for call in calls} | {call["function"]["name"] for call in calls}
     return [part for part in parts if not is_dict(call := part.get("functionCall")) or _id_of(call) in kept]
 
@@ -161,7 +161,7 @@ def _loaded(arguments: str) -> Any:
 
 
 def join_results(contents: Sequence[Any]) -> list[Any]:
-    """Contents with neighbors of nothing but results of tools as one: a turn with calls wants all in the next."""
+    """Merge neighboring contents of only tool results: the turn after some calls must have all of their results."""
     found: list[Any] = []
     for content in contents:
         if found and _is_results(content) and _is_results(found[-1]):

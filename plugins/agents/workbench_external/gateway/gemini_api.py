@@ -21,7 +21,7 @@ from workbench_external.gateway.table import INERT
 from workbench_external.gateway.view import read_view
 from workbench_external.gateway.writing import Asked, Event
 
-#: Words for a status of HTTP (https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto).
+#: Names of HTTP statuses (https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto).
 _STATUSES = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -38,7 +38,7 @@ _ENDS = {"length": "MAX_TOKENS", "refusal": "SAFETY"}
 
 
 def method_of(path: str) -> str:
-    """Return the part of a path behind the name of the model, with `alt=sse` of its query, which changes an answer."""
+    """Return the part of a path after the name of the model, with `alt=sse` of its query, which changes an answer."""
     path, _, query = path.partition("?")
     method = path.rpartition(":")[2]
     return f"{method}?alt=sse" if "sse" in parse_qs(query).get("alt", ()) else method
@@ -50,7 +50,7 @@ def is_stream(path: str) -> bool:
 
 
 def pass_ask(who: Admitted, asked: Asked) -> Ask:
-    """The request as it is. Raises Refused (400), as for a session that takes no requests as they are."""
+    """Return the request unchanged. Raises Refused (400), also for a session that takes no requests unchanged."""
     body = asked.body
     if not getattr(who.session, "passes", False):
         return _refuse(body)
@@ -73,7 +73,7 @@ def pass_ask(who: Admitted, asked: Asked) -> Ask:
 
 
 def _refuse(body: Mapping[str, Any]) -> Ask:
-    """For a model whose server has another API. Raises Refused."""
+    """Refuse a request for a model whose server has another API. Raises Refused."""
     instead = "Set lm: gemini/NAME in the workflow file, or a model of Google's for this name under models."
     raise Refused(400, "unsupported", f"The model of this agent does not speak Gemini's API. {instead}")
 
@@ -83,7 +83,7 @@ def _in(body: Any, *names: str) -> Any:
 
 
 class GeminiWriter:
-    """Writes parts of an answer, or all of it. A call is written when its arguments are whole."""
+    """Writes parts of an answer, or all of it. A call is written when its arguments are complete."""
 
     def __init__(self, body: Mapping[str, Any]):
         self._parts: dict[int, list[dict[str, Any]]] = {}
@@ -92,10 +92,10 @@ class GeminiWriter:
         self._more: dict[str, Any] = {}
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """Nothing of the end stands at the beginning."""
+        """Do nothing: the beginning does not depend on the answers."""
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:
-        """The event of a piece."""
+        """Write the event of a piece."""
         if piece.kind == "call":
             calls = self._calls.setdefault(sample, [])
             if piece.place == len(calls):
@@ -111,7 +111,7 @@ class GeminiWriter:
         yield {"candidates": [_candidate(sample, [part])]}
 
     def end(self, responses: Sequence[Response]) -> Iterator[Event]:
-        """The event with the calls, the ends and the tokens."""
+        """Write the event with the calls, the ends and the tokens."""
         for sample, response in enumerate(responses):
             made = [
                 {"functionCall": {"id": number, "name": name, "args": _loaded(arguments)}}
@@ -126,7 +126,7 @@ class GeminiWriter:
         yield {"candidates": self._ends, **self._more}
 
     def body(self) -> dict[str, Any]:
-        """The answer in one piece."""
+        """Return the whole answer."""
         ends = [{**end, **_candidate(n, self._parts[n])} for n, end in enumerate(self._ends)]
         return {"candidates": ends, **self._more}
 
@@ -143,7 +143,7 @@ def _loaded(arguments: str) -> Any:
 
 
 def write_error(refused: Refused) -> dict[str, Any]:
-    """The body of an error."""
+    """Return the body of an error."""
     usual = "INVALID_ARGUMENT" if refused.status < 500 else "UNAVAILABLE"
     status = _STATUSES.get(refused.status, usual)
     return {"error": {"code": refused.status, "message": refused.message, "status": status}}

@@ -1,7 +1,7 @@
 """Anthropic's Messages: the pieces of an answer -> events, or a body; no I/O.
 
-Tokens of the prompt are known at the end of a stream, and told there (`message_delta`), unless the whole answer is.
-What the model thought is not told: a request for it (`thinking`) is not carried to another API.
+The number of prompt tokens is known at the end of a stream, and sent there (`message_delta`), unless the whole answer
+is known. Thoughts are not sent: a request for them (`thinking`) cannot be translated to another API.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MessageWriter:
         (self._expected,) = responses
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:
-        """The events of a piece."""
+        """Write the events of a piece."""
         yield from self._begin()
         if piece.kind == "thoughts":
             return
@@ -61,7 +61,7 @@ class MessageWriter:
             yield {"type": "content_block_delta", "index": place, "delta": {"type": delta, name: piece.text}}
 
     def end(self, responses: Sequence[Response]) -> Iterator[Event]:
-        """The events of the end."""
+        """Write the events of the end."""
         (response,) = responses
         yield from self._begin()
         yield from self._close()
@@ -72,7 +72,7 @@ class MessageWriter:
         yield {"type": "message_stop"}
 
     def body(self) -> dict[str, Any]:
-        """The message."""
+        """Return the message."""
         return self._message
 
     def _begin(self) -> Iterator[Event]:
@@ -97,5 +97,5 @@ def _whole(block: tuple[dict[str, Any], list[str]]) -> dict[str, Any]:
 
 def _usage(response: Response, written: int) -> dict[str, int]:
     cached = {"cache_creation_input_tokens": response.cache_write, "cache_read_input_tokens": response.cached}
-    fresh = max(0, response.prompt_tokens - response.cached - response.cache_write)  # which this API counts apart
+    fresh = max(0, response.prompt_tokens - response.cached - response.cache_write)  # counted separately in this API
     return {"input_tokens": fresh, **cached, "output_tokens": written}

@@ -1,4 +1,4 @@
-"""Requests and answers that pass as they are, where the model's server speaks the API of the agent."""
+"""Requests and answers that pass unchanged, when the model's server speaks the agent's API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench_kit.wire import Forwarded, body_of as loaded, header_text, is_str
 
 #: Headers of an agent that change an answer.
 _HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
-#: Headers that concern its connection to the gateway (RFC 9110, 7.6.1), or that the request has anew; its secret.
+#: Headers of its connection to the gateway (RFC 9110, 7.6.1), those that the new request sets itself, and its secret.
 _NOT_PASSED = frozenset(
     "connection keep-alive proxy-authorization proxy-connection te trailer transfer-encoding upgrade expect host "
     "content-length accept accept-encoding content-type authorization x-api-key api-key x-goog-api-key".split()
@@ -39,14 +39,14 @@ class Passed:
 
     @classmethod
     def of_model(cls, raw: bytes, headers: Mapping[str, str]) -> Passed:
-        """The answer to a request of a model, whose type is not kept with it."""
+        """Return the answer to a model request. The content type is derived, as it is not stored."""
         kind = "text/event-stream; charset=utf-8" if is_stream(raw) else "application/json"
         return cls(raw, {"content-type": kind, **headers})
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Select the headers that pass with a request, by their names in lower case; several of one name are a list (RFC
-    9110, 5.3)."""
+    """Select the headers that pass with a request, by lowercase name. Repeated ones are joined to a list (RFC 9110,
+    5.3)."""
     found: dict[str, str] = {}
     for name, value in headers.items():
         if (own := name.lower()) not in _NOT_PASSED:
@@ -55,8 +55,8 @@ def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def headers_below(answer: Forwarded, own: str) -> Iterator[tuple[str, str]]:
-    """The headers of an answer, whose addresses lead below our own where they lead below the base of the server's: who
-    follows a redirect, or asks for a next page, asks here again, and with the key that is for here."""
+    """Yield the headers of an answer. URLs below the server's base are changed to ours, so that a client that follows a
+    redirect, or requests a next page, comes back here with the key for here."""
     for name, value in answer.headers:
         place = urljoin(answer.url, value) if name.lower() == "location" else value
         yield name, place.replace(f"{answer.base}/", f"{own}/")
@@ -69,10 +69,10 @@ def pass_ask(
     read: Callable[[Mapping[str, Any]], Ask],
     earlier: Sequence[Message] = (),
 ) -> Ask | None:
-    """The request as it is, for a session that takes it so; None for another one.
+    """Return the request unchanged, for a session that takes it so; None for another one.
 
-    read: makes an Ask in the form of chat completions of a body, and raises Refused for what would be lost. earlier:
-    the conversation that the request goes on with. Raises Refused (400).
+    read: converts a body to an Ask in the form of chat completions; raises Refused if something would be lost. earlier:
+    the conversation that the request continues. Raises Refused (400).
     """
     if not getattr(who.session, "passes", False):
         return None
@@ -97,14 +97,14 @@ def pass_ask(
 
 
 class RestoringReader:
-    """Reads bodies for servers of another API. last: the latest one, as the agent sent its turns."""
+    """Reads bodies for servers of another API. last: the latest one, with its turns as the agent sent them."""
 
     def __init__(self, who: Admitted, read: Callable[[Mapping[str, Any]], Ask]):
         self._who, self._read = who, read
         self.last: Ask | None = None
 
     def __call__(self, body: Mapping[str, Any]) -> Ask:
-        """With what providers added to earlier turns put back. Raises Refused."""
+        """Read a body, and put back what providers added to earlier turns. Raises Refused."""
         self.last = self._read(body)
         return self._who.returned.restore(self.last)
 
@@ -123,12 +123,12 @@ def as_it_is_sent(
     changed: Mapping[str, Any],
     make: Callable[[Ask], Request],
 ) -> Native:
-    """The request with other texts in the places of its own.
+    """Return the request with its texts replaced.
 
     Args:
         messages, tools, form: changed copies of those of the `ask`, perhaps with further ones.
-        changed: settings that take the place of the agent's: `temperature`, `max_tokens`, `n`; None takes one out.
-        make: makes a request of what can be carried to a server of another API.
+        changed: settings that override the agent's: `temperature`, `max_tokens`, `n`; None removes one.
+        make: makes the request for a server of another API.
     """
     native, view, read = ask.native, ask.view, ask.read
     assert native is not None and view is not None and read is not None
@@ -138,7 +138,7 @@ def as_it_is_sent(
         own = own.with_setting(name, value)
 
     def convert(body: Mapping[str, Any]) -> Request:
-        """Turns of the model that the agent has not seen stay as they came, and none of them is kept elsewhere."""
+        """Convert to another API. Turns that the agent has not seen stay as received, and none is stored elsewhere."""
         own = {_ids(message): message for message in messages if PLACE not in message and message.get("tool_calls")}
         replaced = [*_said_before(view, messages)]
         if len(sent) < len(messages):
@@ -157,8 +157,8 @@ def as_it_is_sent(
 
 
 def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages without those of ours that stand before what the body only refers to: the server that keeps that was
-    sent them with it."""
+    """Drop our messages before the ones that the body only refers to. The server that stores those received ours with
+    them."""
     if not view.earlier:
         return messages
     before = [n for n, m in enumerate(messages) if view.is_earlier(m)]
@@ -168,7 +168,7 @@ def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message
 
 
 def _said_before(view: View, messages: Sequence[Message]) -> Iterator[tuple[Message, Message]]:
-    """(as it was kept, with other texts) of each replaced message that the body does not hold, but refers to."""
+    """Yield (stored message, changed copy) for each replaced message that the body only refers to."""
     for message in messages:
         if view.is_earlier(message):
             old, new = without_places([view.messages[message[PLACE]], message])
@@ -181,8 +181,8 @@ def _ids(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_passed(ask: Ask, found: Passed) -> tuple[str, tuple[Message, ...]] | None:
-    """(the id of an answer of another server's, the conversation that it ends), for the traces of requests that go on;
-    None for one that cannot be read."""
+    """Return (id of another server's answer, the conversation up to it), for the traces of later requests; None if it
+    cannot be read."""
     try:
         body = join_events("responses", found.raw) or loaded(found.raw)
     except LMError:
@@ -194,5 +194,5 @@ def read_passed(ask: Ask, found: Passed) -> tuple[str, tuple[Message, ...]] | No
 
 
 def conversation_of(ask: Ask) -> tuple[Message, ...]:
-    """Extract the conversation of a request that passes, without its instructions."""
+    """Extract the conversation of a passed request, without its instructions."""
     return tuple(without_places([m for m in ask.messages if m["role"] not in ("system", "developer")]))

@@ -1,4 +1,4 @@
-"""Where the texts of a request stand in its body."""
+"""The places of a request's texts in its body."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import Message
 
-#: Names the place of a message in its body (`View.places`); it is no part of the message, and is never sent.
+#: Key for the place of a message in its body (`View.places`). It is not part of the message, and never sent.
 PLACE = "#place"
 Path = tuple[str | int, ...]
-#: By type of a part with a text: the field that holds it.
+#: The field with the text, by type of part.
 _TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a message stands: entry, its index in the list of the body, if it is there; texts, the path of each."""
+    """The place of a message: entry, its index in the list of the body, if any; texts, the path of each text."""
 
     entry: int | None = None
     texts: list[Path] = field(default_factory=list)
@@ -26,10 +26,10 @@ class Place:
 
 @dataclass(slots=True)
 class View:
-    """A body as messages, tools and the form of its answer, with the paths of what may be replaced.
+    """A body as messages, tools and answer form, with the paths of the parts that may be replaced.
 
-    tool_paths: of each tool its path, and the field there with the schema of its parameters. earlier: how many of the
-    messages are not in the body, which only refers to them; they come first.
+    tool_paths: for each tool its path, and its field with the schema of its parameters. earlier: number of messages
+    that the body only refers to; they come first.
     """
 
     api: str
@@ -42,7 +42,7 @@ class View:
     earlier: int = 0
 
     def add(self, role: str, content: Any, path: Path, entry: int | None = None, **more: Any) -> None:
-        """Add a message. content: a text or a list of parts, which stands at the path."""
+        """Add a message. content: the text or list of parts at the path."""
         if isinstance(content, str):
             self.put({"role": role, "content": content, **more}, entry, [path])
             return
@@ -57,13 +57,13 @@ class View:
         self.put({"role": role, "content": joined(found), **more}, entry, texts)
 
     def put(self, message: dict[str, Any], entry: int | None = None, texts: Sequence[Path] = ()) -> None:
-        """Add a message whose texts stand at these paths."""
+        """Add a message with its texts at these paths."""
         message[PLACE] = len(self.places)
         self.messages.append(message)
         self.places.append(Place(entry, [*texts]))
 
     def add_earlier(self, messages: Sequence[Message]) -> None:
-        """Add what was said before, which the body does not hold."""
+        """Add earlier messages, which are not in the body."""
         for message in messages:
             self.put(dict(message))
         self.earlier = len(messages)
@@ -74,7 +74,7 @@ class View:
 
 
 def joined(parts: list[dict[str, Any]]) -> Any:
-    """The content of a message with these parts: of one text that text, of none None."""
+    """Return the content of a message with these parts: a single text as text, no parts as None."""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts or None
 
 

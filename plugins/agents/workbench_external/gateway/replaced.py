@@ -1,6 +1,6 @@
-"""A request with other texts in the places of its own: nothing else of its body changes.
+"""Replaces texts in a request. Nothing else of its body changes.
 
-Messages and tools that the agent did not send (examples, functions of ours) are inserted in the words of its API.
+Messages and tools that the agent did not send (examples, our functions) are inserted in the form of its API.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def replace_texts(
     tools: Sequence[Mapping[str, Any]] | None = None,
     form: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The body with the texts, tools and form of changed copies of the view's; None: as they are."""
+    """Return the body with the texts, tools and form of changed copies of the view's; None: unchanged."""
     changed: dict[str, Any] = dict(body)
     for message in messages:
         place = message.get(PLACE)
         if place is None or message is (before := view.messages[place]) or not view.places[place].texts:
-            continue  # none of ours, unchanged, or said before
+            continue  # an inserted, unchanged or earlier message
         for path, old, new in zip(view.places[place].texts, _texts(before), _texts(message), strict=True):
             if old != new:
                 changed = _put(changed, path, new)
@@ -44,7 +44,7 @@ def replace_texts(
 
 
 def without_places(messages: Sequence[Message]) -> list[Message]:
-    """Messages as they are sent, and kept."""
+    """Return messages in the form to send and store."""
     return [{name: value for name, value in message.items() if name != PLACE} for message in messages]
 
 
@@ -57,7 +57,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _put(value: Any, path: Path, new: Any) -> Any:
-    """A copy of a value with another one at a path; nothing of the given one is changed."""
+    """Return a copy of a value with another one at a path. The given value is not changed."""
     if not path:
         return new
     copy: Any = dict(value) if is_dict(value) else list(value)
@@ -87,7 +87,7 @@ def _with_tools(api: str, body: Mapping[str, Any], functions: Sequence[Mapping[s
 
 
 def _with_inserted(view: View, body: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    """The body with the messages that have no place in it, each before the message that it stood before."""
+    """Insert the messages without a place, each before the message that follows it."""
     before: dict[int | None, list[Message]] = {}
     waiting: list[Message] = []
     for message in messages:
@@ -160,7 +160,7 @@ _MESSAGES: Mapping[str, Any] = {"chat": _as_chat, "responses": _as_items, "messa
 
 
 def _kept(turn: Sequence[Any], kind: str, key: str, calls: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """A turn as it came, without the calls that are left out: a call wants its result."""
+    """Return a turn as received, without the omitted calls, because a call needs its result."""
     ids = {call["id"] for call in calls}
     return [part for part in turn if part.get("type") != kind or part.get(key) in ids]
 

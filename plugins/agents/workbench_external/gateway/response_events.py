@@ -1,6 +1,6 @@
 """OpenAI's Responses: the pieces of an answer -> events, or a body; Refused -> the end of a stream; no I/O.
 
-What the model thought is an item of reasoning where the request asks for a summary of it.
+The model's thoughts are a reasoning item if the request asks for a summary of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from workbench_external.gateway import fields as f
 from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.writing import Event, token_logprobs
 
-#: Fields of the request that the answer repeats, with what they are if they were not set.
+#: Fields of the request that the answer repeats, with their defaults.
 _REPEATED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -33,14 +33,14 @@ _REPEATED: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-#: By kind of a piece: the type of its item, what ids of such items begin with, and how its text is called in events.
+#: By kind of piece: the type of its item, the prefix of its ids, and the name of its text in events.
 _ITEMS: Mapping[str, tuple[str, str, str]] = {
     "thoughts": ("reasoning", "rs_", "response.reasoning_summary_text"),
     "text": ("message", "msg_", "response.output_text"),
     "refusal": ("message", "msg_", "response.refusal"),
     "call": ("function_call", "fc_", "response.function_call_arguments"),
 }
-#: By kind: how the part of an item is called in events, its type, and the field with its text.
+#: By kind: the name of an item's part in events, its type, and the field with its text.
 _PARTS: Mapping[str, tuple[str, str, str]] = {
     "thoughts": ("response.reasoning_summary_part", "summary_text", "text"),
     "text": ("response.content_part", "output_text", "text"),
@@ -60,27 +60,27 @@ class ResponseWriter:
         self._logprobs = is_list(included) and "message.output_text.logprobs" in included
         self._thinks = is_dict(reasoning) and bool(reasoning.get("summary") or reasoning.get("generate_summary"))
         self._items: list[dict[str, Any]] = []
-        self._kind, self._texts = "", list[str]()  # of the item that is open
+        self._kind, self._texts = "", list[str]()  # of the open item
         self._expected: Response | None = None
         self._number = 0
         self._whole: dict[str, Any] = {}
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """Write the log-probabilities of tokens with the text."""
+        """Note the answer, to write log-probabilities of tokens with the text."""
         (self._expected,) = responses
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:
-        """The events of a piece."""
+        """Write the events of a piece."""
         for event in self._add(piece):
             yield self._numbered(event)
 
     def end(self, responses: Sequence[Response]) -> Iterator[Event]:
-        """The events of the end."""
+        """Write the events of the end."""
         for event in self._end(*responses):
             yield self._numbered(event)
 
     def body(self) -> dict[str, Any]:
-        """The response."""
+        """Return the response."""
         return self._whole
 
     def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class ResponseWriter:
 
 
 def as_message(ask: Ask, response: Response) -> Message:
-    """The answer as a message of a conversation that goes on."""
+    """Return the answer as a message of a conversation that may continue."""
     message: dict[str, Any] = {"role": "assistant", "content": response.text or None}
     calls = [
         {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
@@ -188,7 +188,7 @@ def _usage(response: Response) -> dict[str, Any]:
 
 
 def write_failure(refused: Refused) -> dict[str, Any]:
-    """The event that ends a stream without an answer."""
+    """Return the event that ends a stream without an answer."""
     return {
         "type": "error",
         "code": refused.kind,

@@ -1,12 +1,12 @@
-"""OpenAI's Responses: body -> Ask, and what a session may refer to later; no I/O. `response_events` writes answers.
+"""OpenAI's Responses: body -> Ask, and answers for later reference; no I/O. `response_events` writes answers.
 
-For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
-`table`; further departures:
+For models whose server does not speak this API. Source: OpenAI's API reference. `table` has the translation of each
+field; further departures:
 
 - Refused: tools that only OpenAI's models know, allowed_tools; files and audio.
-- `store` keeps the last 256 answers of a session, in memory; false keeps none. Of an unknown `previous_response_id` or
-  item the agent is told with 404.
-- Instructions are the first message, of the role system; those of an earlier answer do not count, as with OpenAI.
+- `store` keeps the last 256 answers of a session, in memory; false keeps none. An unknown `previous_response_id` or
+  item gets a 404.
+- Instructions become the first message, with the role system; those of an earlier answer are ignored, as by OpenAI.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbench_external.gateway import fields as f
 from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.table import RESPONSES, check_fields
 
-#: Answers of one session that are kept for later requests; the oldest go first.
+#: Maximum answers of one session to keep for later requests; the oldest are dropped first.
 MOST_KEPT = 256
 
 _ROLES = ("system", "developer", "user", "assistant")
@@ -31,7 +31,7 @@ _TEXTS = ("input_text", "output_text", "text", "summary_text")
 
 @dataclass(slots=True)
 class StoredAnswers:
-    """The latest answers of one session, each with its body and the conversation that it ends."""
+    """The latest answers of one session, each with its body and the conversation up to it."""
 
     _kept: OrderedDict[str, tuple[Mapping[str, Any] | None, tuple[Message, ...]]] = field(default_factory=OrderedDict)
     _items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class StoredAnswers:
         self._items |= {item["id"]: item for item in body["output"]}
 
     def keep_passed(self, read: Callable[[], tuple[str, tuple[Message, ...]] | None]) -> None:
-        """Keep an answer that the model's own server keeps. read: its id, and the conversation that it ends; most are
-        never gone on with, so that it is read when one is."""
+        """Keep an answer that the model's own server stores. read: returns its id, and the conversation up to it. It is
+        called only when needed, since most are never continued."""
         self._passed.append(read)
 
     def _read_passed(self) -> None:
@@ -59,27 +59,27 @@ class StoredAnswers:
             self._forget(next(iter(self._kept)))
 
     def wrote(self, number: str) -> bool:
-        """Return True if an answer was written here, and not by the model's own server."""
+        """Return True if an answer was written here, not by the model's own server."""
         return number in self._kept and self._kept[number][0] is not None
 
     def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:
-        """The conversation that a request goes on with, as far as it is known here."""
+        """Return the conversation that a request continues, as far as it is known here."""
         if (number := body.get("previous_response_id")) is not None:
             self._read_passed()
         return self._kept[number][1] if isinstance(number, str) and number in self._kept else ()
 
     def body(self, number: str) -> Mapping[str, Any]:
-        """Raises Refused (404)."""
+        """Return the body of an answer. Raises Refused (404)."""
         if (body := self._find(number, "response_id")[0]) is None:
-            raise _not_kept(number, "response_id")  # by the model's server, which has been asked
+            raise _not_kept(number, "response_id")  # by the model's server, which was asked
         return body
 
     def conversation(self, number: str) -> tuple[Message, ...]:
-        """The messages up to an answer, and the answer. Raises Refused (404)."""
+        """Return the messages up to and including an answer. Raises Refused (404)."""
         return self._find(number, "previous_response_id")[1]
 
     def item(self, number: str, place: str) -> Mapping[str, Any]:
-        """A part of an answer. Raises Refused (404)."""
+        """Return a part of an answer. Raises Refused (404)."""
         if number not in self._items:
             raise Refused(
                 404, "not_found", f"Item {f.shown(number)} is not kept here. Send the item itself.", field=place
@@ -87,7 +87,7 @@ class StoredAnswers:
         return self._items[number]
 
     def drop(self, number: str) -> None:
-        """Raises Refused (404)."""
+        """Remove an answer. Raises Refused (404)."""
         self._find(number, "response_id")
         self._forget(number)
 
@@ -109,12 +109,12 @@ def _not_kept(number: str, place: str) -> Refused:
 
 
 def refuse_background(body: Mapping[str, Any]) -> None:
-    """Raise Refused (400) for an answer that comes later, whose cost would not be recorded."""
+    """Raise Refused (400) if the answer would come later, as its cost would not be recorded."""
     f.refuse_set(body, {"background": RESPONSES[""].refused["background"]})
 
 
 def read_response(body: Mapping[str, Any], stored: StoredAnswers) -> tuple[Ask, tuple[Message, ...]]:
-    """The Ask of a request, and its conversation without instructions. Raises Refused (400, 404)."""
+    """Return the Ask of a request, and its conversation without instructions. Raises Refused (400, 404)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
     messages: list[Message] = []
     if body.get("previous_response_id") is not None:
@@ -139,7 +139,7 @@ def read_response(body: Mapping[str, Any], stored: StoredAnswers) -> tuple[Ask, 
 
 
 def _add_items(messages: list[Message], items: Sequence[Any], stored: StoredAnswers) -> None:
-    open_turn = False  # whether the last message is the model's turn that these items have begun
+    open_turn = False  # whether the last message is the model's turn that these items began
     pictured: list[dict[str, Any]] = []  # images in the results of one turn
     for n, one in enumerate(items):
         place = f"input[{n}]"
@@ -148,7 +148,7 @@ def _add_items(messages: list[Message], items: Sequence[Any], stored: StoredAnsw
         if kind == "item_reference" or (kind is None and "id" in item):
             number = f.as_text(item.get("id"), f"{place}.id", "Send the id of the item.")
             if number.startswith("rs_"):
-                continue  # reasoning, of which there is none
+                continue  # reasoning, which is never stored
             item = stored.item(number, place)
             kind = item["type"]
         known = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
@@ -171,7 +171,7 @@ def _add_items(messages: list[Message], items: Sequence[Any], stored: StoredAnsw
                 open_turn = False
         following = items[n + 1] if n + 1 < len(items) else None
         if pictured and not (is_dict(following) and following.get("type") == "function_call_output"):
-            messages.append({"role": "user", "content": pictured})  # results follow their calls without a gap
+            messages.append({"role": "user", "content": pictured})  # results must follow their calls directly
             pictured = []
 
 
@@ -204,7 +204,7 @@ def _call(item: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _result(item: Mapping[str, Any], place: str) -> tuple[Message, list[dict[str, Any]]]:
-    """(the result of a call, the images in it)."""
+    """Return (the result of a call, the images in it)."""
     number = f.as_text(item.get("call_id"), f"{place}.call_id", "Send the call_id of the call.")
     output = item.get("output")
     parts = [f.text_part(output)] if isinstance(output, str) else _parts(output, f"{place}.output")

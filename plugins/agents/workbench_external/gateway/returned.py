@@ -1,7 +1,7 @@
-"""Provider data of earlier calls, put back where an agent sends a turn again.
+"""Provider data of earlier calls, put back when an agent sends a turn again.
 
-Providers refuse the next request without what they added: signatures, thoughts, blocks of thinking. Agents drop it,
-since no API of the gateway has a place for it.
+Providers refuse the next request without the data that they added: signatures, thoughts, blocks of thinking. Agents
+drop it, since no API of the gateway has a place for it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from workbench_external.gateway import fields as f
 from workbench_external.gateway.asks import Ask
 from workbench_kit.wire import TURN, as_it_came
 
-#: Turns of one session that are kept; the oldest go first.
+#: Maximum turns of one session to keep; the oldest are dropped first.
 MOST_KEPT = 1024
 
 
 class ReturnedTurns:
-    """Turns of models with calls, as their providers sent them, by the calls that an agent gets to see.
+    """Turns of models with calls, as their providers sent them, by the calls that an agent sees.
 
-    Ids of calls may begin anew in each conversation, so a turn is looked for behind the same messages first.
+    Each conversation may reuse ids of calls, so a turn is first looked up after the same messages.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Message] = OrderedDict()
 
     def keep(self, ask: Ask, responses: Sequence[Response]) -> None:
-        """Keep the turns of the answers to a request, as the agent sent that."""
+        """Keep the turns of the answers to a request. ask: the request as the agent sent it."""
         for sample, response in enumerate(responses):
             if response.message is None or not response.tool_calls:
                 continue
@@ -49,7 +49,7 @@ class ReturnedTurns:
             self._kept.popitem(last=False)
 
     def restore(self, ask: Ask) -> Ask:
-        """The request with the turns that are kept in place of what the agent sent."""
+        """Return the request with the kept turns in place of the agent's versions."""
         if not self._kept:
             return ask
         found, before = list(ask.messages), _digests(ask.messages)
@@ -61,7 +61,7 @@ class ReturnedTurns:
         return replace(ask, messages=tuple(found))
 
     def restore_messages(self, messages: Sequence[Any]) -> list[Any] | None:
-        """Messages as an agent sent them with the turns that are kept, known by their calls; None if there is none."""
+        """Return an agent's messages with kept turns, found by their calls; None if there are none."""
         found = [self._find(message) or message for message in messages]
         return found if found != [*messages] else None
 
@@ -75,13 +75,13 @@ class ReturnedTurns:
 
 
 def _digests(messages: Sequence[Message]) -> list[str]:
-    """A digest of the messages before each place, and of all of them. Each is made of the one before it: a conversation
-    may have hundreds of turns."""
+    """Return a digest of the messages before each place, and of all. Each builds on the one before, since a
+    conversation may have hundreds of turns."""
     return list(accumulate(messages, lambda before, message: _digest([before, dict(message)]), initial=""))
 
 
 def _keys(before: str, calls: Sequence[Mapping[str, str]]) -> list[str]:
-    """The calls of a turn behind the messages before it, and the calls alone: an agent may shorten what was said.
+    """Return keys for the calls of a turn: after the earlier messages, and alone, as an agent may shorten the messages.
 
     before: the digest of those messages.
     """
@@ -90,7 +90,7 @@ def _keys(before: str, calls: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _loaded(arguments: str) -> Any:
-    """Arguments as they are compared: an agent may write their JSON anew."""
+    """Parse arguments for comparison: an agent may rewrite their JSON."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

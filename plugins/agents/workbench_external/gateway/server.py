@@ -1,4 +1,4 @@
-"""The server: a loopback address, its limits and deadlines, and what becomes of requests in flight."""
+"""The server: its address, limits and deadlines, and the handling of requests in flight."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from workbench_kit.wire import MAX_BODY, Forwarded, storable
 if TYPE_CHECKING:
     from aiohttp import web
 
-#: Seconds for the body of a request to arrive; for answers to be written when the gateway closes.
+#: Seconds for the body of a request to arrive; seconds for answers to be written when the gateway closes.
 BODY_SECONDS, CLOSE_SECONDS = 30.0, 1.0
 
-#: /s/SECRET, what clients put before an endpoint, and the endpoint.
+#: /s/SECRET, a prefix that clients add, and the endpoint.
 _PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1(?:alpha|beta)?|/deployments/[^/]+)?(/.*)?")
 _SLASHES = re.compile("//+")
-#: Half of a character, which no encoding of text can hold, begins so in JSON.
+#: JSON escape of a surrogate, which no text encoding can hold alone.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
-#: Addresses that stand for all of a machine's.
+#: Addresses that stand for all addresses of a machine.
 _EVERYWHERE = ("0.0.0.0", "[::]")
 
-#: aiohttp would log requests that it cannot read, with a traceback and whatever secret their address holds.
+#: aiohttp would log unreadable requests, with a traceback and any secret in their URL.
 _QUIET = logging.Logger("workbench_external.gateway", logging.CRITICAL + 1)
 
 
@@ -64,7 +64,7 @@ def _handler_class() -> type[web.RequestHandler]:
     from aiohttp import web
 
     class Handler(web.RequestHandler):
-        """Refuses what is not HTTP without repeating it: its first line may hold the secret."""
+        """Refuses invalid HTTP without repeating it: its first line may contain the secret."""
 
         __slots__ = ()
 
@@ -98,15 +98,14 @@ class Gateway:
         *,
         beyond: bool = False,
     ) -> Gateway:
-        """A gateway that listens.
+        """Open a gateway, and listen.
 
         Args:
             host: a loopback address.
             port: 0 takes a free one.
-            beyond: other machines, and containers, may reach it, if the host is theirs to reach: with the secret.
-            on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
-
-        Raises SpecError for a host that other machines reach, unless they may, and OSError for a port that is taken.
+            beyond: allow a host that other machines and containers can reach; they need the secret.
+            on_error: called with exceptions that are not reported to an agent: faults of a session or of ours.
+        Raises SpecError for a host that other machines can reach, unless allowed, and OSError if the port is taken.
         """
         from aiohttp import web
 
@@ -126,29 +125,29 @@ class Gateway:
         return made
 
     def admit(self, session: GatewaySession, secret: str | None = None) -> str:
-        """Lead the requests with a secret to a session, and give the secret; None: a new one. Raises SpecError for one
-        that is too short, unfit for an address, or in use."""
+        """Admit a session, and return the secret for its requests; None: a new one. Raises SpecError if it is too
+        short, unfit for a URL, or in use."""
         return self._door.admit(session, secret)
 
     async def dismiss(self, secret: str) -> None:
-        """End a session: later requests get 401, those in flight are cancelled, and their end is awaited."""
+        """End a session. Later requests get 401; those in flight are cancelled and awaited."""
         if (who := self._door.dismiss(secret)) is not None:
             await _cancel(who)
 
     def environment(
         self, secret: str, inherited: Mapping[str, str] | None = None, *, in_path: bool = True
     ) -> dict[str, str]:
-        """The variables of the environment that lead the stock clients of an agent here.
+        """Return the environment variables that point the stock clients of an agent here.
 
-        inherited: the environment that the agent has else; None: that of this process. Variables of further providers
-        (Azure, and those of LiteLLM) are replaced where it has some, and never added. in_path: the secret stands in the
-        addresses, too, for an agent with a key of its own in its configuration; clients write addresses into logs.
+        inherited: the rest of the agent's environment; None: this process's. Variables of further providers (Azure, and
+        those of LiteLLM) are replaced if it has some, and never added. in_path: put the secret in the URLs, too, for an
+        agent with a key of its own in its configuration; clients write URLs to logs.
         """
         url = f"{self.address}/s/{secret}" if in_path else self.address
         return variables_for(url, secret, os.environ if inherited is None else inherited)
 
     async def drain(self, seconds: float) -> int:
-        """Let requests in flight end; new ones are refused with 503. Returns how many had not ended in time."""
+        """Wait for requests in flight; new ones are refused with 503. Returns the number that did not end in time."""
         self._draining = True
         ends = [end for who in self._door.everybody() for end in who.requests.values()]
         return len((await asyncio.wait(ends, timeout=seconds))[1]) if ends else 0
@@ -173,7 +172,7 @@ class Gateway:
             who = self._door.find(in_path, request.headers, shown)
             if self._draining:
                 raise Refused(503, FailureKind.SERVER, "This gateway is about to end. Try again.", retry_after=1)
-            if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then asks by HTTP at once
+            if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then falls back to HTTP at once
                 text = "This gateway has no WebSockets. Ask by HTTP."
                 raise Refused(426, "upgrade_required", text, headers={"Upgrade": "HTTP/1.1"})
             forwards = hasattr(who.session, "passes_path")
@@ -181,7 +180,7 @@ class Gateway:
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
-            # Clients look by GET and HEAD for what they do not need.
+            # Clients probe with GET and HEAD for optional features.
             if who is not None and request.method == "POST" and refused.status in (404, 405):
                 self._told(refused, who)
             return await _refusal(request, refused, dialect)
@@ -191,9 +190,9 @@ class Gateway:
         try:
             return await self._answer(request, who, endpoint, named)
         except asyncio.CancelledError:
-            if here.cancelling():  # else what answers was cancelled, and not this request
+            if here.cancelling():  # else the answering task was cancelled, not this request
                 if not who.dismissed:
-                    raise  # the agent has hung up
+                    raise  # the agent hung up
                 here.uncancel()
             return await _refusal(
                 request, Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect
@@ -235,39 +234,39 @@ class Gateway:
 
 
 def _split(path: str) -> tuple[str | None, str]:
-    """(the secret in a path or None, the endpoint)."""
+    """Split a path into (its secret or None, the endpoint)."""
     found = _PATH.fullmatch(_SLASHES.sub("/", path) if "//" in path else path)
     return (found[1], found[2] or "/") if found is not None else (None, path)
 
 
 def _as_written(request: web.BaseRequest) -> str:
-    """The endpoint and the query as the client encoded them: a decoded `%2F` or `%26` would name something else."""
+    """Return the endpoint and query as the client encoded them: a decoded `%2F` or `%26` would change their meaning."""
     url = request.rel_url
     path, query = _split(url.raw_path)[1], url.raw_query_string
-    own = [one for one in query.split("&") if unquote(one.partition("=")[0]) != "key"]  # which may hold the secret
+    own = [one for one in query.split("&") if unquote(one.partition("=")[0]) != "key"]  # it may hold the secret
     return "?".join([path, *(["&".join(own)] if any(own) else [])])
 
 
 def _own_base(request: web.BaseRequest, written: str) -> str:
-    """The address that stands before the endpoint, as the client wrote it."""
+    """Return the URL before the endpoint, as the client wrote it."""
     path, here = written.partition("?")[0], _SLASHES.sub("/", request.rel_url.raw_path)
     return f"{request.scheme}://{request.host}{here.removesuffix(path)}"
 
 
 def _let_come(request: web.BaseRequest) -> None:
-    """Ask for the body that a client holds back until it may send it."""
+    """Ask for the body if the client waits for permission to send it."""
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def _read_body(request: web.BaseRequest) -> bytes:
-    """The body of a request. Raises Refused for one that is too long or too slow."""
+    """Read the body of a request. Raises Refused if it is too long or too slow."""
     if (request.content_length or 0) > MAX_BODY:
         raise _too_long()
     _let_come(request)
     raw = bytearray()
     try:
-        # Most bodies have come with their headers, and need no clock.
+        # Most bodies arrive with their headers, and need no timeout.
         async with nullcontext() if request.content.is_eof() else asyncio.timeout(BODY_SECONDS):
             async for part in request.content.iter_any():
                 raw += part
@@ -279,12 +278,12 @@ async def _read_body(request: web.BaseRequest) -> bytes:
 
 
 def _loaded(request: web.BaseRequest, raw: bytes) -> dict[str, Any]:
-    """The object in a body. Raises Refused for one that is packed, or none."""
+    """Parse the object in a body. Raises Refused if it is compressed or not an object."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Refused(415, "bad_request", "Send the body as it is, without Content-Encoding.")
     try:
         body = _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
-    except (ValueError, RecursionError):  # the former also for numbers of too many digits, and other encodings
+    except (ValueError, RecursionError):  # the former also for numbers with too many digits, and other encodings
         raise Refused(400, "bad_request", "The body is not JSON. Send one JSON object in UTF-8.") from None
     if not is_dict(body):
         raise Refused(400, "bad_request", 'The body must be a JSON object. Send {"model": ..., ...}.')
@@ -296,7 +295,7 @@ def _too_long() -> Refused:
 
 
 def _finite(text: str) -> float:
-    """A number. Raises ValueError for NaN and the infinities, which no JSON can hold, 1e999 among them."""
+    """Parse a number. Raises ValueError for NaN and infinities, including 1e999, which JSON does not have."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a JSON number")
@@ -307,7 +306,7 @@ _DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
 
 
 def _whole(value: Any) -> Any:
-    """The same value with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent."""
+    """Return a value with '?' for lone surrogates (\\ud83d alone), which cannot be stored or sent."""
     if isinstance(value, str):
         return storable(value)
     if is_list(value):

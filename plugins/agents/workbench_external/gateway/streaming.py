@@ -1,4 +1,4 @@
-"""An answer as a stream of events: as another server's bytes, piece by piece in words of ours, or as a whole."""
+"""An answer as a stream of events: another server's bytes, pieces in the form of the client's API, or as a whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench_kit.wire import Forwarded, body_of as loaded
 if TYPE_CHECKING:
     from aiohttp import web
 
-#: Seconds between two signs of life in a stream.
+#: Seconds between two pings in a stream.
 PING_SECONDS = 15.0
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
 
@@ -30,11 +30,11 @@ encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
 class Stream:
-    """A streamed answer on its way to an agent. told: notes an error, and makes the agent's refusal of it.
+    """A streamed answer on its way to an agent. told: logs an error, and returns the refusal for the agent.
 
-    Pieces pass as they come. Another answer that takes long is preceded by comments, lest the agent gives up (Google's
-    clients take a comment for an answer, so that they wait); one that is there at once, or fails, has a status of its
-    own, by which the agent knows whether to try again.
+    Pieces pass as they arrive. Before any other answer that takes long, comments are sent, so that the agent does not
+    give up (Google's clients take a comment for an answer, so they wait). An answer that is ready at once, or fails,
+    has its own status, from which the agent knows whether to retry.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Stream:
         self._dialect, self._pieces = endpoint.dialect, asked.pieces
         self._work: asyncio.Future[Any] = asyncio.ensure_future(endpoint.answer(who, asked))
         self._work.add_done_callback(lambda _: asked.pieces.wake())
-        self._waited = False  # as long as an agent may wait for a sign of life
+        self._waited = False  # an agent has waited PING_SECONDS
 
     async def send(self) -> web.StreamResponse:
-        """Raises what the answer raises before it has begun."""
+        """Send the answer. Raises its errors if it has not begun."""
         from aiohttp import web
 
         work, pieces = self._work, self._pieces
@@ -76,7 +76,7 @@ class Stream:
                 await asyncio.wait({work})
 
     async def _first_sign(self) -> None:
-        """Wait until the answer has begun or ended, for PING_SECONDS at most."""
+        """Wait until the answer has begun or ended, at most PING_SECONDS."""
         self._waited = False
         clock = asyncio.get_running_loop().call_later(PING_SECONDS, self._end_wait)
         try:
@@ -90,7 +90,7 @@ class Stream:
         self._pieces.wake()
 
     async def _relay(self, response: web.StreamResponse | None = None) -> web.StreamResponse:
-        """Pass the pieces of an answer on until it has ended. One that breaks off breaks off here."""
+        """Pass on the pieces of an answer until it ends. If it breaks off, so does the agent's connection."""
         from aiohttp import web
 
         work, pieces = self._work, self._pieces
@@ -112,13 +112,13 @@ class Stream:
             if not pieces.source.whole:
                 try:
                     answer = await work
-                    if not isinstance(answer, Passed):  # the end of what came piece by piece
+                    if not isinstance(answer, Passed):  # the end of an answer in pieces
                         rest += self._written(answer)
                 except Exception as error:
                     await response.write(rest + self._failure(error))
                     hang_up(self._request)  # no end of the stream: it broke
                     return response
-            elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
+            elif isinstance(error := work.exception(), Exception):  # the agent has read it as the server wrote it
                 self._told_of(error, self._who)
             await response.write_eof(rest)  # in one packet with the end
         except (asyncio.CancelledError, ConnectionError):
@@ -159,16 +159,16 @@ class Stream:
         return b"".join(p if isinstance(p, bytes) else self._written(asked.writer.add(p)) for p in parts)
 
     def _failure(self, error: Exception) -> bytes:
-        """The event that tells of an error. Empty where the server's connection broke: the client's breaks, too."""
+        """Return the event for an error. Empty if the server's connection broke: the client's breaks, too."""
         told = self._told_of(error, self._who)
         if told.broke:
             return b""
         event = loaded(told.passed[2]) if told.passed is not None else None
-        usual = self._dialect.fail_stream(told)  # in Responses, a failure is another object than the body of an error
+        usual = self._dialect.fail_stream(told)  # in Responses, a failure differs from an error body
         return self._written([event if is_dict(event) and event.keys() >= usual.keys() else usual])
 
     def _written(self, events: Iterable[Event]) -> bytes:
-        """Events as they are sent; a text stands for itself, as `[DONE]`."""
+        """Encode events for sending. A text is sent as it is, e.g. `[DONE]`."""
         lines: list[str] = []
         for event in events:
             if self._dialect.named and is_dict(event):
@@ -182,7 +182,7 @@ class Stream:
 
 
 def hang_up(request: web.BaseRequest) -> web.StreamResponse:
-    """Break the connection, behind what was written. Returns what stands for an answer."""
+    """Close the connection after the written bytes. Returns a placeholder response."""
     from aiohttp import web
 
     if request.transport is not None:
@@ -196,7 +196,7 @@ def as_it_came(answer: Passed) -> web.Response:
 
 
 async def send_beginning(request: web.BaseRequest, answer: Passed) -> web.StreamResponse:
-    """Send as much of an answer as has come, and break the connection."""
+    """Send the part of an answer that arrived, and close the connection."""
     response = _answer_classes()[1](status=answer.status, headers=answer.headers)
     await response.prepare(request)
     await response.write(answer.raw)
@@ -204,7 +204,7 @@ async def send_beginning(request: web.BaseRequest, answer: Passed) -> web.Stream
 
 
 async def send_forwarded(request: web.BaseRequest, answer: Forwarded, own: str) -> web.StreamResponse:
-    """Pass an answer on as it comes. own: the address under which its client asks here. Raises what breaks it off."""
+    """Pass an answer on as it arrives. own: the gateway's URL for its client. Raises the error that breaks it off."""
     headers = CIMultiDict(headers_below(answer, own))
     response = _answer_classes()[1](status=answer.status, headers=headers)
     try:
@@ -219,7 +219,7 @@ async def send_forwarded(request: web.BaseRequest, answer: Forwarded, own: str) 
 
 @cache
 def _answer_classes() -> tuple[type[web.Response], type[web.StreamResponse]]:
-    """(whole, in parts): answers that have no type of content if they came without."""
+    """Return (whole, streamed): response classes that add no content type to an answer without one."""
     from aiohttp import web
 
     class Untyped(web.StreamResponse):
@@ -230,6 +230,6 @@ def _answer_classes() -> tuple[type[web.Response], type[web.StreamResponse]]:
                 self.headers.popall("Content-Type", None)
 
     class Whole(Untyped, web.Response):
-        """In one piece."""
+        """A response in one piece."""
 
     return Whole, Untyped

@@ -1,11 +1,11 @@
 """The translation of each request field from one API to another. Requests to a server of the same API pass unchanged.
 
-Carried: the model's server is told, in its own words. Dropped: it changes no answer, only what is kept, told or paid.
-Refused: it would change the answer, and cannot be carried; the agent gets status 400, the name and what to send
-instead. A field that stands nowhere here is refused, too. A field that is null, false or empty says nothing.
+Carried: sent to the model's server in the form of its API. Dropped: it changes no answer, only storage, reports or
+cost. Refused: it would change the answer and cannot be carried; the agent gets status 400, the name and what to send
+instead. A field that is not listed is refused, too. A field that is null, false or empty counts as absent.
 
-Places are written as in JSON: `messages[].content[]` is each part of each message. Of a list of texts (`include`) these
-are the names.
+Places are written as in JSON: `messages[].content[]` is each part of each message. For a list of texts (`include`),
+these are the names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workbench_external.gateway import fields as f
 
 
 class FieldRule(NamedTuple):
-    """The fields of the objects at one place, by name. refused: and what to send instead."""
+    """The fields of the objects at one place, by name. refused: with what to send instead."""
 
     carried: str = ""
     dropped: str = ""
@@ -29,7 +29,7 @@ _CACHE = "cache_control prompt_cache_breakpoint"
 _KEPT = (
     "metadata user safety_identifier store service_tier prompt_cache_key prompt_cache_options prompt_cache_retention"
 )
-#: What a model thought in earlier turns goes back to its own provider, which is known here, and to no other.
+#: A model's earlier thoughts go back to its own provider, from data kept here, and to no other.
 _THOUGHTS = (
     "reasoning_content reasoning reasoning_details thinking thinking_blocks extra_content provider_specific_fields"
 )
@@ -83,7 +83,7 @@ RESPONSES = {
     "input[].output[]": FieldRule("type text image_url detail", _CACHE),
     "include[]": FieldRule(
         "message.output_text.logprobs",
-        "reasoning.encrypted_content",  # which Codex always asks for: there is none of another API's
+        "reasoning.encrypted_content",  # Codex always requests it; other APIs have none
         {"message.input_image.image_url": "Leave it out: the agent has sent the image."},
     ),
     "tools[]": FieldRule("type name description parameters strict"),
@@ -114,22 +114,22 @@ MESSAGES = {
 }
 TABLE: Mapping[str, Mapping[str, FieldRule]] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
-#: Where it passes, what an answer says of its tokens and its cache is part of it, and a server calls tools of its own.
+#: When passed, reports on tokens and cache are part of the answer, and a server calls its own tools.
 _OF_ANSWER = {"stream_options", "usage", "diagnostics", "max_tool_calls"}
-#: By API, the fields that change no answer, also where they pass: requests that differ in them alone are equal.
+#: By API, fields that change no answer, even when passed. Requests that differ only in them are equal.
 INERT: Mapping[str, frozenset[str]] = {
     **{api: frozenset(rules[""].dropped.split()) - _OF_ANSWER for api, rules in TABLE.items()},
     "completions": frozenset(("user",)),
     "gemini": frozenset(),
 }
 _NOTHING = (None, False, [], {}, "")
-#: What a field says that is there and says nothing.
+#: Values of a field that count as absent.
 _USUAL: Mapping[str, Any] = {"truncation": "disabled", "thinking": {"type": "disabled"}, "top_logprobs": 0}
 
 
 def check_for_messages(settings: Mapping[str, Any]) -> None:
-    """Raise Refused (400) for a setting of an Ask that changes an answer, and for which Anthropic's Messages have no
-    field: clients drop or clamp it without a word."""
+    """Raise Refused (400) for a setting of an Ask that changes an answer and has no field in Anthropic's Messages:
+    clients drop or clamp it silently."""
     given = {**settings, **(settings.get("extra") or {})}
     for name in ("frequency_penalty", "presence_penalty", "logprobs"):
         if given.get(name) not in _NOTHING:
@@ -142,8 +142,8 @@ def check_for_messages(settings: Mapping[str, Any]) -> None:
 
 
 def check_fields(api: str, body: Mapping[str, Any]) -> None:
-    """Raise Refused (400) for a field that would be lost on the way to another API though it matters. What can be said
-    better of a field is said before."""
+    """Raise Refused (400) for a field that matters and would be lost in another API. More specific errors are raised
+    before."""
     for place, rule in TABLE[api].items():
         known = {*rule.carried.split(), *rule.dropped.split()}
         for where, found in _objects(body, place.split(".") if place else []):
@@ -156,7 +156,7 @@ def check_fields(api: str, body: Mapping[str, Any]) -> None:
 
 
 def _objects(value: Any, steps: list[str], where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects at a place, each with where it stands; a text in a list as an object with that name."""
+    """Yield (place, object) for the objects at a place. A text in a list counts as an object with that name."""
     if not steps:
         if is_dict(value):
             yield where, value

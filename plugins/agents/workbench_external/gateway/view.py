@@ -1,6 +1,6 @@
-"""The texts of a request in the words of its own API, as messages of a chat, and where they stand in its body.
+"""The texts of a request in its own API, as messages of a chat, and their places in its body.
 
-Nothing here refuses: what is not known is passed over, and passes as it is. `replaced` puts other texts in their place.
+Nothing is refused here: unknown parts are skipped, and pass unchanged. `replaced` puts other texts in their place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workbench_external.gateway.places import PLACE as PLACE, Path as Path, View
 
 #: The field of a tool with the schema of its parameters, by API.
 _SCHEMAS = {"chat": "parameters", "responses": "parameters", "messages": "input_schema"}
-#: Where a request names the form of its answer, by API, and how the schema is wrapped there.
+#: The places of the answer's form in a request, by API, and how the schema is wrapped there.
 _FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "chat": (("response_format", "json_schema"),),
     "responses": (("text", "format"),),
@@ -25,7 +25,7 @@ _FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 
 def read_view(api: str, body: Mapping[str, Any], earlier: Sequence[Message] = ()) -> View:
-    """The view of a body. earlier: the conversation that it goes on with."""
+    """Read a body. earlier: the conversation that it continues."""
     view = View(api)
     view.add_earlier(earlier)
     _READERS[api](view, body)
@@ -57,7 +57,7 @@ def _read_response(view: View, body: Mapping[str, Any]) -> None:
         view.add("system", body["instructions"], ("instructions",))
     given = body.get("input")
     if isinstance(given, str):
-        view.add("user", given, ("input",), 0)  # which is a list of one
+        view.add("user", given, ("input",), 0)  # like a list of one
     for n, item in enumerate(_dicts(given)):
         match item.get("type", "message"):
             case "message":
@@ -107,7 +107,7 @@ _READERS = {
 
 
 def _add_call(view: View, entry: int, number: Any, name: Any, arguments: Any) -> None:
-    """A call of a tool: part of the turn before it, or a turn of its own."""
+    """Add a tool call: to the turn before it, or as a turn of its own."""
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
     call = {"id": str(number), "type": "function", "function": {"name": str(name), "arguments": written}}
     last = view.messages[-1] if view.messages else {}
@@ -143,5 +143,5 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects of a list, each at its index."""
+    """Yield the objects of a list, with {} in place of other values."""
     return (one if is_dict(one) else {} for one in (value if is_list(value) else ()))

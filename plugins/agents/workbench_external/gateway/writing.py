@@ -1,7 +1,6 @@
-"""The common part of the writers of the three APIs: each folds the pieces of an answer into events, and into a body.
+"""The common part of the writers of the three APIs. Each turns the pieces of an answer into events, and into a body.
 
-So an answer that is there as a whole, one that is replayed and one that comes piece by piece are written by the same
-lines.
+So complete answers, replayed ones and those that arrive in pieces are written by the same code.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ Raw = bytes | AsyncIterable[bytes]
 
 
 class Writer(Protocol):
-    """Writes one answer for a client. Made of the request's body."""
+    """Writes one answer for a client. Created with the request's body."""
 
     def __init__(self, body: Body) -> None: ...
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """Note what is to come, where that is known: some answers begin with the number of tokens."""
+        """Note the answers in advance, if known: some APIs begin with the number of tokens."""
         ...
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:
-        """The events of a piece. sample: of several answers, which one."""
+        """Write the events of a piece. sample: the index of its answer."""
         ...
 
     def end(self, responses: Sequence[Response]) -> Iterator[Event]:
-        """The events of the end. responses: the answers whose pieces were added."""
+        """Write the events of the end. responses: the answers whose pieces were added."""
         ...
 
     def body(self) -> dict[str, Any]:
-        """The answer in one piece, after its end."""
+        """Return the whole answer, after its end."""
         ...
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request. path: with its query. named: what the path names. raw: the body as it came, or comes where nobody
-    reads it here. pieces: takes an answer
-    as it comes. write: makes what writes one in the words of the request's API."""
+    """A request. path: with its query. named: the name in the path. raw: the body as received, or as a stream if
+    nothing here reads it. pieces: receives an answer as it arrives. write: class of the writer for the request's API.
+    """
 
     method: str
     path: str
@@ -58,13 +57,13 @@ class Asked:
 
     @cached_property
     def writer(self) -> Writer:
-        """Made where an answer does not pass as it came."""
+        """Created only if an answer does not pass unchanged."""
         assert self.write is not None, "an endpoint that writes has a writer"
         return self.write(self.body)
 
 
 def write_events(writer: Writer, messages: Sequence[Message], responses: Sequence[Response]) -> Iterator[Event]:
-    """The events of answers that are known as a whole. messages: of the request."""
+    """Write the events of complete answers. messages: of the request."""
     writer.expect(responses)
     for sample, response in enumerate(responses):
         for piece in pieces_of(response, messages, sample):
@@ -73,14 +72,14 @@ def write_events(writer: Writer, messages: Sequence[Message], responses: Sequenc
 
 
 def write_body(writer: Writer, messages: Sequence[Message], responses: Sequence[Response]) -> dict[str, Any]:
-    """The body of answers that are known as a whole."""
+    """Return the body of complete answers."""
     for _ in write_events(writer, messages, responses):
         pass
     return writer.body()
 
 
 def pieces_of(response: Response, messages: Sequence[Message], sample: int = 0) -> Iterator[Piece]:
-    """The pieces of an answer: a few of each of its texts."""
+    """Yield the pieces of an answer: a few of each of its texts."""
     for kind, text in (("thoughts", response.thoughts), (_kind_of(response), response.text)):
         yield from (Piece(kind, part) for part in f.pieces_of(text))
     for place, call in enumerate(f.calls_with_ids(response, messages, sample)):
@@ -93,7 +92,7 @@ def _kind_of(response: Response) -> str:
 
 
 def token_logprobs(asked: bool, response: Response | None) -> list[dict[str, Any]]:
-    """The log-probability of each token, by its number; none where the numbers are not known, or nobody asked."""
+    """Return the log-probability of each token, by its number; none if the numbers are unknown, or not requested."""
     ids, values = (response.token_ids or (), response.logprobs or ()) if response else ((), ())
     if not asked or len(ids) != len(values):
         return []

@@ -1,4 +1,4 @@
-"""The whole of `workbench agent init`: from the words of the user to a workflow file."""
+"""The whole of `workbench agent init`: from the user's words to a workflow file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST_ROWS = 4
 
 @dataclass(frozen=True)
 class Begun:
-    """The file that was written. starts: of the agent. warnings: on what was not found, or is missing here."""
+    """The file that was written. starts: of the agent. warnings: on things that were not found, or are missing here."""
 
     file: Path
     starts: int
@@ -43,7 +43,7 @@ def begin(
 ) -> Begun:
     """Start an agent in one way after the other, and write its workflow file. tell: takes a line for each start.
 
-    Raises SpecError that says what was seen, and what to write by hand.
+    Raises SpecError with what was observed, and what to write by hand.
     """
     rows = read_rows(str(data), Path.cwd(), {})
     columns = choose_columns(rows, label)

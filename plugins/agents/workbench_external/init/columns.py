@@ -1,4 +1,4 @@
-"""The columns of some rows: the label, its type and metric, and what is left for the agent."""
+"""The columns of some rows: the label, its type and metric, and the inputs for the agent."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _METRICS = {"choice": "exact_match", "number": "numeric", "structure": "json_mat
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of rows: the one with the right answer, and the others in their order.
+    """The columns of rows: the one with the right answer, and the others in order.
 
     found_by: how the label was found. main: of the others, the one with the longest texts. closed: of the others, those
-    that have few different values, as a label may.
+    with few different values, as labels have.
     """
 
     label: str
@@ -52,7 +52,7 @@ class Columns:
 
 
 def as_name(column: str) -> str:
-    """The name of a field for a column: `Customer text` is customer_text."""
+    """Return the name of a field for a column: `Customer text` becomes customer_text."""
     return column if column.isidentifier() else re.sub(r"\W+", "_", column).strip("_").lower() or "input"
 
 
@@ -82,7 +82,7 @@ def choose_columns(rows: Sequence[Row], named: str | None = None) -> Columns:
 
 
 def find_row_in_header(rows: Sequence[Row]) -> str:
-    """The name of a column that is one of its values, too, as where the first line of a file is a row; "" for none."""
+    """Return a column name that is also one of its values, as if the first line of a file were a row; "" if none."""
     found = (name for name in rows[0] if sum(row.get(name) == name for row in rows) > 1)
     return next(found, "")
 

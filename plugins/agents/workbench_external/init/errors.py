@@ -1,4 +1,4 @@
-"""The errors of agents of which no workflow file can be made, each with what to change."""
+"""Errors for agents without a possible workflow file, each with what to change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tried = Sequence[tuple[Way, Outcome]]
 
 
 def never_read(program: Program, tried: Tried) -> SpecError:
-    """The error of an agent that asks its model, and never for the row."""
+    """Return the error for an agent that calls its model, but never with the row's text."""
     ways = ", ".join(dict.fromkeys(way.told for way, _ in tried))
     named = program.file.name if program.file is not None else program.shown
     failed = next((str(one.failure) for _, one in tried if not one.ended_well), "")
@@ -29,7 +29,7 @@ def never_read(program: Program, tried: Tried) -> SpecError:
 
 
 def never_asked(program: Program, hints: Hints, tried: Tried, rows: str) -> SpecError:
-    """The error of an agent of which no request reached the gateway. rows: the name of their file."""
+    """Return the error for an agent none of whose requests reached the gateway. rows: the name of their file."""
     failures = [one.failure for _, one in tried if one.failure is not None and not one.ended_well]
     shown = one_line(program.shown)
     if any(failure.kind == "deadline" for failure in failures):

@@ -1,6 +1,6 @@
-"""The source of an agent, searched for how it reads its input and which variables it needs.
+"""Searches the source of an agent for how it reads its input and which variables it needs.
 
-A hint only orders what is tried: a wrong one costs a start of the agent, and nothing else.
+A hint only orders the attempts: a wrong one costs a start of the agent, and nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from workbench_external.exchange import is_inherited
 from workbench_external.gateway import ALWAYS, VARIABLES
 from workbench_external.sources.folder import find_files, read_source
 
-#: Files and characters that are searched; files of these kinds.
+#: Maximum files and characters to search; suffixes of code files.
 _MOST_FILES, _MOST_TEXT = 300, 2_000_000
 _CODE = {
     *(".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".sh", ".bash", ".rb", ".go", ".pl", ".php", ".rs", ".java"),
@@ -48,11 +48,11 @@ _VARIABLE = re.compile(
 #: In other languages this is a template, or a variable of the program.
 _OF_SHELL, _SHELLS = re.compile(r"\$\{?([A-Z][A-Z0-9_]{3,})\b"), {".sh", ".bash", ""}
 _ADDRESS = re.compile(r"""(?:base_?url|api_?base|endpoint|host)\w*["']?\s*[:=]\s*f?["'`](https?://[^"'`\s]+)""", re.I)
-#: Variables that name an address, by their ends; those of a model's server, by a word in them.
+#: Endings of variables that name an address; words in those for a model's server.
 _PLACE = re.compile(r"_?(?:BASE_URL|API_BASE|API_URL|ENDPOINT|BASE|URL|HOST)$")
 _OF_MODELS = re.compile(r"LLM|MODEL|OPENAI|ANTHROPIC|CLAUDE|GPT|CHAT|^AI_|_AI_|INFERENCE|GATEWAY|ROUTER|VLLM|OLLAMA")
 _KEY = re.compile(r"KEY|TOKEN|SECRET")
-#: Keys by which a program would reach a provider past the gateway, and be paid for.
+#: Keys with which a program would call a provider directly, and at a cost.
 _OF_PROVIDERS = re.compile(
     r"OPENAI|ANTHROPIC|CLAUDE|GEMINI|GOOGLE|VERTEX|MISTRAL|COHERE|GROQ|TOGETHER|DEEPSEEK|OPENROUTER|AZURE|XAI|FIREWORKS"
     r"|CEREBRAS|PERPLEXITY|REPLICATE|HUGGING|^HF_|BEDROCK|AWS|NVIDIA|WATSON"
@@ -63,9 +63,9 @@ _OF_PROVIDERS = re.compile(
 class Hints:
     """The hints of a source.
 
-    options: of its command line. keys: that it may read of its input. addresses: of servers that it names itself, with
-    `file:line`. files: that it reads by name. quits: words that end a conversation.
-    questions: that it asks on its terminal.
+    options: of its command line. keys: that it may read from its input. addresses: of servers that it names itself,
+    with `file:line`. files: that it reads by name. quits: words that end a conversation.
+    questions: the number that it asks on its terminal.
     """
 
     stdin: bool = False
@@ -86,9 +86,9 @@ class Hints:
 
 
 def read_hints(program: Path | None, folder: Path) -> Hints:
-    """Read the hints of a program's source, and where it is none, of a folder's."""
+    """Read the hints from a program's source, or else from a folder's."""
     read = [*_read(program, folder)]
-    # How it is fed is said by the program itself; which variables it needs, by any of its files.
+    # The program itself shows how it gets its input; any of its files may show the variables that it needs.
     own = read[0][1] if program is not None and read else "\n".join(text for _, text in read)
     whole = "\n".join(text for _, text in read)
     variables = [name for _, text in read for found in _VARIABLE.findall(text) for name in found if name]
@@ -116,7 +116,7 @@ def read_hints(program: Path | None, folder: Path) -> Hints:
 
 
 def _read(program: Path | None, folder: Path) -> Iterator[tuple[Path, str]]:
-    """The program, if it is one to read, and then the other files of its folder."""
+    """Yield the program, if it is readable, and then the other files of its folder."""
     if program is not None and (text := read_source(program)) is not None:
         yield program, text[:_MOST_TEXT]
     size = 0
@@ -129,8 +129,8 @@ def _read(program: Path | None, folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def choose_environment(hints: Hints) -> dict[str, str]:
-    """The setting `env`: variables that name a model's server lead to the gateway, and others are yours if you have
-    them. Keys of providers are left out: with one the agent could ask past the gateway, and be paid for."""
+    """Return the setting `env`: variables for a model's server point to the gateway, and others are passed on if set.
+    Keys of providers are left out: with one the agent could bypass the gateway, at a cost."""
     always, optional = _names_of(ALWAYS), _names_of(VARIABLES)
     led = [name for name in hints.variables if _PLACE.search(name) and name not in optional]
     led = [name for name in led if _OF_MODELS.search(name)] or led

@@ -1,4 +1,4 @@
-"""The places of an input in what an agent asked, and of the answer in what it printed."""
+"""The places of an input in an agent's requests, and of the answer in its output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench_kit.answers import as_text, convert
 Form = Callable[[Any], str]
 
 _KEY, _TAG = re.compile(r"""[{,\n]\s*[\\"'`]*(\w+)[\\"'`]*\s*:"""), re.compile(r"<(\w+)>")
-#: Keys of an object that stand beside its answer.
+#: Keys next to an object's answer.
 _REASONS = {
     "reason",
     "reasoning",
@@ -30,14 +30,14 @@ _REASONS = {
     "confidence",
     "analysis",
 }
-#: Keys and tags of an answer that are tried.
+#: Maximum keys and tags of an answer to try.
 _MOST = 12
 
 
 def find_arrived(outcome: Outcome, main: Collection[str] = ()) -> set[str]:
-    """The inputs whose values are in what the agent asked, in whichever form.
+    """Return the inputs whose values are in the agent's requests, in any form.
 
-    main: of these, those with the text, in which a short value of another one, as an id, may stand by chance.
+    main: those of them with the text, in which a short value of another input, such as an id, may occur by chance.
     """
     first = {name: value for name, value in outcome.inputs.items() if name in main}
     texts = [HOLE.sub("", mark_inputs(text, first)) for text in outcome.texts] if first else outcome.texts
@@ -47,10 +47,10 @@ def find_arrived(outcome: Outcome, main: Collection[str] = ()) -> set[str]:
 
 
 def find_constant(outcome: Outcome, other: Outcome, main: Collection[str]) -> set[str]:
-    """The inputs of a row whose values are in what the agent asked for another row, too, which has other values: a
-    prompt that lists the answers holds each of them.
+    """Return the inputs of a row whose values are also in the requests for another row with other values: a prompt that
+    lists the answers contains each of them.
 
-    main: those with the text, where such a value may stand by chance.
+    main: those with the text, in which such a value may occur by chance.
     """
     texts = [mark_inputs(text, {name: other.inputs[name] for name in main}) for text in other.texts]
     apart = (name for name in outcome.inputs if name not in main and outcome.inputs[name] != other.inputs[name])
@@ -64,15 +64,15 @@ def _holds(text: str, name: str, value: Any) -> bool:
 
 
 def has_whole_json(outcome: Outcome) -> bool:
-    """Return True if the agent sent the JSON of its inputs as it came: it takes them for a text."""
+    """Return True if the agent sent the JSON of its inputs unchanged: it takes them for a text."""
     whole = inputs_as_json(outcome.inputs).decode()
     return any(whole in text for text in outcome.texts)
 
 
 def forms_of_answer(outcome: Outcome, known: Sequence[str]) -> Iterator[tuple[str, Form]]:
-    """(told, form) of answers that a prompt may ask for in words: an object of JSON, or tags.
+    """Yield (description, form) of answers that a prompt may ask for in words: a JSON object, or tags.
 
-    known: names that its keys may have.
+    known: possible names of its keys.
     """
     said = "\n".join(outcome.texts)
     keys = [key for key in dict.fromkeys([*_KEY.findall(said), *known]) if key not in outcome.inputs][:_MOST]
@@ -82,7 +82,7 @@ def forms_of_answer(outcome: Outcome, known: Sequence[str]) -> Iterator[tuple[st
 
 
 def find_answer(outcome: Outcome, label: Any, field: Field) -> tuple[str, str] | None:
-    """(the setting `output`, how it was found) of the place where the label came out; None if it is nowhere."""
+    """Return (the setting `output`, how it was found) for the place of the label in the output; None if not found."""
     printed = outcome.printed.strip()
     if _same(printed, label):
         return "text", "it printed the answer and nothing else"
@@ -117,7 +117,7 @@ def _loaded(text: str) -> Any:
 
 
 def _find_in_json(printed: str, label: Any, name: str) -> str | None:
-    """`json`, or `json:PATH`, of the label in a JSON value."""
+    """Return `json`, or `json:PATH`, for the label in a JSON value."""
     try:
         value = json_of(printed, [name]) if printed[-1:] in "}]" else None
     except NodeError:
@@ -139,7 +139,7 @@ def _walk(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
 
 
 def _is_read(text: str, label: Any, field: Field) -> bool:
-    """Return True if the label is read from a text with other words, by the rules of its type."""
+    """Return True if the label can be read from a longer text, by the rules of its type."""
     if not field.closed:
         return as_text(label).strip() in text
     try:

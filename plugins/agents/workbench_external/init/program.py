@@ -24,7 +24,7 @@ _STARTED_BY = {
     ".go": ("go", "run"),
 }
 _FUNCTION = re.compile(r"[\w./-]+\.py:\w+|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-#: Files, and bytes, of a folder that is copied for each row.
+#: Maximum files and bytes of a folder to copy for each row.
 _MOST_FILES, _MOST_BYTES = 2000, 100_000_000
 
 
@@ -32,9 +32,9 @@ _MOST_FILES, _MOST_BYTES = 2000, 100_000_000
 class Program:
     """The program of an agent.
 
-    words: its command, with paths relative to `base`; none for a function. function: `file.py:name`. file: that it
-    starts, if it is one. base: the folder of the workflow file. folders: to try as the setting `folder`, the likeliest
-    first; None: an empty working directory. notes: on what was made of the user's words.
+    words: its command, with paths relative to `base`; none for a function. function: `file.py:name`. file: the file
+    that it starts, if any. base: the folder of the workflow file. folders: to try as the setting `folder`, the
+    likeliest first; None: an empty working directory. notes: how the user's words were interpreted.
     """
 
     words: tuple[str, ...]
@@ -50,9 +50,9 @@ class Program:
 
 
 def read_program(words: Sequence[str], here: Path, out: Path | None = None) -> Program:
-    """Read the program that the user named: a file, a function, or a command. here: where it is typed.
+    """Read the program that the user named: a file, a function, or a command. here: the current directory.
 
-    out: the workflow file, if the user named one; else it lies in the agent's own folder. Raises SpecError.
+    out: the workflow file, if the user named one; else it is in the agent's own folder. Raises SpecError.
     """
     if len(words) == 1 and _FUNCTION.fullmatch(words[0]):
         place = words[0].rpartition(":")[0]
@@ -63,7 +63,7 @@ def read_program(words: Sequence[str], here: Path, out: Path | None = None) -> P
         return _placed(Program((), words[0], file.resolve(), own.resolve(), ()), here, (own, here), out)
     if len(words) == 1 and (here / words[0]).is_file():
         file = (here / words[0]).resolve()
-        # What is written as a path, and starts itself, is a command.
+        # A file written as a path that is executable is a command.
         starter = () if words[0].startswith((".", "/")) and os.access(file, os.X_OK) else _starter_of(file)
         made = Program((*starter, words[0] if not starter else str(file)), "", file, file.parent, ())
         return _placed(made, here, (file.parent, here), out)
@@ -80,7 +80,7 @@ def read_program(words: Sequence[str], here: Path, out: Path | None = None) -> P
 
 
 def _placed(program: Program, here: Path, folders: Sequence[Path], out: Path | None) -> Program:
-    """The program with paths relative to the workflow file, and the folders that are small enough to be copied."""
+    """Return the program with paths relative to the workflow file, and the folders that are small enough to copy."""
     base = program.base if out is None else out.resolve().parent
     words = [_from_base(word, here, base) for word in program.words]
     notes = list[str]()
@@ -109,7 +109,7 @@ def _placed(program: Program, here: Path, folders: Sequence[Path], out: Path | N
 
 
 def _starter_of(file: Path) -> tuple[str, ...]:
-    """The words that start a file: by its suffix, or none for one that starts itself."""
+    """Return the words that start a file: by its suffix, or none for an executable one."""
     if (found := _STARTED_BY.get(file.suffix)) is not None:
         return found
     if os.access(file, os.X_OK):
@@ -121,7 +121,7 @@ def _starter_of(file: Path) -> tuple[str, ...]:
 
 
 def _from_base(word: str, here: Path, base: Path) -> str:
-    """A word of a command as it is read in the folder of the workflow file: paths of files and folders are moved."""
+    """Return a word of a command relative to the workflow file's folder: paths of files and folders are moved."""
     is_path = not word.startswith("-") and ("/" in word or "." in word) and (here / word).exists()
     if not word or word in (".", "..") or not is_path:
         return word
@@ -130,7 +130,7 @@ def _from_base(word: str, here: Path, base: Path) -> str:
 
 
 def _in_modules(name: str, here: Path, program: Program) -> Path | None:
-    """The program that npx would start, in the nearest node_modules."""
+    """Return the program that npx would start, in the nearest node_modules."""
     for folder in dict.fromkeys(_upwards(here, program)):
         if (found := folder / "node_modules/.bin" / name).is_file():
             return found
@@ -138,7 +138,7 @@ def _in_modules(name: str, here: Path, program: Program) -> Path | None:
 
 
 def _own_python(here: Path, program: Program) -> Path | None:
-    """The Python of an environment in the agent's folder or above, unless one is active."""
+    """Return the Python of an environment in the agent's folder or above, unless one is active."""
     if os.environ.get("VIRTUAL_ENV"):
         return None
     for folder in _upwards(here, program):
@@ -149,7 +149,7 @@ def _own_python(here: Path, program: Program) -> Path | None:
 
 
 def _upwards(here: Path, program: Program) -> Iterator[Path]:
-    """The folder of the program and those above it, up to where the command is typed."""
+    """Yield the folder of the program and those above it, up to the current directory."""
     here = here.resolve()
     if program.file is not None and program.file.is_relative_to(here):
         for folder in program.file.parents:

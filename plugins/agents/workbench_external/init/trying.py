@@ -39,21 +39,21 @@ from workbench_external.init.ways import (
 from workbench_external.init.witness import Outcome, Watched, start
 from workbench_kit.answers import as_text
 
-#: Rows that show the slots, as many as `workbench agent slots` runs; programs that run at once.
+#: Rows to run to find slots, as in `workbench agent slots`; programs to run at once.
 _ROWS, _AT_ONCE = 4, 2
 _ABOUT_IMPORTS = re.compile(r"ModuleNotFound|ImportError|MODULE_NOT_FOUND|Cannot find (?:module|package)|SyntaxError")
-#: Rows among which the one to try is chosen; starts that may hang before it is given up.
+#: Rows from which the one to try is chosen; hanging starts before giving up.
 _CHOSEN_FROM, _MOST_HANGS = 50, 2
-#: Characters of a row's text that stand in no prompt by chance.
+#: Minimum characters of a row's text that cannot occur in a prompt by chance.
 _DISTINCT = 20
 
 
 @dataclass(frozen=True)
 class Found:
-    """The way of an agent, and what it showed.
+    """The way that works for an agent, and its results.
 
-    outcome: of the start that showed it. output: the setting, and how it was found. slots, calls: of the setting of
-    that name, where they are known. starts: how often it was started.
+    outcome: of the start that showed it. output: the setting; output_by: how it was found. slots, calls: the settings
+    of that name, if known. starts: the number of starts.
     """
 
     way: Way
@@ -68,7 +68,7 @@ class Found:
 
 
 class Trying:
-    """The tries of an agent. tell: takes a line for each start."""
+    """The attempts for an agent. tell: takes a line for each start."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Trying:
         self.starts, self._tried = 0, list[tuple[Way, Outcome]]()
 
     async def find(self) -> Found:
-        """Try. Raises SpecError that says what was seen, and what to write by hand."""
+        """Try the ways. Raises SpecError with what was observed, and what to write by hand."""
         hub = await Hub.open(frozenset([self.data]))
         try:
             found = await self._find_answer(hub, await self._find_way(hub))
@@ -134,7 +134,7 @@ class Trying:
         return None
 
     async def _ended(self, hub: Hub, found: Found) -> Found:
-        """The way in which a conversation comes to its end, for one that fails when its input does."""
+        """Return a way that ends the conversation, for an agent that fails when its input ends."""
         words = self.hints.quits if found.way.stdin == "text" and not found.outcome.ended_well else ()
         for word in words[:1]:
             again = await self._try(hub, found.folder, ended_way(found.way, word))
@@ -143,18 +143,18 @@ class Trying:
         return found
 
     def _reads_rows(self, outcome: Outcome) -> bool:
-        """Return True if an agent asked for most other rows too: it reads their file itself."""
+        """Return True if the requests contain most other rows too: the agent reads their file itself."""
         others = [as_text(row.get(self.columns.main)) for row in self.rows[1:6]]
         read = sum(any(text in said for said in outcome.texts) for text in others if len(text) > _DISTINCT)
         return read > max(2, len(others) / 2)
 
     def _is_broken(self) -> bool:
-        """Return True if it failed twice in the same words, which are about no input."""
+        """Return True if it failed twice with the same message, which is not about an input."""
         failures = [str(outcome.failure) for _, outcome in self._tried if not outcome.ended_well]
         return len(failures) == 2 and len({*failures}) == 1 and bool(_ABOUT_IMPORTS.search(failures[0]))
 
     async def _find_key(self, hub: Hub, folder: Path | None) -> str | None:
-        """The key of JSON under which the agent reads its input, if it is none of the columns' names."""
+        """Return the JSON key for the agent's input, if it differs from the names of the columns."""
         told = " ".join(str(outcome.failure) for way, outcome in self._tried if way.stdin == "json")
         if (way := key_way(self.columns, self.hints, told)) is None:
             return None
@@ -180,7 +180,7 @@ class Trying:
         return Found(way, folder, outcome) if arrived else None
 
     async def _find_answer(self, hub: Hub, found: Found) -> Found:
-        """Find where the answer comes out; for an agent that reads a form of it, by answers in such forms."""
+        """Find the place of the answer. For an agent that needs a certain form, answers in such forms are tried."""
         row, label, field_ = self.rows[0], self._label(self.rows[0]), self._node(found).signature.outputs[0]
         known = [self.columns.output, *(key for key in self.hints.keys if key not in self.columns.others)]
         outcomes = [found.outcome]
@@ -200,7 +200,7 @@ class Trying:
         return replace(found, outcome=outcome, output_by=f"NOT FOUND: a guess. A stand-in's answer ended in: {seen}")
 
     async def _find_slots(self, hub: Hub, found: Found) -> Found:
-        """Run some rows as they will be run, with the inputs that it used."""
+        """Run some rows as a search would, with the inputs that the agent used, to find slots."""
         found = replace(found, way=await self._used(hub, found))
         limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -218,7 +218,7 @@ class Trying:
         return replace(found, slots=shown["slots"], calls=max(8, calls) if has_tools and calls else calls)
 
     async def _used(self, hub: Hub, found: Found) -> Way:
-        """The way with the inputs that arrived, or that the source names; the text among them."""
+        """Return the way with only the inputs that arrived, that the source names, or that have the text."""
         way, main = found.way, {n for n, column in found.way.inputs.items() if column == self.columns.main}
         arrived = find_arrived(found.outcome, main)
         if way.stdin != "json" or self.program.function:
@@ -231,14 +231,14 @@ class Trying:
         return replace(way, inputs=kept)
 
     def _label(self, row: Row) -> Any:
-        """The label of a row, as a value of its type."""
+        """Return the label of a row, as a value of its type."""
         value = row.get(self.columns.label)
         if self.columns.answers.kind == "number" and isinstance(value, str):
             return int(float(value)) if float(value) % 1 == 0 else float(value)
         return value
 
     def settings(self, way: Way, folder: Path | None, output: str = "text") -> dict[str, Any]:
-        """The settings of the node, as the workflow file has them; those that are usual are left out."""
+        """Return the settings of the node for the workflow file, without defaults."""
         program = self.program
         found: dict[str, Any] = {"external": self.columns.signature([*way.inputs])}
         if program.function:
@@ -275,7 +275,7 @@ class Trying:
 
 
 def _describe(outcome: Outcome) -> str:
-    """Say of a start that was not right what became of it."""
+    """Describe what happened in an unsuccessful start."""
     number = len(outcome.asks)
     asked = f"{number} request{'s' * (number != 1)} without the row's text" if number else "it asked no model"
     failed = "" if outcome.ended_well or outcome.failure is None else one_line(str(outcome.failure))

@@ -1,4 +1,4 @@
-"""The ways in which a program may be given its input, the likeliest first."""
+"""The ways to pass a program its input, the likeliest first."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workbench_external.init.columns import Columns, as_name
 from workbench_external.init.hints import Hints
 from workbench_external.init.program import Program
 
-#: Options, and keys of JSON, that hold an input in most programs that have one.
+#: Names of options and JSON keys that have the input in most programs.
 _USUAL = (
     *("question", "text", "input", "query", "prompt", "message", "q", "content", "ticket", "request", "body", "email"),
     *("document", "sentence", "task", "user_input", "user_message", "instruction", "problem", "review", "letter"),
 )
-#: Options that never hold one.
+#: Options that never hold the input.
 _NO_INPUT = {"--help", "--version", "--verbose", "--debug", "--model", "--config", "--output", "--temperature"}
-#: Options, and keys, that are tried.
+#: Maximum options and keys to try.
 _MOST_OPTIONS, _MOST_KEYS = 4, 24
 _USUAL_FILE = re.compile(rf"(?:^|/)(?:{'|'.join(_USUAL)})s?\.(?:txt|json|md)$")
 _FILE_OPTION = re.compile(r"^--(?!.*out)(?:.*(?:file|path|input|source|document)|in$|from$|src$)")
@@ -31,10 +31,10 @@ _IN_HELP = re.compile(r"(?<![\w-])(--[a-zA-Z][\w-]*)[ =]+(?:<\w+>|\[?[A-Z][A-Z_]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to hand over an input.
+    """A way to pass an input.
 
-    told: how it is said. inputs: the columns, by the names that the agent knows them by. words: behind the command.
-    shell: a line of sh around it, where COMMAND stands. env: variables with an input.
+    told: its description. inputs: the columns, by their names for the agent. words: appended to the command.
+    shell: a line of sh, with COMMAND in place of the command. env: variables with an input.
     """
 
     told: str
@@ -45,13 +45,13 @@ class Way:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command of an agent in this way."""
+        """Return the command of an agent in this way."""
         whole = [*words, *self.words]
         return ["sh", "-c", self.shell.replace("COMMAND", shlex.join(whole))] if self.shell else whole
 
 
 def first_ways(program: Program, columns: Columns, hints: Hints) -> list[Way]:
-    """The ways that need no start of the program to be thought of."""
+    """Return the ways that can be derived without a start of the program."""
     main, all_ = {as_name(columns.main): columns.main}, {as_name(name): name for name in columns.others}
     command = program.words
     if program.function:
@@ -69,7 +69,7 @@ def first_ways(program: Program, columns: Columns, hints: Hints) -> list[Way]:
 
 
 def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]:
-    """The ways that are tried when no usual one was right: variables, several arguments, files in a folder's copy."""
+    """Return ways to try after the usual ones: variables, several arguments, files in a copy of the folder."""
     name, found = as_name(columns.main), list[Way]()
     main = {name: columns.main}
     for variable in hints.variables:
@@ -100,13 +100,13 @@ def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]
 
 
 def ended_way(way: Way, word: str) -> Way:
-    """The way of a conversation: the input, and then a line with the word that ends it."""
+    """Return the way for a conversation: the input, and then a line with the word that ends it."""
     line = f"{{ cat; echo {shlex.quote(word)}; }} | COMMAND"
     return Way(f"{way.told}, then the line {word}", way.stdin, way.inputs, way.words, line)
 
 
 def option_ways(options: Sequence[str], columns: Columns) -> list[Way]:
-    """The ways by an option of the command line. Options named like a column take that column."""
+    """Return the ways by an option of the command line. Options named like a column get that column."""
     named = {option: option.strip("-").replace("-", "_").lower() for option in options if option not in _NO_INPUT}
     own = {option: name for name in columns.others for option, word in named.items() if word == as_name(name).lower()}
     found = list[Way]()
@@ -121,14 +121,14 @@ def option_ways(options: Sequence[str], columns: Columns) -> list[Way]:
 
 
 def options_in_help(printed: str) -> list[str]:
-    """The options with a value that a program names in its help."""
+    """Return the options with a value in a program's help."""
     return [*dict.fromkeys(_IN_HELP.findall(printed))]
 
 
 def key_way(columns: Columns, hints: Hints, told: str) -> Way | None:
-    """A way that gives the main column under each key that a program may read, to see which one it does.
+    """Return a way that passes the main column under each key that a program may read, to see which one it reads.
 
-    told: what failed starts said: a missing key among it.
+    told: messages of failed starts, which may name a missing key.
     """
     missing = re.findall(
         r"KeyError: ['\"](\w+)['\"]|field '?(\w+)'? (?:is )?required|missing.{0,20}['\"](\w+)['\"]", told
@@ -142,13 +142,13 @@ def key_way(columns: Columns, hints: Hints, told: str) -> Way | None:
 
 
 def one_key_way(columns: Columns, key: str) -> Way:
-    """A way that gives the main column under another name, and the other columns under their own."""
+    """Return a way that passes the main column under another name, and the other columns under their own."""
     others = {as_name(name): name for name in columns.others if name != columns.main}
     return Way(f"JSON on stdin, with the key {key}", "json", {key: columns.main, **others})
 
 
 def _parameters(program: Program, columns: Columns) -> dict[str, str]:
-    """The columns by the parameters of a function that are named like them; none where it has others."""
+    """Return the columns for the parameters of a function that have the same name."""
     try:
         tree = ast.parse(program.file.read_bytes() if program.file is not None else b"")
     except (OSError, SyntaxError, ValueError):

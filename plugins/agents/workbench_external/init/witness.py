@@ -1,4 +1,4 @@
-"""A start of an agent on a row, with a stand-in for its model that answers the row's label and keeps what was asked."""
+"""A start of an agent on a row, with a stand-in for its model that answers with the label and records requests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from workbench_external.slots.discover import schema_of
 from workbench_external.trial import Recorder, make_example
 from workbench_kit.answers import as_text
 
-#: Tools by which a framework has its answer given.
+#: Names of tools with which frameworks return their answer.
 _GIVES = re.compile(r"final|answer|result|submit|output|respond|finish|done", re.IGNORECASE)
-#: Files in which an answer may stand: how many are looked at, and of what size.
+#: Files that may contain the answer: maximum number and size.
 _MOST_FILES, _LARGEST = 500, 1 << 20
 
 
 class Witness(Recorder):
-    """A row whose model is a stand-in that answers with the label, and calls a tool only where it must.
+    """A row whose model is a stand-in. It answers with the label, and calls a tool only if it must.
 
     form: writes a plain answer.
     """
@@ -37,7 +37,7 @@ class Witness(Recorder):
         self.calls, self.embedder = list[CallRecord](), ""
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        await super().complete(ask)  # which keeps what was asked, and ends an agent that asks for ever
+        await super().complete(ask)  # records the request, and ends an agent that never stops asking
         response = self._answer(ask)
         self.calls.append(
             CallRecord(
@@ -68,13 +68,13 @@ class Witness(Recorder):
         return Response(self.form(self.label), "stop", 1, 1, 0.0)
 
     def _example(self, schema: Mapping[str, Any]) -> str:
-        """An object that a schema allows: the label where it is one of several values, or else in every text."""
+        """Return an object that a schema allows, with the label as an enumeration's value, or else in every text."""
         is_choice = f'"{as_text(self.label)}"' in json.dumps(schema, ensure_ascii=False)
         return json.dumps(make_example(schema, like="a text" if is_choice else self.label, choice=self.label))
 
 
 class Watched(External):
-    """The node of an agent that keeps what it printed, and the files that it left."""
+    """The node of an agent that keeps the output, and the files left in the working directory."""
 
     def watch(self) -> None:
         self.printed, self.left = "", dict[str, str]()
@@ -87,8 +87,8 @@ class Watched(External):
 
 @dataclass
 class Outcome:
-    """A start on a row. failure: of the agent, of its answer too. printed, left: what it said, by file where in one.
-    embedder: the model that it asked for embeddings."""
+    """A start on a row. failure: of the agent, or of its answer. printed: its output. left: new files by name.
+    embedder: the model that it requested for embeddings."""
 
     inputs: Mapping[str, Any]
     asks: Sequence[Ask]
@@ -102,7 +102,7 @@ class Outcome:
 
     @property
     def ended_well(self) -> bool:
-        """Return True if the program ended as it should, whatever its answer was."""
+        """Return True if the program ended without an error, whatever its answer."""
         return self.failure is None or self.failure.kind in ("empty", "unparsed")
 
 
@@ -127,7 +127,7 @@ async def start(
 
 
 def _new_files(place: Path, folder: Path | None) -> dict[str, str]:
-    """The texts of files in the working directory of a row that its folder has not, or has otherwise."""
+    """Return the texts of new and changed files in the working directory of a row."""
     found = dict[str, str]()
     for path in sorted(place.rglob("*"))[:_MOST_FILES]:
         name = path.relative_to(place).as_posix()

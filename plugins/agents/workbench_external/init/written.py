@@ -21,7 +21,7 @@ from workbench_external.init.columns import Columns
 from workbench_external.init.trying import Found, Trying
 from workbench_external.observed import describe_place, list_slots
 
-#: The provider that serves an API, and the variables that say where, by the user's environment.
+#: The provider for an API, and the environment variables with its address and key.
 _PROVIDERS = {
     "messages": ("anthropic", ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "ANTHROPIC_API_KEY"),
     "gemini": ("gemini", ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"), "GEMINI_API_KEY"),
@@ -34,18 +34,18 @@ _NAMES = {
     "completions": "Completions",
     "gemini": "generateContent",
 }
-#: Rows of each split where there are enough, and their shares where there are not.
+#: Rows of each split if there are enough, and their shares if not.
 _SPLIT = {"train": 60, "val": 60, "test": 200}
 _SHARES = {"train": 0.25, "val": 0.25, "test": 0.5}
-#: Evaluations on val that the budget has room for.
+#: Evaluations on val that fit the budget.
 _CANDIDATES = 8
 _MOST_PROGRAMS = 8
-#: Characters of a slot's text that are shown.
+#: Characters of a slot's text to show.
 _SHOWN = 60
 
 
 class Written:
-    """The workflow file that is written for what was found."""
+    """The workflow file that is written for the findings."""
 
     def __init__(self, found: Found, trying: Trying, data: Path, rows: int, head: str):
         self.found, self.trying, self.data, self.rows, self.head = found, trying, data, rows, head
@@ -58,7 +58,7 @@ class Written:
         return _provider_of(next(iter(self.asked))[0])[2]
 
     def write(self, out: Path) -> Task:
-        """Write the file. Raises SpecError, and writes none, where it would not be valid."""
+        """Write the file. If it would not be valid, raise SpecError and write nothing."""
         before = out.read_text(encoding="utf-8") if out.exists() else None
         try:
             write_whole(out, self.text(1_000_000, ()))
@@ -74,7 +74,7 @@ class Written:
             raise SpecError(f"no workflow file was written: {error.message}", hint=error.hint) from None
 
     def text(self, budget: int, slots: Sequence[str]) -> str:
-        """The file. slots: lines on the texts that can be replaced."""
+        """Return the file's text. slots: lines on the texts that can be replaced."""
         columns, found, folder = self.columns, self.found, self.trying.program.base
         top = [
             f"# {self.head}",
@@ -109,14 +109,14 @@ class Written:
         return (program.file.stem if program.file is not None else program.base.name) or "agent"
 
     def _models(self) -> list[str]:
-        """The line `lm`: the model that was asked most often."""
+        """Return the line `lm`: the model that was called most often."""
         (api, model), _ = self.asked.most_common(1)[0]
         provider, places, _ = _provider_of(api)
         told = f"named in its request, by {_NAMES.get(api, api)}"
         if len(self.asked) > 1:
             told += f"; it asks {len(self.asked)} models: {', '.join(name for _, name in self.asked)}"
         for place in places:
-            # One with a name and password is no text of a file; the provider reads it from the environment, too.
+            # A URL with a password must not be in a file; the provider also reads it from the environment.
             if (address := os.environ.get(place)) and "@" not in address:
                 named = {"model": f"{provider}/{model}", "api_base": address}
                 return [_line("lm", named, f"{told}; api_base: {place} of your environment")]
@@ -173,7 +173,7 @@ def _provider_of(api: str) -> tuple[str, tuple[str, ...], str]:
 
 
 def _line(key: str, value: Any, told: str = "") -> str:
-    """A line of YAML, and behind it a comment."""
+    """Return a line of YAML, followed by a comment."""
     flow = yaml.dump(
         _plain(value), Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
     ).removesuffix("...\n")
@@ -181,7 +181,7 @@ def _line(key: str, value: Any, told: str = "") -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a text with quotes in it as people do."""
+    """Writes texts with quotes in a natural form."""
 
 
 def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,1 +1,1 @@
-"""Texts of an agent: their templates, how they are found in its requests, and how they are replaced."""
+"""Texts of an agent: templates, finding them in its requests, and replacing them."""

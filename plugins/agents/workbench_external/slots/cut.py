@@ -1,7 +1,7 @@
-"""Cuts the texts of an agent at what stands in its user's source, so that what is found better can be written there.
+"""Cuts the texts of an agent to the parts that are in the user's source, so that improved ones can be written there.
 
-What is sent is often more than what the user wrote: a framework's sentences stand around it, lists are joined, a
-signature stands before a docstring. Then each piece of the user's is a slot of its own, a `part` of what is sent.
+A request often contains more than the user wrote: a framework adds sentences, lists are joined, a signature precedes a
+docstring. Then each piece from the user is a slot of its own, a `part` of the sent text.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from workbench_external.sources.treatments import Program
 
 #: Letters that a piece must have to be worth rewriting.
 _WORTH = 12
-#: What has no space, as the name of a file or a model, is no words. Scripts without spaces have other letters.
+#: Text without spaces, such as the name of a file or a model. Scripts without spaces have other letters.
 _NAME = re.compile(r"[!-~]*")
-#: Up to three words without a mark that ends them: in a longer text a name, as that of an agent in a description.
+#: Up to three words without closing punctuation: in a longer text a name, such as an agent's in a description.
 _SHORT_NAME = re.compile(r"[!-\u04ff]+(?: [!-\u04ff]+){0,2}(?<![.!?:;])")
-#: What stands before a name of any length, in all languages of data and programs.
+#: Text before a name of any length, in all languages of data and programs.
 _NAMED = re.compile(r"\bname[\"']?\s*[:=]\s*\(?\s*\Z")
-#: Characters before a text in which it may be called a name.
+#: Characters before a text in which to look for the word `name`.
 _BEFORE = 40
-#: Descriptions; other slots are messages, and files.
+#: Descriptions; other slots are messages and files.
 _DESCRIPTIONS = ("tool", "parameter", "field")
 
 
 class Cut(NamedTuple):
-    """The slots of an agent, and how many of its texts are none, as a framework's or a vendor's."""
+    """The slots of an agent, and the number of its texts that are left out, as a framework's or a vendor's."""
 
     slots: dict[str, dict[str, Any]]
     left_out: int
@@ -40,7 +40,7 @@ class Cut(NamedTuple):
 class _Piece(NamedTuple):
     """The part of a text that is in a source: its position, and its template.
 
-    own: the spans of its constants. What stands in its fields may be a piece of its own.
+    own: the spans of its constants. Text in its fields may be a piece of its own.
     """
 
     start: int
@@ -50,12 +50,12 @@ class _Piece(NamedTuple):
 
 
 def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: bool) -> Cut:
-    """The slots of an agent by what its user can change: those that stand in its source come first.
+    """Return the slots of an agent. Those in its source, which the user can change, come first.
 
     Args:
         found: the slots as the agent sends them.
-        sources: where its source may be.
-        vendor: also those texts that stand nowhere in it, which are a framework's or a vendor's.
+        sources: files that may contain its source.
+        vendor: include texts that are not in them, which are a framework's or a vendor's.
     """
     applied, others = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
     for name, slot in found.items():
@@ -82,20 +82,20 @@ def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: 
 
 
 def is_vendors(place: str, match: str, kinds: Collection[str], sources: Sources) -> bool:
-    """Return True if a text that cannot be written is somebody else's: others of its kind stand in the source, and
-    nothing of it does. Where no message does, the source is elsewhere, and all may be the user's.
+    """Return True if a text that cannot be written is a vendor's: no part of it is in the source, but others of its
+    kind are. If no message is, the source is elsewhere, and all texts may be the user's.
 
     Args:
         place: of its slot.
         match: the text.
-        kinds: the places of slots that stand in the source.
+        kinds: the places of slots that are in the source.
     """
     known = {*kinds} if place in _DESCRIPTIONS else {*kinds} - {*_DESCRIPTIONS}
     return bool(known) and not sources.find_unwritable(match)
 
 
 def _free(name: str, taken: Collection[str], others: Collection[str]) -> str:
-    """The name, with a number if it is taken; none of others, too."""
+    """Return the name, with a number if it is taken, and then one that others do not have."""
     if name not in taken:
         return name
     base = re.sub(r"_\d+\Z", "", name)
@@ -103,12 +103,12 @@ def _free(name: str, taken: Collection[str], others: Collection[str]) -> str:
 
 
 def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
-    """The pieces of a text that stand in a source, in their order. Of those that overlap the longest counts."""
+    """Return the pieces of a text that are in a source, in order. Of overlapping ones, the longest is kept."""
     words = {*LONG_WORD.findall(text)}
     found = {
         piece
         for file in sources.files
-        if (not words or words & file.words) and file.path.name not in FILES  # which are slots themselves
+        if (not words or words & file.words) and file.path.name not in FILES  # those are slots themselves
         for piece in _pieces_in(file, text, sources.program)
     }
     chosen: list[_Piece] = []
@@ -145,9 +145,9 @@ def _pieces_in(file: SourceFile, text: str, program: Program) -> Iterator[_Piece
 
 
 def _pieces_of(text: str, constants: Sequence[str], fields: Sequence[tuple[Field, ...]]) -> Iterator[_Piece]:
-    """The first place of a template in a text."""
+    """Yield the first place of a template in a text."""
     if any(HOLE.search(constant) for constant in constants):
-        return  # what looks like a hole is none
+        return  # a constant that looks like a hole
     places = find_constants(HOLE.sub(lambda hole: "\0" * len(hole[0]), text), constants)  # none begins in a hole
     if places is None:
         return
@@ -155,7 +155,7 @@ def _pieces_of(text: str, constants: Sequence[str], fields: Sequence[tuple[Field
     if not constants[-1]:
         end = len(text)
     if (not constants[0] or not constants[-1]) and text[:start].strip() + text[end:].strip():
-        return  # where a field begins or ends is not known
+        return  # unknown where a field begins or ends
     if not text[:start].strip() and not text[end:].strip():
         start, end = 0, len(text)
     own = tuple((place, place + len(constant)) for place, constant in zip(places, constants, strict=True) if constant)
@@ -163,7 +163,7 @@ def _pieces_of(text: str, constants: Sequence[str], fields: Sequence[tuple[Field
 
 
 def _as_template(text: str, constants: Sequence[str], places: Sequence[int], span: tuple[int, int]) -> str:
-    """The template of the source, its holes named as those of the text. Space around the whole is the text's."""
+    """Return the template of the source, with the hole names of the text. Space around the whole is the text's."""
     words, names = [text[span[0] : places[0]] if constants[0] else ""], set[str]()
     for number, constant in enumerate(constants):
         words.append(constant)
@@ -172,7 +172,7 @@ def _as_template(text: str, constants: Sequence[str], places: Sequence[int], spa
         behind = places[number] + len(constant)
         last = number + 2 == len(constants) and not constants[-1]
         inside = text[behind : span[1] if last else places[number + 1]]
-        # Space at an end of the whole is the text's, as that which a template of several lines ends with.
+        # Space at an end of the whole is the text's, such as at the end of a template of several lines.
         head = inside[: len(inside) - len(inside.lstrip())] if not number and not constants[0] else ""
         tail = inside[len(inside.rstrip()) :] if last else ""
         held = HOLE.fullmatch(inside.removeprefix(head).removesuffix(tail))

@@ -1,4 +1,4 @@
-"""Finds the texts of an agent that may be replaced, in the calls that it made on some rows, and in its folder."""
+"""Finds replaceable texts of an agent, in its calls on some rows and in its folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from workbench_external.slots.template import HOLE, find_frame, find_template, m
 #: Files that agents read as instructions.
 FILES = ("SKILL.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules")
 SYSTEM = ("system", "developer")
-#: Letters outside the holes that a message, or a file, needs to be worth rewriting.
+#: Letters outside the holes that a message or file must have to be worth rewriting.
 _WORTH = 12
-#: Keys from a tool to a parameter of a parameter of ...
+#: Maximum depth of nested parameters.
 _DEEPEST = 24
-#: Different texts that are compared with each other.
+#: Maximum number of different texts to compare.
 _MOST = 64
 
 
@@ -30,19 +30,19 @@ class _Said(NamedTuple):
 
 
 def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: str = "") -> dict[str, dict[str, Any]]:
-    """The slots of an agent, by name, as its settings hold them.
+    """Return the slots of an agent, by name, in the form of its settings.
 
     Args:
         runs: for each of some rows, the spans of its node.
-        folder: the agent's own, whose files are read.
-        appended: what our settings append to its system messages.
+        folder: the agent's own; its files are read.
+        appended: the text that our settings append to its system messages.
     """
     calls = [
         (row, span.inputs, call)
         for row, spans in enumerate(runs)
         for span in spans
         for call in span.calls
-        if call.role == "task" and call.number  # vectors of texts have none
+        if call.role == "task" and call.number  # calls for embeddings have no number
     ]
     system = _mark_varying(
         [
@@ -53,7 +53,7 @@ def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: st
     )
     user = [_Said(mark_inputs(text, inputs), row) for row, inputs, call in calls for text in _texts(call, ("user",))]
     found: dict[str, dict[str, Any]] = {}
-    # What holds an input varies, in whichever form it holds it.
+    # A text with an input varies, in whatever form it has it.
     asking = [text for text in _templates(user) if HOLE.search(text)]
     for place, texts in (("system", _templates(system)), ("user", asking)):
         for number, text in enumerate(texts, 1):
@@ -67,8 +67,8 @@ def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: st
 
 
 def _mark_varying(said: Sequence[tuple[str, int, Mapping[str, Any]]]) -> list[_Said]:
-    """System messages with holes. One that is the same in several rows holds no input, though a word of it may be one:
-    a category among the categories that it lists."""
+    """Mark the holes in system messages. A message that is equal in several rows contains no input, even if one of its
+    words is an input: a category in the list of categories."""
     rows: dict[str, set[int]] = {}
     for text, row, _ in said:
         rows.setdefault(mark_inputs(text, {}), set()).add(row)
@@ -86,7 +86,7 @@ def _texts(call: CallRecord, roles: Sequence[str]) -> Iterator[str]:
 
 
 def texts_of(content: Any) -> Iterator[str]:
-    """The texts of a message: its content, or the texts among its parts."""
+    """Yield the texts of a message: its content, or the texts among its parts."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
@@ -94,11 +94,11 @@ def texts_of(content: Any) -> Iterator[str]:
 
 
 def _templates(said: Iterable[_Said]) -> list[str]:
-    """The texts with holes that are enough to match all that was said, in the order of their first use.
+    """Return a minimal list of texts with holes that matches all texts, in the order of their first use.
 
-    Texts of different rows that are alike are one. Two that stand in one row are two, unless they are nearly equal: an
-    agent has several prompts that begin alike. What differs in each row, as a prompt with the passages that were found
-    for it, is one where it begins and ends alike.
+    Similar texts of different rows are merged. Two texts of one row are not, unless nearly equal: an agent has several
+    prompts with a common beginning. Texts that differ in each row, such as a prompt with retrieved passages, are merged
+    if they begin and end alike.
     """
     groups: list[dict[str, set[int]]] = []
     for text, row in said:
@@ -113,12 +113,12 @@ def _templates(said: Iterable[_Said]) -> list[str]:
 
 
 def _is_worth(text: str) -> bool:
-    """Return True for a text that has enough letters to be worth rewriting."""
+    """Return True if a text has enough letters to be worth rewriting."""
     return len(re.sub(r"\W", "", text)) >= _WORTH
 
 
 def _framed(groups: Sequence[dict[str, set[int]]]) -> list[dict[str, set[int]]]:
-    """The groups, with those joined whose texts are of other rows each and begin and end alike."""
+    """Join groups whose texts are from different rows, and begin and end alike."""
     found: list[dict[str, set[int]]] = []
     for group in groups:
         frames = [
@@ -135,7 +135,7 @@ def _framed(groups: Sequence[dict[str, set[int]]]) -> list[dict[str, set[int]]]:
 
 
 def _differs(group: Mapping[str, set[int]]) -> bool:
-    """Return True if no text of a group was said in two rows."""
+    """Return True if no text of a group was sent in two rows."""
     return all(len(rows) == 1 for rows in group.values())
 
 
@@ -153,7 +153,7 @@ def _joins(text: str, row: int, group: Mapping[str, set[int]]) -> bool:
 
 
 def _example_turns(calls: Sequence[tuple[int, Mapping[str, Any], CallRecord]], rows: int) -> list[str]:
-    """The messages before that with the inputs that are the same in all rows; a single row shows none."""
+    """Return messages that are equal in all rows, from before the one with the inputs; none for a single row."""
     seen: dict[str, set[int]] = {}
     for row, inputs, call in calls:
         for message in call.messages:
@@ -183,7 +183,7 @@ def _tool_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
 
 
 def _field_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
-    """Descriptions in the schemas of structured answers, as of a Pydantic model: of its fields, and its own."""
+    """Return slots for the descriptions in schemas of structured answers, such as a Pydantic model and its fields."""
     found: dict[str, dict[str, Any]] = {}
     seen: set[str] = set()
     for form in (schema_of(call.response_format) for call in calls):
@@ -198,7 +198,7 @@ def _field_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
 
 
 def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The schema of a structured answer, in the form of a tool; None for an answer of another form."""
+    """Return the schema of a structured answer, in the form of a tool; None for an answer of another form."""
     given: Any = (response_format or {}).get("json_schema")
     if not isinstance(given, Mapping) or not isinstance(given.get("schema"), Mapping):
         return None
@@ -206,13 +206,13 @@ def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """The name, with a number if it is taken."""
+    """Return the name, with a number if it is taken."""
     return next(n for n in (name, *(f"{name}_{k}" for k in range(2, 10_000))) if n not in taken)
 
 
 def parameters_of(function: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Where the schemas of a tool's parameters stand in it, by name; of parts of a parameter, `place.city`, or
-    `Place.city` where the schema is a named one."""
+    """Return the paths of the schemas of a tool's parameters, by name. Parts of a parameter are `place.city`, or
+    `Place.city` if the schema is a named one."""
     found: dict[str, tuple[str, ...]] = {}
 
     def walk(schema: Any, path: tuple[str, ...], name: str) -> None:
@@ -251,5 +251,5 @@ def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def _word(name: str) -> str:
-    """A name as part of an address."""
+    """Return a name as part of an address."""
     return re.sub(r"\W+", "_", name).strip("_").lower()

@@ -1,4 +1,4 @@
-"""Files of an agent's folder that are slots, as `SKILL.md`: replaced whole, where they still are what was found."""
+"""Slots that are files in an agent's folder, such as `SKILL.md`. They are replaced whole if they are unchanged."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from workbench_external.config import Slot
 from workbench_external.workspace import write_file
 
-#: What stands at the head of a skill, by which its framework finds it.
+#: The header of a skill, by which its framework finds it.
 _HEAD = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
 def replace_files(folder: Path, slots: Iterable[tuple[str, Slot]]) -> list[str]:
-    """Write the texts of slots in place of the files of a row's folder. Returns the slots whose file is another one
-    than was found, or is not there; it stays as it is."""
+    """Write the texts of slots to files of a row's folder. Returns the slots whose file is missing or has changed; such
+    a file is not written."""
     missed: list[str] = []
     for name, slot in slots:
         if not is_as_found(folder / slot.name, slot):
@@ -26,7 +26,7 @@ def replace_files(folder: Path, slots: Iterable[tuple[str, Slot]]) -> list[str]:
 
 
 def is_as_found(path: Path, slot: Slot) -> bool:
-    """Return True if a file has the text that the slot replaces. A slot that says nothing of it replaces any."""
+    """Return True if a file has the text that the slot replaces. A slot without a text replaces any."""
     if not slot.match:
         return True
     try:
@@ -36,8 +36,8 @@ def is_as_found(path: Path, slot: Slot) -> bool:
 
 
 def content_of(slot: Slot) -> str:
-    """The new content of a file. One that began with a head of YAML keeps it, where the new text has none; one that
-    ended with a newline ends with one."""
+    """Return the new content of a file. If the new text has no YAML header, that of the old one is kept. If the old one
+    ended with a newline, so does the new one."""
     text, head = slot.text or "", _HEAD.match(slot.match)
     text += "\n" if slot.match.endswith("\n") and not text.endswith("\n") else ""
     return text if head is None or text.lstrip().startswith("---") else f"{head[0].rstrip()}\n\n{text.lstrip()}"

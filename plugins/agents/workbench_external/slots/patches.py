@@ -1,4 +1,4 @@
-"""Replaces texts in the requests of an agent as they pass, and counts what no longer matches."""
+"""Replaces texts in the requests of an agent, and counts texts that no longer match."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from workbench_external.slots.template import HOLE, SHORTEST_INPUT, Template, fi
 from workbench_kit.answers import as_text
 
 Message = Mapping[str, Any]
-#: Characters of a text that matched no slot.
+#: Characters to show of a text that matched no slot.
 _SHOWN = 80
 
 
 @dataclass
 class Patched:
-    """A request as it is sent.
+    """A request to send.
 
-    used: the slots that matched. missed: places that have slots of which none matched, with the text that stands there.
+    used: the slots that matched. missed: places with slots of which none matched, each with the text found there.
     """
 
     messages: list[Message]
@@ -38,7 +38,7 @@ class Patched:
 
 
 class Patches:
-    """The replacements that the settings of a node name. outputs: of its signature, for demos."""
+    """The replacements from the settings of a node. outputs: of its signature, for demos."""
 
     def __init__(self, config: ExternalConfig, outputs: Sequence[str]):
         self.config, self.outputs = config, outputs
@@ -47,14 +47,14 @@ class Patches:
             self.by_place.setdefault(slot.in_, []).append((name, slot, Template(slot.match)))
 
     def apply(self, ask: Ask, inputs: Mapping[str, Any]) -> Patched:
-        """The request of an agent, on a row with these inputs, with its texts replaced."""
+        """Replace the texts of an agent's request, on a row with these inputs."""
         patched = Patched([], [])
         patched.tools = [self._tool(tool, patched) for tool in ask.tools]
         patched.response_format = self._format(ask.settings.get("response_format"), patched)
         patched.messages = [self._message(message, patched) for message in ask.messages]
         if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
             texts = (text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content")))
-            own = (text for text in texts if HOLE.sub("", mark_inputs(text, inputs)).strip())  # no input alone
+            own = (text for text in texts if HOLE.sub("", mark_inputs(text, inputs)).strip())  # more than an input
             patched.missed += [f"user: {text[:_SHOWN]}" for text in islice(own, 1)]
         if ask.native is not None and ask.native.api == "completions":  # one text, without a place for more
             more = {"demos": self.config.demos, "instructions": self.config.instructions}
@@ -93,7 +93,7 @@ class Patches:
         return text
 
     def _parts(self, text: str, places: Sequence[str], patched: Patched) -> str | None:
-        """A text with the pieces replaced that are slots; None where it has none."""
+        """Replace the parts of a text that are slots; None if it has none."""
         parts = [known for place in places for known in self.by_place.get(place, ()) if known[1].part]
         found, write = list[tuple[int, int, str]](), _writer_in(text) if parts else str
         for name, slot, template in parts:
@@ -114,8 +114,8 @@ class Patches:
         patched: Patched,
         write: Callable[[str], str] = str,
     ) -> str:
-        """The new text of a slot. What stands in its holes may be a text of the agent, too. write: the text as it
-        stands there."""
+        """Return the new text of a slot. The content of its holes may be a text of the agent, too. write: encodes the
+        text for its place."""
         inner = {name: self._parts(value, places, patched) for name, value in values.items()}
         filled = {name: value if (new := inner[name]) is None else new for name, value in values.items()}
         if filled == values and (slot.text is None or slot.text == slot.match):
@@ -123,11 +123,11 @@ class Patches:
         return fill(slot.match if slot.text is None else write(slot.text), filled)
 
     def _tool(self, tool: Mapping[str, Any], patched: Patched) -> Mapping[str, Any]:
-        """A tool with its descriptions replaced."""
+        """Return a tool with its descriptions replaced."""
         return {**tool, "function": self._describe(tool.get("function", {}), ("tool", "parameter"), patched)}
 
     def _format(self, form: Mapping[str, Any] | None, patched: Patched) -> Mapping[str, Any] | None:
-        """The form of an answer with the descriptions of its schema replaced."""
+        """Return the form of an answer with the descriptions of its schema replaced."""
         schema = schema_of(form) if "field" in self.by_place else None
         if form is None or schema is None:
             return form
@@ -160,7 +160,7 @@ class Patches:
         patched.messages.insert(0, {"role": "system", "content": more})
 
     def _insert_demos(self, patched: Patched, sent: Sequence[Message], inputs: Mapping[str, Any]) -> None:
-        """Worked examples as turns before the first message with an input, in the words of that message."""
+        """Insert demos as turns before the first message with an input, in the form of that message."""
         if not self.config.demos:
             return
         for place, (message, before) in enumerate(zip(patched.messages, sent, strict=True)):
@@ -178,11 +178,10 @@ class Patches:
         patched.missed.append("demos: no user message contains an input")
 
     def _as_question(self, own: str, text: str, inputs: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str] | None:
-        """Return a function that writes a demo's question in the words of a message; None for a message that holds no
-        input.
+        """Return a function that writes a demo's question in the form of a message; None if the message has no input.
 
-        The template of a slot says where the inputs stand; without one they are found by their values, if these are
-        not so short that they may stand there by chance.
+        A slot's template has the places of the inputs. Without one they are found by their values, unless these are so
+        short that they may occur by chance.
 
         Args:
             own: the message as the agent sent it.
@@ -209,18 +208,18 @@ class Patches:
 
 
 def _writer_in(text: str) -> Callable[[str], str]:
-    """Return how a part of a message is written there: as in a string of JSON, if the message is JSON."""
+    """Return a function that encodes a part of a message: as in a JSON string, if the message is JSON."""
     try:
         is_json = text.lstrip()[:1] in ("{", "[") and isinstance(json.loads(text), dict | list)
     except (ValueError, RecursionError):
         is_json = False
-    # Without a sign of either, by its spaces: as `json.dumps` or as `JSON.stringify` writes other letters.
+    # If neither occurs, the spaces decide: `json.dumps` escapes other letters, `JSON.stringify` does not.
     ascii_only = text.isascii() and ("\\u" in text or '": ' in text)
     return (lambda new: json.dumps(new, ensure_ascii=ascii_only)[1:-1]) if is_json else str
 
 
 def _replaced(slot: Slot, template: Template, told: str) -> str | None:
-    """A description with the text of a slot in it; None where it is another one."""
+    """Replace the text of a slot in a description; None if it does not match."""
     text = slot.match if slot.text is None else slot.text
     if not slot.part:
         values = template.match(told)
@@ -232,7 +231,7 @@ def _replaced(slot: Slot, template: Template, told: str) -> str | None:
 
 
 def _use(name: str, slot: Slot, patched: Patched) -> None:
-    """Note that a slot matched, and take its settings for the call."""
+    """Note that a slot matched, and use its settings for the call."""
     patched.used.append(name)
     for setting in ("lm", "temperature", "max_tokens"):
         if getattr(slot, setting) is not None:
@@ -240,7 +239,7 @@ def _use(name: str, slot: Slot, patched: Patched) -> None:
 
 
 def _path_of(slot: Slot, function: Mapping[str, Any]) -> Sequence[str] | None:
-    """Where what a slot describes stands in a tool, or a schema in the form of one; None if nowhere."""
+    """Return the path of a slot's description in a tool, or a schema in that form; None if it has none."""
     if slot.in_ == "tool":
         return ()
     if slot.in_ == "field" and not slot.parameter:
@@ -249,7 +248,7 @@ def _path_of(slot: Slot, function: Mapping[str, Any]) -> Sequence[str] | None:
 
 
 def _described(schema: Mapping[str, Any], path: Sequence[str], text: str) -> dict[str, Any]:
-    """The schema with another description at a path; nothing of the given one is changed."""
+    """Return the schema with another description at a path. The given one is not changed."""
     if not path:
         return {**schema, "description": text}
     return {**schema, path[0]: _described(schema[path[0]], path[1:], text)}

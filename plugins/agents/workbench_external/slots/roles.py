@@ -1,4 +1,4 @@
-"""The role of a slot, for who writes a better text for it: its kind, whose it is, and the parts of its message."""
+"""The role of a slot, for writers of a better text: its kind, its owner, and the parts of its message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from workbench.workflow import TextRole
 from workbench_external.config import Slot
 
-#: By place: what a slot is, and whether it instructs a model in words of its own.
+#: By place: the kind of a slot, and whether it instructs a model in its own words.
 _ROLES = {
     "system": ("the system message of an agent", True),
     "user": ("the message in which an agent shows its model an input", True),
@@ -20,7 +20,7 @@ _ROLES = {
 
 
 def role_of(slot: Slot, slots: Mapping[str, Slot]) -> TextRole:
-    """Return what a slot is. slots: of its agent, in which the parts of a message stand in their order."""
+    """Return the role of a slot. slots: of its agent, with the parts of a message in order."""
     what, instructs = _ROLES[slot.in_]
     if slot.in_ == "field" and not slot.parameter:
         what = "the description of {name}, the form of an agent's answer"

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 HOLE = re.compile(r"\{\{(\w+)\}\}")
 _TOKEN = re.compile(r"\{\{\w+\}\}|\s+|\w+|[^\w\s]")
-#: Parts that differ from one run to the next although all runs of today show the same.
+#: Parts that vary between runs, although all runs of one day may show the same value.
 VOLATILE = re.compile(
     r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
     r"|\b\d\d:\d\d:\d\d\b"
@@ -22,24 +22,24 @@ VOLATILE = re.compile(
     r"|\b1[5-9]\d{8}(?:\d{3})?\b"
     r"|/tmp/[\w./-]+"
 )
-#: Characters that two texts must share in a row for that not to be chance, and their share of the longer text.
+#: Characters that two texts must share in a row to rule out chance, and the minimum share of the longer text.
 _BLOCK, _ALIKE = 12, 0.5
-#: Pairs of tokens, or of lines, that are compared: some tenth of a second.
+#: Maximum pairs of tokens, or of lines, to compare: about a tenth of a second.
 _MOST_PAIRS = 1_000_000
-#: Letters that texts must share at their begin and end, where the rest is long: passages that were found for a row.
+#: Letters that texts must share at their start and end if the rest is long, such as retrieved passages.
 _FRAME = 30
-#: Shorter inputs stand in texts by chance.
+#: Shorter inputs may occur in texts by chance.
 SHORTEST_INPUT = 3
-#: A form of an input that is not itself is longer.
+#: Minimum length for a transformed form of an input.
 _DISTINCT = 8
-#: Longer ones are no words, and patterns of them are slow.
+#: Longer inputs are not words, and patterns of them are slow.
 _PHRASE = 200
 
 
 class Template:
-    """A text with holes. Between two holes there is always some text.
+    """A text with holes. Two holes are always separated by text.
 
-    names: of the holes that there may be; of another name, what looks like one is text. None: of any name.
+    names: the possible names of holes; anything else that looks like a hole is text. None: any name.
     """
 
     def __init__(self, text: str, names: Collection[str] | None = None):
@@ -54,8 +54,8 @@ class Template:
                 self.constants[-1] += f"{{{{{part}}}}}"
 
     def match(self, text: str) -> dict[str, str] | None:
-        """Match a text and return the contents of its holes; None if it is another text. Each constant is found at its
-        first place."""
+        """Match a text, and return the contents of its holes; None if it does not match. Each constant is matched at
+        its first place."""
         first, *rest = self.constants
         if not rest:
             return {} if text == first else None
@@ -73,8 +73,7 @@ class Template:
         return dict(zip(self.names, [*found, text[at:end]], strict=True))
 
     def find_all(self, text: str) -> Iterator[tuple[int, int, dict[str, str]]]:
-        """(start, end, what stands in the holes) of each place of the template in a text, which begins and ends with a
-        constant."""
+        """Yield (start, end, contents of the holes) for each match in a text, which begins and ends with a constant."""
         at = 0
         while self.constants[0] and (places := find_constants(text, self.constants, at)) is not None:
             ends = [place + len(constant) for place, constant in zip(places, self.constants, strict=True)]
@@ -84,7 +83,7 @@ class Template:
 
 
 def find_constants(text: str, constants: Sequence[str], start: int = 0) -> list[int] | None:
-    """Where constants stand in a text, each at its first place behind the one before; None if one does not."""
+    """Return the places of constants in a text, each the first after the previous one; None if one is missing."""
     places: list[int] = []
     for constant in constants:
         if (start := text.find(constant, start)) < 0:
@@ -95,16 +94,16 @@ def find_constants(text: str, constants: Sequence[str], start: int = 0) -> list[
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Fill the holes of a text. Values without a hole are appended, so that nothing that an agent says is lost; a hole
-    of another name is text that somebody wrote, and stays."""
+    """Fill the holes of a text. Values without a hole are appended, so that nothing of the agent is lost. An unknown
+    hole is text, and stays."""
     used = set(HOLE.findall(text))
     filled = HOLE.sub(lambda hole: values.get(hole[1], hole[0]), text)
     return "\n".join([filled, *(value for name, value in values.items() if name not in used and value.strip())])
 
 
 def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
-    """A text with holes for the inputs of its row, in the forms in which programs write them, where these are whole
-    words, and for dates and ids."""
+    """Replace the inputs of a row in a text by holes, in the forms that programs write, if they are whole words; also
+    dates and ids."""
     names: dict[str, str] = {}
     for name, value in inputs.items():
         names.setdefault(str(value), name)
@@ -117,14 +116,14 @@ def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
         if len(value) > _PHRASE:
             text = text.replace(value, f"{{{{{names[value]}}}}}")
     words = [_as_word(value) for value in values if len(value) <= _PHRASE]
-    # In one pass, and past holes: the name of one may be an input, too.
+    # In one pass, and skipping holes: the name of one may be an input, too.
     pattern = "|".join([HOLE.pattern, *words])
     text = re.sub(pattern, lambda held: f"{{{{{names[held[0]]}}}}}" if held[0] in names else held[0], text)
     return VOLATILE.sub("{{0}}", text)
 
 
 def _forms_of(value: object, text: str) -> Iterator[str]:
-    """A value as a program may write it: stripped, as JSON, escaped, with other space, its lines quoted, or cut."""
+    """Yield forms of a value in programs: stripped, as JSON, escaped, with other space, quoted, or cut."""
     if not isinstance(value, str):
         yield json.dumps(value, default=str)
         yield json.dumps(value, ensure_ascii=False, default=str)
@@ -143,7 +142,7 @@ def _forms_of(value: object, text: str) -> Iterator[str]:
         yield from (form for form in forms if len(form) >= _DISTINCT)
     first, *others = bare.split("\n")
     lines = [first.rstrip(), *(line.strip(" \t\r>|#*-") for line in others)]
-    # Possessive, since a row may have as many empty lines as it likes.
+    # Possessive, since a row may have any number of empty lines.
     pattern = r"[ \t\r>|#*-]*+\n[ \t>|#*-]*+".join(map(re.escape, lines))
     if others and (quoted := re.search(pattern, text)) is not None:
         yield quoted[0]
@@ -152,7 +151,7 @@ def _forms_of(value: object, text: str) -> Iterator[str]:
 
 
 def _shared_begin(value: str, text: str) -> str:
-    """The begin of a value that a text holds, with dots for its rest; "" if it does not."""
+    """Return the beginning of a value that a text contains, followed by dots; "" if it does not."""
     for dots in ("...", "\u2026", "[...]", " ["):
         at = text.find(value[:_DISTINCT])
         end = text.find(dots, at) if at >= 0 else -1
@@ -162,14 +161,14 @@ def _shared_begin(value: str, text: str) -> str:
 
 
 def _as_word(value: str) -> str:
-    """A pattern for a value that is no part of a longer word. Only letters of ASCII count, since other scripts may have
-    no spaces between words."""
+    """Return a pattern for a value that is not part of a longer word. Only ASCII letters count, since other scripts may
+    have no spaces between words."""
     begins, ends = (re.fullmatch(r"[A-Za-z0-9_]", char) is not None for char in (value[0], value[-1]))
     return (r"(?<![A-Za-z0-9_])" if begins else "") + re.escape(value) + (r"(?![A-Za-z0-9_])" if ends else "")
 
 
 def find_template(texts: Sequence[str]) -> Template | None:
-    """The template of texts that are alike, as `mark_inputs` gives them; None if some share too little with the
+    """Return the template of similar texts, as returned by `mark_inputs`; None if one has too little in common with the
     first. Holes are numbered, except for inputs."""
     tokens = _TOKEN.findall(texts[0])
     for text in dict.fromkeys(texts[1:]):
@@ -183,10 +182,10 @@ def find_template(texts: Sequence[str]) -> Template | None:
 
 
 def find_frame(texts: Sequence[str]) -> Template | None:
-    """The template of texts that begin and end alike, however long what stands between is; None where that is little.
+    """Return the template of texts that begin and end alike, however long the rest; None if too little is shared.
 
-    Where it begins and ends is not told by the words that the texts share by chance: the hole goes from the end of a
-    line, a colon or a tag to the end of a line.
+    Chance overlaps must not decide where the hole begins and ends, so it goes from the end of a line, a colon or a tag
+    to the end of a line.
     """
     all_tokens = [_TOKEN.findall(text) for text in texts]
     first, shortest = all_tokens[0], min(map(len, all_tokens))
@@ -203,7 +202,7 @@ def find_frame(texts: Sequence[str]) -> Template | None:
 
 
 def _merge(one: list[str], other: list[str]) -> list[str]:
-    """The tokens that two texts share, with holes between."""
+    """Return the tokens that two texts share, with holes between."""
     start = 0
     while start < min(len(one), len(other)) and one[start] == other[start]:
         start += 1
@@ -215,8 +214,8 @@ def _merge(one: list[str], other: list[str]) -> list[str]:
 
 
 def _align(here: list[str], there: list[str]) -> list[str]:
-    """The tokens that two texts share, with holes between. Long ones are compared by whole lines, and by words only
-    between lines that they share: the time grows with the product of their lengths."""
+    """Return the tokens that two texts share, with holes between. Long texts are compared by lines, and by words only
+    between shared lines, because the time grows with the product of their lengths."""
     by_line = len(here) * len(there) > _MOST_PAIRS
     ours, theirs = (_lines(here), _lines(there)) if by_line else (here, there)
     if len(ours) * len(theirs) > _MOST_PAIRS:
@@ -239,7 +238,7 @@ def _lines(tokens: Sequence[str]) -> list[str]:
 
 
 def _numbered(tokens: Sequence[str]) -> str:
-    """The text of tokens; holes that meet are one, and those that are no inputs get a number."""
+    """Return the text of tokens. Adjacent holes are merged, and those that are not inputs get a number."""
     parts: list[str] = []
     numbers, names = 0, set[str]()
     for token in tokens:

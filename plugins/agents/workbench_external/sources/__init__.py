@@ -1,17 +1,17 @@
-"""Texts in source files: a reader and writer for each syntax, behind one door.
+"""Texts in source files: a reader and writer for each syntax, with one public API.
 
-passages                  what a text in a file is
+passages                  definition of a text in a file
 dialects                  templates: {name}, {{ name }}, $name, %s; margins
 treatments                texts that a shell evaluates; changes of spaces and lines
 python(_literals), docstrings  literals, f-strings, sums, joined lists, descriptions
 javascript(_tokens)       JavaScript, TypeScript, JSX
-segments                  texts of several literals, of which some stay
+segments                  texts of several literals, some of which stay
 data                      JSON, YAML, TOML, INI, notebooks
 markup                    XML, tables
 shell, variables          programs of a shell; .env, makefiles
-prose                     Markdown, plain text, files of templates
-messages                  texts that a template cuts into messages, strings of JSON in a text
-folder                    the files of an agent, and what of a text stands in them
+prose                     Markdown, plain text, template files
+messages                  messages in a template, JSON strings in a text
+folder                    the files of an agent, and the places of a text in them
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["CannotWrite", "Field", "Part", "Passage", "compact", "describe_synta
 _JINJA, _MUSTACHE = partial(read_prose, ("jinja",)), partial(read_prose, ("mustache",))
 _PROSE = partial(read_prose, None)
 Reader = Callable[[str], Iterable[Passage]]
-#: The reader of a file, by its suffix. A file of any other syntax is never written.
+#: The reader of a file, by its suffix. Files of any other syntax are never written.
 _READERS: dict[str, Reader] = {
     **dict.fromkeys((".py", ".pyi"), read_python),
     **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), read_javascript),
@@ -77,7 +77,7 @@ _OF_COMMANDS = re.compile(
 )
 
 
-#: The reader of a program without a suffix, by what its first line names.
+#: The reader of a program without a suffix, by the name in its first line.
 _SHEBANG = re.compile(r"#![^\n]*?\b(?:(?P<shell>(?:ba|da|z|k)?sh)|(?P<python>python)[\d.]*|(?P<javascript>node))\b")
 _PROGRAMS: dict[str, Reader] = {"shell": read_shell, "python": read_python, "javascript": read_javascript}
 
@@ -98,7 +98,7 @@ def _reader_of(path: Path, source: str) -> Reader | None:
 
 
 def read_texts(path: Path, source: str) -> list[Passage] | None:
-    """The texts of a file; None for one of a syntax that is not known, or which it does not have."""
+    """Return the texts of a file; None if its syntax is unknown or invalid."""
     if (reader := _reader_of(path, source)) is None:
         return None
     try:
@@ -112,12 +112,12 @@ def read_texts(path: Path, source: str) -> list[Passage] | None:
 
 
 def is_shell(path: Path, source: str) -> bool:
-    """Return True for a program of a shell, and a makefile."""
+    """Return True for a shell program or a makefile."""
     return _reader_of(path, source) in (read_shell, read_makefile)
 
 
 def describe_syntax(path: Path) -> str:
-    """Why nothing is written in a file of this name, as the end of a sentence."""
+    """Return the reason why a file of this name is not written, as the end of a sentence."""
     if (language := _FOREIGN.get(path.suffix.lower())) is not None:
         return f"texts in {language} are not written"
     if _OF_COMMANDS.fullmatch(path.name):

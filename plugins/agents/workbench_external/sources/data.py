@@ -23,20 +23,20 @@ _TOML = re.compile(
     re.DOTALL,
 )
 _TABLE = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+)\]", re.MULTILINE)
-#: Tools and keys of a pyproject.toml whose texts are commands, or code.
+#: Tools and keys of a pyproject.toml whose texts are commands or code.
 _COMMAND = re.compile(
     r"script|task|command|cmd|\brun|exec|shell|hook|build|plugin|\b(poe|hatch|pdm|tox|nox|setuptools|poetry|uv)\b", re.I
 )
-#: A value of an INI file, with the lines below it that are indented.
+#: A value of an INI file, with the indented lines below it.
 _INI = re.compile(r"^[^\s#;\[=:][^=:\n]*[=:][ \t]*(?P<text>.*(?:\n(?:[ \t]*\r?$|[ \t]+\S.*))*)", re.MULTILINE)
 #: A list of texts, which a program may join as lines.
 _LINES = re.compile(r"\[(?P<space>\s*)\"(?:[^\"\\\n]|\\.)*\"(?:\s*,\s*\"(?:[^\"\\\n]|\\.)*\")+(?P<end>\s*)\]")
-#: What may stand before a scalar of YAML.
+#: Possible text before a YAML scalar.
 _MARKS = re.compile(r"(?:[&!]\S*\s+)*")
 
 
 def read_json(source: str) -> Iterator[Passage]:
-    """The texts of a JSON file, also one with comments, and lists of lines; keys are none."""
+    """Yield the texts of a JSON file, which may have comments, and its lists of lines. Keys are excluded."""
     for found in _LINES.finditer(source):
         with suppress(ValueError):
             text = "\n".join(json.loads(found[0], strict=False))
@@ -53,7 +53,7 @@ def read_json(source: str) -> Iterator[Passage]:
 
 
 def _in_double_quotes(text: str) -> str:
-    """A string of JSON5 as JSON has it."""
+    """Convert a JSON5 string to JSON."""
     if text[0] == '"':
         return text
     inside = re.sub(r"\\.|\"", lambda found: {"\\'": "'", '"': '\\"'}.get(found[0], found[0]), text[1:-1])
@@ -62,7 +62,7 @@ def _in_double_quotes(text: str) -> str:
 
 def _write_json(plain: bool, new: Sequence[Part]) -> str:
     text = only_text(new, "a string of JSON")
-    # A half of a pair can stand in no file.
+    # Files cannot contain lone surrogates.
     plain = plain and not any(0xD800 <= ord(char) < 0xE000 for char in text)
     return _escape_unseen(json.dumps(text, ensure_ascii=not plain))
 
@@ -74,7 +74,7 @@ def _write_json_lines(plain: bool, found: re.Match[str], new: Sequence[Part]) ->
 
 
 def read_toml(source: str) -> Iterator[Passage]:
-    """The texts of a TOML file; keys are none."""
+    """Yield the texts of a TOML file, without keys."""
     for found in _TOML.finditer(source):
         if found["text"] is None or found["key"] is not None:
             continue
@@ -89,7 +89,7 @@ def read_toml(source: str) -> Iterator[Passage]:
 
 
 def read_pyproject(source: str) -> Iterator[Passage]:
-    """The texts of a pyproject.toml, of which those in tables of tools are written, but for commands."""
+    """Yield the texts of a pyproject.toml. Only those in tables of tools can be written, except commands."""
     for passage in read_toml(source):
         tables = [*_TABLE.finditer(source, 0, passage.start)]
         key = source[source.rfind("\n", 0, passage.start) + 1 : passage.start]
@@ -110,11 +110,11 @@ def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:
         return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     escaped = re.sub(r"\"{3,}|\"+\Z", lambda marks: '\\"' * len(marks[0]), text.replace("\\", "\\\\"))
     escaped = re.sub(r"[^\n\t -~\u0080-\U0010ffff]", lambda char: f"\\u{ord(char[0]):04x}", escaped)
-    return f'"""\n{escaped}"""'.replace("\n", newline)  # a line break after the quotes is no part of the text
+    return f'"""\n{escaped}"""'.replace("\n", newline)  # a line break after the quotes is not part of the text
 
 
 def read_ini(source: str) -> Iterator[Passage]:
-    """The values of an INI file, as `configparser` reads them."""
+    """Yield the values of an INI file, as `configparser` reads them."""
     newline = newline_of(source)
     for found in _INI.finditer(source):
         lines = [line.strip() for line in found["text"].rstrip().split("\n")]
@@ -134,13 +134,13 @@ def _write_ini(newline: str, new: Sequence[Part]) -> str:
 
 
 def read_yaml(source: str) -> Iterator[Passage]:
-    """The texts of a YAML file: plain, in quotes, and as blocks; keys are none. Raises yaml.YAMLError."""
+    """Yield the texts of a YAML file: plain, quoted and block scalars, without keys. Raises yaml.YAMLError."""
     for document in yaml.compose_all(source, Loader=yaml.SafeLoader):
         yield from _scalars(source, document, False, set())
 
 
 def _scalars(source: str, node: yaml.Node | None, flow: bool, seen: set[int]) -> Iterator[Passage]:
-    if node is None or id(node) in seen:  # of an alias the anchor counts
+    if node is None or id(node) in seen:  # an alias is read at its anchor
         return
     seen.add(id(node))
     if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
@@ -187,19 +187,19 @@ def _write_yaml(may_be_block: bool, is_block: bool, indent: int, newline: str, n
 
 
 def _escape_unseen(quoted: str) -> str:
-    """A string in double quotes without what an editor hides, or a reader of lines takes for their end."""
+    """Escape invisible characters, and those that some readers take for line ends, in a double-quoted string."""
     return re.sub(r"[\x7f-\x9f\ufeff\u2028\u2029]", lambda char: f"\\u{ord(char[0]):04x}", quoted)
 
 
 def _is_plain(text: str) -> bool:
-    """Return True if a text needs no quotes, wherever it stands."""
+    """Return True if a text needs no quotes in any place."""
     if not re.fullmatch(r"[A-Za-z][\w .;()/'-]*[\w.)]", text):
         return False
     return yaml.safe_load(text) == text
 
 
 def read_notebook(source: str) -> Iterator[Passage]:
-    """The texts in the Python cells of a notebook. Raises ValueError for what is none."""
+    """Yield the texts in the Python cells of a notebook. Raises ValueError for an invalid one."""
     cells = [cell for cell in json.loads(source)["cells"] if cell.get("cell_type") == "code"]
     at = 0
     for cell in cells:
@@ -227,7 +227,7 @@ def _first_of(source: str, line: str, at: int) -> str:
 
 def _cell_passages(source: str, lines: Sequence[str], spans: Sequence[tuple[int, int]]) -> Iterator[Passage]:
     code = "".join(lines)
-    # Commands of the notebook itself are no Python.
+    # Commands of the notebook itself are not Python.
     plain = "".join(re.sub(r"\A(\s*)[%!?]", r"\1#", line) for line in lines)
     if len(spans) < len(lines):
         return

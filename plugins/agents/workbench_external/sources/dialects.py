@@ -1,7 +1,7 @@
-"""The readings of a text: as it is, without its margin, and as a template of the usual forms.
+"""The readings of a text: unchanged, without its margin, and as a template of the usual forms.
 
-Nothing in a file says which of them a program takes. Those that read the same text differ in how another one is
-written, and a try of the agent tells which is right (`workbench_external.trial`).
+A file does not show which reading a program uses. Readings of the same text differ in how a new text is written, and a
+trial of the agent shows the right one (`workbench_external.trial`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Dialect:
     """A form of templates.
 
     Args:
-        name: in settings of ours.
-        token: what is no plain text in it: fields, in the group `field`, and escapes.
-        unescaped: the text of an escape; None where the token means that the text is no such template.
-        escape: a constant as the template holds it, and whether a field follows. Raises CannotWrite.
-        ordered: whether a field is filled by its place.
-        field: a field, before some text.
+        name: in our settings.
+        token: special parts: fields, in the group `field`, and escapes.
+        unescaped: returns the text of an escape; None if the token shows that the text is not such a template.
+        escape: encodes a constant, given whether a field follows. Raises CannotWrite.
+        ordered: returns whether a field is filled by position.
+        field: encodes a field, given the text after it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Dialect:
     field: Callable[[str, str], str] = lambda field, behind: field
 
     def read(self, parts: Sequence[Part], known: Collection[str] | None = None) -> tuple[Part, ...] | None:
-        """The parts of a text as this template's; None where it is none. known: the marks that a program replaces."""
+        """Parse the parts of a text as this template; None if it is not one. known: the marks that a program fills."""
         found: list[Part] = []
         for part in parts:
             if isinstance(part, Field):
@@ -61,7 +61,7 @@ class Dialect:
         return compact(found)
 
     def lower(self, parts: Sequence[Part]) -> tuple[Part, ...]:
-        """The parts of a text as its source has them: fields of this template are words of it."""
+        """Encode the parts of a text for its source, where this template's fields are text."""
         found: list[Part] = []
         for part, behind in zip_longest(parts, parts[1:]):
             if isinstance(part, str):
@@ -84,7 +84,7 @@ def _escape_mustache(text: str, before_field: bool) -> str:
     return text
 
 
-#: {name}, as str.format, LangChain and CrewAI have it.
+#: {name}, as in str.format, LangChain and CrewAI.
 FORMAT = Dialect(
     "format",
     re.compile(r"\{\{|\}\}|(?P<field>\{[\w.\[\]]*(?:![rsa])?(?::[^{}\"'\n]*)?\})|[{}]"),
@@ -92,7 +92,7 @@ FORMAT = Dialect(
     lambda text, _: text.replace("{", "{{").replace("}", "}}"),
     lambda field: field[1:2] in ("}", ":", "!"),
 )
-#: {{ name }}, as Jinja has it. What stands between its tags are texts of their own (`sources.messages`).
+#: {{ name }}, as in Jinja. The text between its tags is read separately (`sources.messages`).
 JINJA = Dialect(
     "jinja",
     re.compile(r"\{\{ ?\"(?P<mark>\{\{|\{%|\{#|\{)\" ?\}\}|(?P<field>\{\{.*?\}\})|\{%.*?%\}|\{#.*?#\}", re.DOTALL),
@@ -100,7 +100,7 @@ JINJA = Dialect(
     _escape_jinja,
 )
 MUSTACHE = Dialect("mustache", re.compile(r"(?P<field>\{\{\{?.*?\}\}\}?)", re.DOTALL), lambda _: None, _escape_mustache)
-#: $name, as string.Template has it.
+#: $name, as in string.Template.
 DOLLAR = Dialect(
     "dollar",
     re.compile(r"\$\$|(?P<field>\$\{[_a-zA-Z]\w*\}|\$[_a-zA-Z]\w*)|\$"),
@@ -108,7 +108,7 @@ DOLLAR = Dialect(
     lambda text, _: text.replace("$", "$$"),
     field=lambda field, behind: field if field[1] == "{" or not re.match(r"\w", behind) else f"${{{field[1:]}}}",
 )
-#: %s and %(name)s, read only where the operator % stands.
+#: %s and %(name)s, read only with the operator %.
 PERCENT = Dialect(
     "percent",
     re.compile(r"%%|(?P<field>%(?:\(\w+\))?[#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[diouxXeEfFgGcrsa])|%"),
@@ -119,7 +119,7 @@ PERCENT = Dialect(
 
 
 def replaced(name: str, field: str) -> Dialect:
-    """Marks that a program looks for and replaces: all else stays as it is, and needs no escapes."""
+    """Return a dialect for marks that a program searches and replaces. All else is unchanged and needs no escapes."""
     return Dialect(name, re.compile(f"(?P<field>{field})"), lambda _: None, lambda text, _: text)
 
 
@@ -131,20 +131,20 @@ _REPLACED = (
     replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%%?[A-Z_]+%%?|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>|([@#$])\w+\2"),
 )
 DIALECTS = {dialect.name: dialect for dialect in (FORMAT, JINJA, MUSTACHE, DOLLAR, PERCENT, *_REPLACED)}
-#: What is tried where nothing is known.
+#: The dialects to try if none is known.
 _USUAL = ("", "format", "jinja", "dollar", *(dialect.name for dialect in _REPLACED))
 
 
 def with_dialect(passage: Passage, dialect: Dialect, known: Collection[str] | None = None) -> Passage | None:
-    """A passage read as a template; None where it is none."""
+    """Read a passage as a template; None if it is not one."""
     parts = dialect.read(passage.parts, known)
     write = passage.write
     return None if parts is None else replace(passage, parts=parts, write=lambda new: write(dialect.lower(new)))
 
 
 def without_margin(passage: Passage) -> Passage | None:
-    """A passage without what its lines begin with in the source, as `textwrap.dedent` and `inspect.cleandoc` have it;
-    None where they begin with nothing."""
+    """Remove the common indentation of a passage's lines, like `textwrap.dedent` and `inspect.cleandoc`; None if there
+    is none."""
     lines = "".join(part if isinstance(part, str) else "\0" for part in passage.parts).split("\n")[1:]
     starts = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
     margin = min(starts, key=len) if starts else passage.margin
@@ -166,7 +166,7 @@ def without_margin(passage: Passage) -> Passage | None:
         lines = "".join(part if isinstance(part, str) else "\0" for part in inside).split("\n")
         further = [line for line in lines[1:] if line.strip(" \t")]
         if lines[0].strip() and further and all(line.startswith((f"{margin} ", f"{margin}\t")) for line in further):
-            return passage.write([f"\n{margin}", *inside])  # else what they have more would be taken for the margin
+            return passage.write([f"\n{margin}", *inside])  # else their extra indentation would be taken for the margin
         return passage.write(inside)
 
     parts = tuple(without(part) if isinstance(part, str) else part for part in passage.parts)
@@ -174,7 +174,7 @@ def without_margin(passage: Passage) -> Passage | None:
 
 
 def joined(passage: Passage) -> Passage | None:
-    """A passage as one line, as `" ".join(text.split())` has it; None where it is one, or has fields."""
+    """Return a passage as one line, like `" ".join(text.split())`; None if it is one line, or has fields."""
     text = "".join(part if isinstance(part, str) else "\0" for part in passage.parts)
     one = " ".join(text.split())
     if "\0" in text or one == text.strip():
@@ -197,7 +197,7 @@ def joined(passage: Passage) -> Passage | None:
 
 
 def _shapes(passage: Passage) -> list[Passage]:
-    """A passage with and without its margin, the likelier first."""
+    """Return a passage with and without its margin, the likelier first."""
     plain = without_margin(passage)
     return [passage] if plain is None else [plain, passage] if passage.margin else [passage, plain]
 
@@ -205,7 +205,7 @@ def _shapes(passage: Passage) -> list[Passage]:
 def read_as(
     passage: Passage, forms: Iterable[Dialect | None], known: Collection[str] | None = None
 ) -> Iterator[Passage]:
-    """A passage in some forms. None: as it is. known: the marks that a program replaces."""
+    """Yield a passage in some forms. None: unchanged. known: the marks that a program replaces."""
     for form in forms:
         for shape in _shapes(passage):
             found = shape if form is None else with_dialect(shape, form, known)
@@ -214,15 +214,15 @@ def read_as(
 
 
 def readings(passage: Passage, known: Collection[str] | None = None, more: Sequence[Dialect] = ()) -> Iterator[Passage]:
-    """A passage in all the ways in which a program may read it, the likeliest first.
+    """Yield a passage in all readings that a program may use, the likeliest first.
 
-    known: the marks that a program replaces; None: any that look like some. more: forms, of a text that may have any.
+    known: the marks that a program replaces; None: any that look like marks. more: forms for a text of any form.
     """
     names = _USUAL if passage.dialects is None else passage.dialects
     forms = [*map(DIALECTS.get, names), *(more if passage.dialects is None else ())]
     yield from read_as(passage, forms, known)
     if passage.dialects is None:
-        for shape in _shapes(passage):  # where no % is, no program looks for one
+        for shape in _shapes(passage):  # without a %, no program looks for one
             found = with_dialect(shape, PERCENT)
             if found is not None and any(
                 isinstance(part, Field) and part.level == PERCENT.name for part in found.parts

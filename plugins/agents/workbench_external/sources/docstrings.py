@@ -1,4 +1,4 @@
-"""The parts of a docstring that frameworks send: its description, and what it says of each parameter."""
+"""The parts of a docstring that frameworks send: its description, and those of its parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from workbench_external.sources.passages import Part, Passage, newline_of, only_text
 from workbench_external.sources.python_literals import escape_quotes
 
-#: What begins a section, in the forms of Google, NumPy and Sphinx.
+#: The beginning of a section, in the forms of Google, NumPy and Sphinx.
 _SECTION = re.compile(
     r"^[ \t]*(?:(?:Args|Arguments|Parameters|Params|Keyword Args|Other Parameters|Returns?|Yields?|Raises|Examples?|"
     r"Notes?|Attributes|See Also|References|Warnings?|Usage|Todo)(?::[ \t]*$|[ \t]*\n[ \t]*-{3,}[ \t]*$)"
@@ -28,7 +28,7 @@ _SPHINX = re.compile(
     r"(?P<text>\S.*(?:\n(?P=indent)[ \t]+\S.*)*)",
     re.MULTILINE,
 )
-#: `name : type`, then what, further in.
+#: `name : type`, then the description, further indented.
 _NUMPY = re.compile(
     r"^(?P<indent>[ \t]*)\*{0,2}\w+(?:[ \t]*:[^\n]*)?\n"
     r"(?P<text>(?P=indent)[ \t]+\S.*(?:\n(?P=indent)[ \t]+\S.*)*)",
@@ -43,7 +43,7 @@ _LETTER = re.compile(
 
 
 def parts_of_docstring(whole: Passage, value: str, written: str) -> Iterator[Passage]:
-    """Its description, and the descriptions of its parameters, as texts of their own.
+    """Yield a docstring's description, and those of its parameters, as separate texts.
 
     Args:
         whole: the docstring as a passage.
@@ -62,7 +62,7 @@ def parts_of_docstring(whole: Passage, value: str, written: str) -> Iterator[Pas
 
 @dataclass(frozen=True)
 class _Literal:
-    """A docstring in three quotes. places: where each letter of its text stands in its source."""
+    """A docstring in triple quotes. places: the position of each letter of its text in its source."""
 
     whole: Passage
     value: str
@@ -73,7 +73,7 @@ class _Literal:
 
     @classmethod
     def read(cls, whole: Passage, value: str, written: str) -> _Literal | None:
-        """None for one that is no single literal."""
+        """Parse a docstring; None if it is not a single literal."""
         begin = re.match(r"([rRuU]?)(\"\"\"|''')", written)
         if begin is None:
             return None

@@ -1,4 +1,4 @@
-"""The files of an agent, and where a text of it stands in them."""
+"""The files of an agent, and the places of a text in them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from workbench_external.sources.dialects import without_margin
 from workbench_external.sources.treatments import Program
 
 _SKIPPED = {"venv", "node_modules", "__pycache__", "dist", "build", "site-packages"}
-#: Bytes; larger files are data. Files that are looked at, of a folder that is searched.
+#: Maximum bytes of a file, since larger ones are data, and maximum files to read of a folder.
 _LARGEST, _MOST = 1 << 20, 4000
-#: Characters of a line that is looked for in files that cannot be written.
+#: Minimum characters of a line to look for in files that cannot be written.
 _LINE = 12
-#: What no program reads, though it may quote a prompt.
+#: Files that no program reads, though they may quote a prompt.
 _IGNORED = re.compile(r"\.(?!env\b)|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
 _CODE = (".py", ".ipynb", ".js", ".mjs", ".cjs", ".ts", ".mts", ".jsx", ".tsx", ".sh", ".bash")
-#: By which a text is looked for before a file is read closely.
+#: Words for a quick search before a file is parsed.
 LONG_WORD = re.compile(r"[A-Za-z]{5,}")
 
 
@@ -42,8 +42,8 @@ LONG_WORD = re.compile(r"[A-Za-z]{5,}")
 class Place:
     """A text of an agent in a file.
 
-    inner: of a message in a text (`Passage`). ways: how another text may be written there, by the readings of the file,
-    the likeliest first. has_margin: its lines begin with space in the source, which may not be sent.
+    inner: of a message in a text (`Passage`). ways: functions that write another text there, one per reading, the
+    likeliest first. has_margin: its lines are indented in the source, and the indentation may not be sent.
     """
 
     path: Path
@@ -57,9 +57,9 @@ class Place:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file, as it was read. Its texts are parsed when they are first asked for.
+    """A file as it was read. Its texts are parsed on first use.
 
-    is_setting: it is no file, but the value of a setting of the node, which its path names.
+    is_setting: not a file but the value of a node's setting, which its path names.
     """
 
     path: Path
@@ -77,7 +77,7 @@ class SourceFile:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Its longer words, to pass over a file that cannot hold a text."""
+        """Its longer words, used to skip files that cannot contain a text."""
         return frozenset(LONG_WORD.findall(self.text))
 
     def line_of(self, place: int) -> int:
@@ -86,16 +86,16 @@ class SourceFile:
 
 def read_source(path: Path) -> str | None:
     try:
-        return path.read_bytes().decode("utf-8")  # newlines as they are
+        return path.read_bytes().decode("utf-8")  # newlines unchanged
     except (OSError, UnicodeDecodeError):
         return None
 
 
 @dataclass
 class Sources:
-    """The files of some folders. Links, folders whose name begins with a dot, and what others have made are no part.
+    """The files of some folders, without links, folders whose name begins with a dot, and third-party files.
 
-    settings: (name, value) of texts that a workflow file hands to the agent, as a word of its command.
+    settings: (name, value) of texts that a workflow file passes to the agent, such as a word of its command.
     """
 
     folders: Sequence[Path]
@@ -107,7 +107,7 @@ class Sources:
         if self._files is None:
             paths = dict.fromkeys(path for folder in self.folders for path in find_files(folder))
             read = [SourceFile(path, text) for path in paths if (text := read_source(path)) is not None]
-            # A workflow file holds the text to find it by.
+            # A workflow file has the text only to match it.
             yaml = (".yaml", ".yml")
             self._files = [one for one in read if one.path.suffix not in yaml or not _OF_OURS.search(one.text)]
             self._files += [SourceFile(Path(name), text, is_setting=True) for name, text in self.settings]
@@ -115,14 +115,14 @@ class Sources:
 
     @cached_property
     def program(self) -> Program:
-        """Return the program that the files are."""
+        """Return the program that consists of the files."""
         code = [file for file in self.files if file.path.suffix in _CODE and not file.is_setting]
         shell = [file.text for file in self.files if not file.is_setting and is_shell(file.path, file.text)]
         literals = (one.parts[0] for file in code for one in file.texts or () if len(one.parts) == 1)
         return Program.of(shell, (file.text for file in code), (text for text in literals if isinstance(text, str)))
 
     def find(self, match: str) -> list[Place]:
-        """The places whose text is the one that a slot replaces. Of those that hold each other, the innermost."""
+        """Return the places of the text that a slot replaces. Of nested places, the innermost."""
         template, words = Template(match.strip()), _longest_word(match)
         found: dict[tuple[SourceFile, int, int, tuple[int, int]], list[Callable[[str], str]]] = {}
         margins = set[tuple[SourceFile, int]]()
@@ -143,7 +143,7 @@ class Sources:
         return [one for one in places if not any(_holds(one, other) for other in places)]
 
     def find_unwritable(self, match: str, any_case: bool = False) -> list[tuple[Path, int, str]]:
-        """(path, line, why) of files that hold the words of a text, and are not written. any_case: also in capitals."""
+        """Return (path, line, why) for files that contain a text and cannot be written. any_case: ignore case."""
         lines = [line.strip() for part in HOLE.split(match)[::2] for line in part.splitlines()]
         wanted = [line for line in lines if len(line) >= _LINE] or [line for line in lines if line]
         found: list[tuple[Path, int, str]] = []
@@ -159,7 +159,7 @@ class Sources:
 
 
 def _holds(one: Place, other: Place) -> bool:
-    """Return True if a place has another one inside."""
+    """Return True if a place contains another one."""
     spans = (one.start, one.end), (other.start, other.end)
     inside = one.start <= other.start and other.end <= one.end and spans[0] != spans[1]
     return one.path == other.path and (inside or (spans[0] == spans[1] and not any(one.inner) and any(other.inner)))
@@ -169,7 +169,7 @@ _COMPOSED = "its form there differs from the one that is sent"
 
 
 def find_files(folder: Path, hidden_files: Collection[str] = ()) -> Iterator[Path]:
-    """The files of a folder that are a user's own source. hidden_files: names that may begin with a dot."""
+    """Yield the files of a folder that are the user's own source. hidden_files: names that may begin with a dot."""
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
@@ -188,7 +188,7 @@ def _longest_word(match: str) -> str:
 def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[str], str] | None:
     """Return a function that writes another text in place of one; None if the passage is another text.
 
-    match: the text, as its slot has it. template: of the same without the space around it.
+    match: the text in the slot. template: of the same text, stripped.
     """
     for head, core, tail in cores(reading.parts):
         constants, groups = split(core)
@@ -202,7 +202,7 @@ def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[
 
 
 def cores(parts: Sequence[Part]) -> Iterator[tuple[Sequence[Part], Sequence[Part], Sequence[Part]]]:
-    """(head, text, tail) of a passage, the space around it apart; then likewise without fields at its ends."""
+    """Yield (head, text, tail) of a passage, the space around it split off; then also without fields at its ends."""
     first = _trimmed(parts)
     yield first
     inner = list(first[1])
@@ -239,8 +239,8 @@ def _text(parts: Sequence[Part]) -> str:
 
 
 def new_parts(text: str, named: dict[str, tuple[Field, ...]]) -> tuple[Part, ...]:
-    """The parts of a new text, with its fields by the names of holes. As `fill` does on the wire, a field that is left
-    out is appended, and a hole of another name is text. Raises CannotWrite."""
+    """Return the parts of a new text, with fields by the names of holes. As in `fill`, a missing field is appended, and
+    an unknown hole is text. Raises CannotWrite."""
     words = HOLE.split(text)
     parts: list[Part] = []
     for place, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""Texts in JavaScript and TypeScript: strings of all three quotes, sums and joined lists of them."""
+"""Texts in JavaScript and TypeScript: strings in all three quotes, and sums and joined lists of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from workbench_external.sources.segments import Layout, Segment, break_words, ha
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
-#: Tags whose function reads the text as it is, or without a margin.
+#: Tags whose function reads the text unchanged, or without a margin.
 _TAGS = {"dedent", "outdent", "endent", "stripIndent", "stripIndents", "oneLine", "prompt", "md", "markdown", "text"}
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def read_javascript(source: str) -> Iterator[Passage]:
-    """The texts of a JavaScript or TypeScript file, JSX included."""
+    """Yield the texts of a JavaScript or TypeScript file, JSX included."""
     yield from _Reader(source).read([*read_tokens(source)])
 
 
@@ -40,7 +40,7 @@ class _Reader:
             token = tokens[at]
             if token.text == "[" and (joined := self._join(tokens, at)) is not None:
                 passage, at = joined
-                yield passage  # one that is joined elsewhere is read by its elements, too
+                yield passage  # its elements are also read, as it may be joined elsewhere
             elif (found := self._sum(tokens, at)) is not None:
                 passage, at = found
                 if passage is not None:
@@ -48,10 +48,10 @@ class _Reader:
             else:
                 at += 1
 
-    # What is read
+    # Reading
 
     def _sum(self, tokens: Sequence[Token], at: int) -> tuple[Passage | None, int] | None:
-        """(a text, the place behind it) for a string, or for a sum that begins here and has one."""
+        """Return (a text, the place after it) for a string, or for a sum that begins here and contains one."""
         before = tokens[at - 1] if at else None
         if before is not None and (before.text in (".", "+", "-", "*", "/", "%") or _is_operand_end(before)):
             if tokens[at].kind not in ("string", "template"):
@@ -61,7 +61,7 @@ class _Reader:
         if tokens[at].kind in ("string", "template") and _is_asked(tokens, at):  # `...`.trim()
             return self._single(tokens[at]), at + 1
         segments, place = self._operands(tokens, at)
-        if not any(has_text(one.parts) for one in segments[:2]):  # numbers that are added come to no text
+        if not any(has_text(one.parts) for one in segments[:2]):  # a sum of numbers is not a text
             return None
         if len(segments) == 1:
             return (None if _is_name(tokens, at) else self._single(tokens[at], _is_attribute(tokens, at))), at + 1
@@ -71,7 +71,7 @@ class _Reader:
         return self._passage(layout), place
 
     def _operands(self, tokens: Sequence[Token], at: int) -> tuple[list[Segment], int]:
-        """(the operands of a sum, or the only one, the place behind them)."""
+        """Return (the operands of a sum, or a single one, the place after them)."""
         found, place = list[Segment](), at
         while (operand := self._operand(tokens, place)) is not None:
             found.append(Segment(tokens[place].start, tokens[operand[1] - 1].end, compact(operand[0])))
@@ -82,7 +82,7 @@ class _Reader:
         return found, place - bool(found)
 
     def _operand(self, tokens: Sequence[Token], at: int) -> tuple[Sequence[Part], int] | None:
-        """(parts, the place behind them) of a string, or of a name with what is asked of it."""
+        """Return (parts, the place after them) of a string, or of a name with its attributes and calls."""
         if at >= len(tokens):
             return None
         token = tokens[at]
@@ -101,7 +101,7 @@ class _Reader:
         return (Field(self.source[token.start : tokens[place - 1].end], "sum"),), place
 
     def _join(self, tokens: Sequence[Token], at: int) -> tuple[Passage, int] | None:
-        """A list as the text that its elements are joined to; as lines, where that is done elsewhere."""
+        """Read a list as the text that its elements are joined to; as lines, if it is joined elsewhere."""
         end, separator = _behind_bracket(tokens, at), "\n"
         dot, name, bracket, mark = [*tokens[end : end + 4], *[tokens[at]] * 4][:4]
         is_joined = (dot.text, name.text, bracket.text, mark.kind) == (".", "join", "(", "string")
@@ -131,7 +131,7 @@ class _Reader:
             parts += [*([mark] if number and mark else []), *one.parts]
 
         def write(new: Sequence[Part]) -> str:
-            # Two numbers would be added: the first is a text.
+            # Two numbers would be added, so the first must be a text.
             begins = [isinstance(part, Field) and part.level == "sum" for part in new[:2]]
             if not mark and begins == [True, True]:
                 return " + ".join(['""', *self._words(new, 10_000, "")])
@@ -154,7 +154,7 @@ class _Reader:
         return self._single(token)
 
     def _single(self, token: Token, is_attribute: bool = False) -> Passage:
-        """is_attribute: of JSX, which knows no escapes, but values in braces."""
+        """Return a string as a passage. is_attribute: of JSX, which has no escapes, but values in braces."""
         mark = token.text[0]
 
         def write(new: Sequence[Part]) -> str:
@@ -183,11 +183,11 @@ class _Reader:
         return compact([*parts, self._text(last, token.end - 1, is_raw)])
 
     def _text(self, start: int, end: int, is_raw: bool) -> str:
-        """The text of a part of a template literal, in which any line break is \\n."""
+        """Return the text of a part of a template literal, with line breaks as \\n."""
         text = re.sub(r"\r\n?", "\n", self.source[start:end])
         return text if is_raw else _decoded(text)
 
-    # What is written
+    # Writing
 
     def _write_template(self, new: Sequence[Part]) -> str:
         return "`" + "".join(f"${{{p.source}}}" if isinstance(p, Field) else self._inside(p) for p in new) + "`"
@@ -197,7 +197,7 @@ class _Reader:
         return _controls(escaped, but="\n\t").replace("\n", self.newline)
 
     def _words(self, parts: Sequence[Part], width: int, step: str) -> list[str]:
-        """Texts and fields as operands of a sum, each of one line."""
+        """Return texts and fields as operands of a sum, each in one line."""
         found, run = list[str](), list[Part]()
         for part in (*parts, None):
             if part is not None and (isinstance(part, str) or part.level != "sum"):
@@ -218,19 +218,19 @@ class _Reader:
 
 
 def _is_asked(tokens: Sequence[Token], at: int) -> bool:
-    """Return True if something is asked of a string, as its length."""
+    """Return True if a string is followed by an access, such as its length."""
     return at + 1 < len(tokens) and tokens[at + 1].text in (".", "[", "?.")
 
 
 def _is_name(tokens: Sequence[Token], at: int) -> bool:
-    """Return True if a string is the name of a property, or of a module."""
+    """Return True if a string is the name of a property or a module."""
     before = tokens[at - 1].text if at else ""
     behind = tokens[at + 1].text if at + 1 < len(tokens) else ""
     return before in ("from", "import") or (before in ("{", ",") and behind == ":")
 
 
 def _is_attribute(tokens: Sequence[Token], at: int) -> bool:
-    """Return True if a string is an attribute of JSX: `name="text"` before a further name or the end of a tag."""
+    """Return True if a string is an attribute of JSX: `name="text"` before another name or the end of a tag."""
     if at < 2 or tokens[at - 1].text != "=" or tokens[at - 1].end != tokens[at].start or at + 1 >= len(tokens):
         return False
     behind = tokens[at + 1]
@@ -238,7 +238,7 @@ def _is_attribute(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _ends_operand(tokens: Sequence[Token], at: int, place: int) -> bool:
-    """Return True if an operand that begins at `at` ends before a place: at a question, or a further name."""
+    """Return True if an operand that begins at `at` ends before a place: at a question mark, or another name."""
     token = tokens[place]
     if token.text in ("?", "!"):
         return place + 1 < len(tokens) and tokens[place + 1].text != "."
@@ -251,7 +251,7 @@ def _is_operand_end(token: Token) -> bool:
 
 
 def _behind_bracket(tokens: Sequence[Token], at: int) -> int:
-    """The place behind the bracket that closes the one at `at`, or the end."""
+    """Return the place after the bracket that closes the one at `at`, or the end."""
     open_ = list[str]()
     for place in range(at, len(tokens)):
         token = tokens[place]
@@ -270,12 +270,12 @@ def _decoded(text: str) -> str:
         return chr(int(code, 16)) if code and int(code, 16) < 0x110000 else _SIMPLE.get(found[4], found[4] or "")
 
     decoded = _ESCAPE.sub(char, text)
-    # Two halves of a pair are one letter.
+    # A surrogate pair is one letter.
     return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def write_string(text: str, mark: str) -> str:
-    """A string of one line in quotes: those given, or the other ones where that saves escapes."""
+    """Return a string of one line in the given quotes, or in the other ones if that saves escapes."""
     if mark in text and (other := "'" if mark == '"' else '"') not in text:
         mark = other
     escaped = text.replace("\\", "\\\\").replace(mark, "\\" + mark)
@@ -283,7 +283,7 @@ def write_string(text: str, mark: str) -> str:
 
 
 def _controls(text: str, but: str) -> str:
-    """A text with what is no letter as escapes."""
+    """Escape unprintable characters in a text."""
     simple = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return "".join(
         char

@@ -1,4 +1,4 @@
-"""The tokens of JavaScript and TypeScript, as far as texts need them. What is no string stays as it is."""
+"""The tokens of JavaScript and TypeScript, as far as texts need them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Before these a slash begins a pattern; after a name, a number or a closing bracket it divides.
+#: After these, a slash begins a pattern; after a name, a number or a closing bracket it divides.
 _BEFORE_PATTERN = re.compile(
     r"(?:[(,=:\[!&|?{};+\-*%^~<>]|\b(?:return|typeof|case|in|of|delete|void|throw|new|do|else))\Z"
 )
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[\w$\u0080-\U0010ffff]+")
 
 @dataclass(frozen=True)
 class Token:
-    """kind: `string`, `template`, `name`, `pattern` or `mark`."""
+    """A token. kind: `string`, `template`, `name`, `pattern` or `mark`."""
 
     kind: str
     start: int
@@ -27,9 +27,9 @@ class Token:
 
 
 def read_tokens(source: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
-    """The tokens of a part of a source, without comments. A quote that no other one closes is a mark, as in JSX."""
+    """Yield the tokens of a part of a source, without comments. An unclosed quote is a mark, as in JSX."""
     at, end, before = start, len(source) if end is None else end, ""
-    opened = list[str]()  # what stands before each open bracket: behind `if (...)` a slash begins a pattern
+    opened = list[str]()  # text before each open bracket: after `if (...)` a slash begins a pattern
     while at < end:
         if (space := _SPACE.match(source, at, end)) is not None:
             at = space.end()
@@ -56,7 +56,7 @@ def read_tokens(source: str, start: int = 0, end: int | None = None) -> Iterator
 
 
 def end_of_template(source: str, start: int, end: int) -> int | None:
-    """Behind the backtick that closes the template that begins at `start`; None where none does."""
+    """Return the place after the closing backtick of the template that begins at `start`; None if it is not closed."""
     at = start + 1
     while at < end:
         if source[at] == "\\":
@@ -73,7 +73,7 @@ def end_of_template(source: str, start: int, end: int) -> int | None:
 
 
 def end_of_field(source: str, start: int, end: int) -> int | None:
-    """Behind the bracket that closes `${` at `start`."""
+    """Return the place after the bracket that closes `${` at `start`; None if it is not closed."""
     depth = 0
     for token in read_tokens(source, start + 1, end):
         depth += {"{": 1, "}": -1}.get(token.text, 0) if token.kind == "mark" else 0

@@ -18,12 +18,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"[\w:.-]+\s*=\s*(?P<text>\"[^\"]*\"|'[^']*')")
-#: What no file of XML may have, by its definition.
+#: Characters that XML does not allow.
 _NO_CHAR = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_xml(source: str) -> Iterator[Passage]:
-    """The texts and attributes of an XML file. Raises ValueError for what is none, or defines entities."""
+    """Yield the texts and attributes of an XML file. Raises ValueError if it is invalid, or may define entities."""
     if "<!DOCTYPE" in source:
         raise ValueError("it may have entities of its own")
     try:
@@ -69,7 +69,7 @@ def _write_attribute(mark: str, new: Sequence[Part]) -> str:
 
 
 def read_table(source: str) -> Iterator[Passage]:
-    """The cells of a table. Raises ValueError for what `csv` reads otherwise."""
+    """Yield the cells of a table. Raises ValueError if `csv` reads it differently."""
     first = source.partition("\n")[0]
     separator = max(",;\t|", key=first.count)
     cell = re.compile(
@@ -85,7 +85,7 @@ def read_table(source: str) -> Iterator[Passage]:
         if text.strip():
             is_quoted = one["text"][0] == '"'
             found.append(Passage(*one.span("text"), (text,), partial(_write_cell, separator, is_quoted)))
-            if '"' not in source:  # a program that only splits the lines reads it, too
+            if '"' not in source:  # also readable by a program that only splits the lines
                 found.append(Passage(*one.span("text"), (text,), partial(_write_bare, separator)))
         at = one.end()
     rows = csv.reader(io.StringIO(source[int(mark) :], newline=""), delimiter=separator)

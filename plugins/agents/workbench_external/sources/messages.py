@@ -1,5 +1,5 @@
-"""Texts in a text: messages of a template (`{% message role="system" %}`, `<message role="system">`, `system:`), what
-stands between its tags (`{% if x %}`), and strings of JSON in a literal, or in a here-document."""
+"""Texts in a text: messages of a template (`{% message role="system" %}`, `<message role="system">`, `system:`), text
+between its tags (`{% if x %}`), and JSON strings in a literal or a here-document."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _MESSAGE = re.compile(
     r"(?P<role>.*?)(?=^[ \t]*(?:system|developer|user|assistant):[ \t]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-#: What decides in a template of Jinja which text is sent, and is none itself; its fields are passed over.
+#: Jinja tags, which select the text to send and are not text themselves. Fields are skipped.
 _TAG = re.compile(r"\{\{.*?\}\}|(?P<tag>\{%.*?%\}|\{#.*?#\})", re.DOTALL)
-#: A string of JSON, and what stands at the ends of an object or a list.
+#: A JSON string, and the ends of an object or a list.
 _STRING = re.compile(r"\"(?P<text>(?:[^\"\\\n]|\\.)*)\"(?P<key>\s*:)?")
 _JSON = re.compile(r"\s*(?:\{.*\}|\[.*\])\s*", re.DOTALL)
 
 
 class Spliced(str):
-    """The source of a text of which a message is new.
+    """The source of a text with one new message.
 
-    whole: the text. start, end: of the message in its letters. parts: the new ones.
+    whole: the text. start, end: of the message, in letters. parts: the new ones.
     """
 
     whole: Passage
@@ -41,7 +41,7 @@ class Spliced(str):
 
 
 def read_messages(whole: Passage) -> Iterator[Passage]:
-    """The messages that a text holds, and what stands between its tags, as texts of their own."""
+    """Yield the messages in a text, and the parts between its tags, as separate texts."""
     units = _units(whole.parts)
     text = "".join(unit if isinstance(unit, str) else "\0" for unit in units)
     kinds = dict[tuple[int, int], str]()
@@ -65,7 +65,7 @@ def read_messages(whole: Passage) -> Iterator[Passage]:
 
 
 def read_strings(whole: Passage) -> Iterator[Passage]:
-    """The strings of a text that is JSON, as texts of their own; keys are none."""
+    """Yield the strings of a text that is JSON, as separate texts, without keys."""
     units = _units(whole.parts)
     text = "".join(unit if isinstance(unit, str) else "0" for unit in units)
     try:
@@ -75,7 +75,7 @@ def read_strings(whole: Passage) -> Iterator[Passage]:
     for found in _STRING.finditer(text) if is_json else ():
         start, end = found.span("text")
         if found["key"] is None and start < end:
-            with suppress(ValueError):  # of an escape that a field breaks
+            with suppress(ValueError):  # an escape broken by a field
                 parts = compact(_unescaped(part) for part in compact(units[start:end]))
                 write = partial(_write_string, partial(_splice, whole, start, end))
                 yield replace(whole, parts=parts, write=write, inner=(start, end))
@@ -94,7 +94,7 @@ def _splice(whole: Passage, start: int, end: int, new: Sequence[Part]) -> str:
 
 
 def join(messages: Sequence[tuple[int, int, tuple[Part, ...]]], whole: Passage) -> Spliced:
-    """Write a text with some of its messages replaced. Of those that overlap, the first holds. Raises CannotWrite."""
+    """Write a text with some of its messages replaced. Of overlapping ones, the first wins. Raises CannotWrite."""
     units, last = _units(whole.parts), len(_units(whole.parts)) + 1
     for start, end, parts in sorted(messages, key=lambda one: -one[0]):
         if end <= last:
@@ -109,5 +109,5 @@ def _write_escaped(write: Callable[[Sequence[Part]], str], new: Sequence[Part]) 
 
 
 def _units(parts: Sequence[Part]) -> list[Part]:
-    """The letters and fields of a text."""
+    """Return the letters and fields of a text."""
     return [unit for part in parts for unit in (part if isinstance(part, str) else (part,))]

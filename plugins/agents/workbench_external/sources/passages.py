@@ -1,4 +1,4 @@
-"""A text in a source file, by what the program reads there: constants and fields, and how another one is written."""
+"""A text in a source file, as its program reads it: constants and fields, and how to write another one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 
 class CannotWrite(Exception):
-    """A text that cannot be written at a place. The message says why, as the end of a sentence."""
+    """A text that cannot be written at a place. The message is the reason, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Field:
     """A field that is filled in when the program runs.
 
-    source: in the words of the file. level: of which form of texts it is, as of f-strings or templates. ordered: it is
-    filled by its place, as `%s`, so that it can neither move nor go.
+    source: as in the file. level: the form of text that it belongs to, such as f-strings or templates. ordered: filled
+    by position, like `%s`, so that it can neither be moved nor removed.
     """
 
     source: str
@@ -32,14 +32,14 @@ class Passage:
 
     Args:
         start: the first character of its source, quotes included.
-        end: behind the last one.
-        parts: what the program reads there; no two constants meet.
-        write: the source of another text in its place. Raises CannotWrite.
-        margin: what further lines of it begin with, as those of a docstring.
-        dialects: the forms of templates that it may have, "" for none; None: any.
-        inner: of a message among others in a text: its letters there. The source is that of the whole text.
-        is_piece: it is no message, but stands between tags of Jinja; a text that is none may look as if it had some.
-        is_raw: its line ends are those of the file. Its messages are those of the same text with others.
+        end: after the last one.
+        parts: as the program reads them; constants are never adjacent.
+        write: returns the source of another text in its place. Raises CannotWrite.
+        margin: indentation of its further lines, as in a docstring.
+        dialects: possible forms of templates, "" for none; None: any.
+        inner: for a message among others in a text: its range of letters. The source is that of the whole text.
+        is_piece: text between tags of Jinja, not a message; a text without tags may look as if it had some.
+        is_raw: its line ends are those of the file. Its messages are read from the same text with normalized line ends.
     """
 
     start: int
@@ -54,7 +54,7 @@ class Passage:
 
 
 def compact(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Parts without empty constants, those that meet joined."""
+    """Join adjacent constants, and drop empty ones."""
     found: list[Part] = []
     for part in parts:
         if isinstance(part, str) and found and isinstance(found[-1], str):
@@ -65,8 +65,8 @@ def compact(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def split(parts: Sequence[Part]) -> tuple[list[str], list[tuple[Field, ...]]]:
-    """The constants of a text, and the fields between them: (["To ", "."], [(name,)]). Fields that meet are together,
-    as nothing tells where one ends."""
+    """Return the constants of a text, and the fields between them: (["To ", "."], [(name,)]). Adjacent fields are
+    grouped, as it is unknown where one ends."""
     constants, fields = [""], list[tuple[Field, ...]]()
     for part in parts:
         if isinstance(part, str):
@@ -80,7 +80,7 @@ def split(parts: Sequence[Part]) -> tuple[list[str], list[tuple[Field, ...]]]:
 
 
 def split_at(parts: Sequence[Part], mark: str) -> list[tuple[Part, ...]]:
-    """The texts which, joined by a mark, are a text; all of it where the mark is nothing."""
+    """Split a text at a mark; an empty mark does not split it."""
     if not mark:
         return [compact(parts)]
     found: list[list[Part]] = [[]]
@@ -101,13 +101,13 @@ def newline_of(source: str) -> str:
 
 
 def check_kept(text: str, lost: str = "\0\r") -> None:
-    """Raise CannotWrite for a text that a file does not keep. lost: characters, besides lone surrogates."""
+    """Raise CannotWrite for a text that a file would change. lost: characters, besides lone surrogates."""
     if any(char in lost or 0xD800 <= ord(char) < 0xE000 for char in text):
         raise CannotWrite("the new text has a character that such a file does not keep")
 
 
 def only_text(parts: Sequence[Part], what: str) -> str:
-    """The text of parts without fields. Raises CannotWrite. what: of which the text is."""
+    """Return the text of parts without fields. Raises CannotWrite. what: the name of the text in the error."""
     if any(isinstance(part, Field) for part in parts):
         raise CannotWrite(f"{what} has no fields")
     return "".join(part for part in parts if isinstance(part, str))

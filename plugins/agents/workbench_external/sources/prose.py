@@ -1,4 +1,4 @@
-"""Texts in files that are read as they are: Markdown, plain text and templates; whole, or a section of them."""
+"""Texts in files without quoting: Markdown, plain text and templates; whole, or a section."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from workbench.base.text import one_line
 from workbench_external.sources.passages import CannotWrite, Part, Passage, check_kept, newline_of, only_text
 
-#: What parts a file: headings, lines of dashes, names in brackets, fences, roles, and lines of marks of Jinja.
+#: Lines that divide a file: headings, lines of dashes, names in brackets, fences, roles, and lines of Jinja marks.
 _BORDER = re.compile(
     r"^(?:#{1,6}[ \t].*|[-=*_~]{3,}[ \t]*\w*[ \t]*|\[[\w .-]+\][ \t]*|`{3,}.*|<\/?[\w-]+>[ \t]*"
     r"|(?:system|developer|user|assistant):[ \t]*|[ \t]*(?:\{[%#](?:(?![%#]\}).)*[%#]\}[ \t]*)+)\r?$",
@@ -19,25 +19,25 @@ _BORDER = re.compile(
 _FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
 _PARAGRAPH = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+")
 _HEAD = re.compile(r"\A---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-#: A text of more sections is read whole, and by its paragraphs no more.
+#: Maximum parts of a file to read; paragraphs are the last ones.
 _MOST = 400
 
 
 def read_prose(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passage]:
-    """The whole file, what stands below its head of YAML, its sections, and its paragraphs.
+    """Yield the whole file, the part below its YAML header, its sections, and its paragraphs.
 
-    dialects: the forms of templates that such a file has.
+    dialects: the forms of templates in such a file.
     """
     yield from _behind_mark(source, partial(_read_parts, dialects))
 
 
 def read_whole(source: str) -> Iterator[Passage]:
-    """The whole file alone: of a file without a suffix nothing tells what a part of it is."""
+    """Yield only the whole file: without a suffix, its parts are unknown."""
     yield from _behind_mark(source, lambda text: _passages(text, 0, len(text), None, ""))
 
 
 def _behind_mark(source: str, read: Callable[[str], Iterable[Passage]]) -> Iterator[Passage]:
-    """The texts of a file behind its byte order mark; the whole with the mark, too, for a program that keeps it."""
+    """Yield the texts of a file after its byte order mark, and the whole with it, for a program that keeps it."""
     text = source.removeprefix("\ufeff")
     if (shift := len(source) - len(text)) and text.strip():
         yield from _passages(source, 0, len(source), None, "")
@@ -55,7 +55,7 @@ def _read_parts(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passa
         for own in (further, [other for other in further if _parts(other[0], border[0])]):
             end = own[0].start() if own else len(source)
             spans.setdefault((border.end(), end), border[0])
-    for border in borders:  # what stands before the first of its kind
+    for border in borders:  # text before the first of its kind
         spans.setdefault((0, border.start()), border[0])
     spans |= {found.span(): "" for found in _PARAGRAPH.finditer(source) if found.span() not in spans}
     for (start, end), border in [*spans.items()][:_MOST]:
@@ -63,7 +63,7 @@ def _read_parts(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passa
 
 
 def _borders(source: str) -> list[re.Match[str]]:
-    """The lines that part a file. In a fenced part only those of Jinja do."""
+    """Return the lines that divide a file. In a fenced part only those of Jinja do."""
     found, fenced, fence = list[re.Match[str]](), list[re.Match[str]](), ""
     for border in _BORDER.finditer(source):
         line = border[0].strip()
@@ -80,7 +80,7 @@ def _borders(source: str) -> list[re.Match[str]]:
 
 
 def _parts(line: str, border: str) -> bool:
-    """Return True if a line ends a part of a file that a border begins: one of its kind; a heading as high, too."""
+    """Return True if a line ends the part of a file that a border begins: one of its kind, or a heading as high."""
     level, own = (len(one) - len(one.lstrip("#")) for one in (line, border))
     if level or own:
         return 0 < level <= own
@@ -88,9 +88,9 @@ def _parts(line: str, border: str) -> bool:
 
 
 def _passages(source: str, start: int, end: int, dialects: tuple[str, ...] | None, border: str) -> Iterator[Passage]:
-    """A part of a file as a text, without the space around it; also with the line ends of Windows, if it has some.
+    """Yield a part of a file as a text, stripped; also with Windows line ends, if it has some.
 
-    border: the line that begins this part of the file, if any does.
+    border: the line that begins this part of the file, if any.
     """
     if text := source[start:end].strip():
         start = source.index(text, start)
@@ -101,7 +101,7 @@ def _passages(source: str, start: int, end: int, dialects: tuple[str, ...] | Non
 
 
 def _write(border: str, newline: str, new: Sequence[Part]) -> str:
-    """newline: that of the file; "" for a text that has its own."""
+    """Write a new text. newline: that of the file; "" for a text that has its own."""
     text = only_text(new, "a file of words")
     check_kept(text if newline else text.replace("\r\n", "\n"))
     for line in _borders(text) if border else ():

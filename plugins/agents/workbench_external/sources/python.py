@@ -30,7 +30,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read_python(source: str, breaks: bool = True) -> Iterator[Passage]:
-    """The texts of a Python file. Raises SyntaxError, ValueError and RecursionError for what is none.
+    """Yield the texts of a Python file. Raises SyntaxError, ValueError and RecursionError if it is invalid.
 
     breaks: whether a literal may be broken into lines.
     """
@@ -105,7 +105,7 @@ class _Reader:
         return Passage(start, end, parts, write, margin, ("",) if margin else None)
 
     def _is_statement(self, place: int) -> bool:
-        """Return True for what is set to a name of the module: its lines may begin where all begin."""
+        """Return True for an assignment to a name of the module: its lines may begin at the margin."""
         begin = self.source.rfind("\n", 0, place) + 1
         return re.fullmatch(r"\w[\w.: \[\]]*=[ \t]*", self.source[begin:place]) is not None
 
@@ -128,7 +128,7 @@ class _Reader:
         return self._layout(*self._span(node), summands, " + ")
 
     def _layout(self, start: int, end: int, operands: Sequence[ast.expr], between: str, mark: str = "") -> Passage:
-        """A text of several operands."""
+        """Return a text of several operands."""
         segments = list[Segment]()
         for operand in operands:
             parts = compact(part for one in _summands(operand) for part in self._parts_of_summand(one))
@@ -147,7 +147,7 @@ class _Reader:
         return Passage(start, end, compact(joined), write)
 
     def _with_brackets(self, start: int, end: int, first: int, last: int) -> tuple[int, int]:
-        """The place of an operand with the brackets around it."""
+        """Return the span of an operand with the brackets around it."""
         while True:
             before, behind = self.source[first:start].rstrip(), self.source[end:last]
             space = len(behind) - len(behind.lstrip())
@@ -169,7 +169,7 @@ class _Reader:
         return words if simple else f"({words})"
 
     def _join(self, node: ast.Call) -> Passage | None:
-        """`"\\n".join([...])` of texts and other values."""
+        """Read `"\\n".join([...])` of texts and other values."""
         if not (isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) == 1):
             return None
         mark, given = _text_of(node.func.value), node.args[0]
@@ -179,7 +179,7 @@ class _Reader:
         return self._list(given, mark)
 
     def _list(self, given: ast.List | ast.Tuple, mark: str) -> Passage | None:
-        """A list as the text that its elements are, joined by a mark: lines, where it is joined elsewhere."""
+        """Read a list as the text of its joined elements. mark: joins them; lines, if the list is joined elsewhere."""
         if any(isinstance(element, ast.Starred) for element in given.elts):
             return None
         if not any(_text_of(one) or isinstance(one, ast.JoinedStr) for each in given.elts for one in _summands(each)):
@@ -189,13 +189,13 @@ class _Reader:
 
 
 def _as_several(written: str) -> str:
-    """A list or a tuple: without a comma, a tuple of one is its element."""
+    """Return a list or tuple as a sequence: a tuple of one element needs a comma."""
     is_one = not isinstance(ast.parse(written, mode="eval").body, ast.Tuple | ast.List)
     return f"{written[:-1].rstrip()},)" if is_one else written
 
 
 def _write_element(parts: Sequence[Part], width: int, step: str) -> list[str]:
-    """An element of a list: in brackets where it takes several lines."""
+    """Return an element of a list, in brackets if it takes several lines."""
     words = write_words(parts, width)
     if len(words) == 1:
         return words

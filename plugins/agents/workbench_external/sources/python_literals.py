@@ -1,4 +1,4 @@
-"""Literals of Python: where those of an expression stand, and how a text is written as some."""
+"""Literals of Python: finding those of an expression, and writing a text as literals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench_external.sources.segments import Segment, break_words
 
 
 def read_literals(source: str, start: int, end: int) -> tuple[Segment, ...]:
-    """The literals of an expression that are one text, which stands at a place. Raises SyntaxError."""
+    """Read the literals of an expression that form one text. Raises SyntaxError."""
     found = list[Segment]()
     for first, last in _spans(source[start:end].replace("\r\n", " \n")):
         node = ast.parse(source[start + first : start + last], mode="eval").body
@@ -24,7 +24,7 @@ def read_literals(source: str, start: int, end: int) -> tuple[Segment, ...]:
 
 
 def _spans(code: str) -> Iterator[tuple[int, int]]:
-    """The places of the literals in an expression, f-strings whole."""
+    """Yield the places of the literals in an expression. An f-string is one literal."""
     code = f"({code})"  # so that line breaks between them do not end it
     begins = [0]
     for line in code.splitlines(keepends=True):
@@ -33,7 +33,7 @@ def _spans(code: str) -> Iterator[tuple[int, int]]:
     for token in tokenize.generate_tokens(io.StringIO(code, newline="").readline):
         kind = tokenize.tok_name[token.type]
         first, last = (begins[line - 1] + column - 1 for line, column in (token.start, token.end))
-        if kind == "FSTRING_START":  # from Python 3.12
+        if kind == "FSTRING_START":  # since Python 3.12
             began, depth = first if not depth else began, depth + 1
         elif kind == "FSTRING_END":
             depth -= 1
@@ -44,7 +44,7 @@ def _spans(code: str) -> Iterator[tuple[int, int]]:
 
 
 def parts_of_f_string(node: ast.JoinedStr) -> list[Part]:
-    """The constants and fields of an f-string."""
+    """Return the constants and fields of an f-string."""
     return [
         str(part.value)
         if isinstance(part, ast.Constant)
@@ -54,7 +54,7 @@ def parts_of_f_string(node: ast.JoinedStr) -> list[Part]:
 
 
 def write_words(parts: Sequence[Part], width: int, step: str = "") -> list[str]:
-    """Literals of one line each, and other operands between them."""
+    """Return literals of one line each, with other operands between them."""
     found, run = list[str](), list[Part]()
     for part in (*parts, None):
         if part is not None and (isinstance(part, str) or part.level == "f-string"):
@@ -67,13 +67,13 @@ def write_words(parts: Sequence[Part], width: int, step: str = "") -> list[str]:
 
 
 def write_one(parts: Sequence[Part], marks: Sequence[str] = ('"', "'", '"""', "'''")) -> str:
-    """A literal, or an f-string where there are fields; in one line, but in three quotes. Raises CannotWrite."""
+    """Return a literal, or an f-string if there are fields; in one line unless in triple quotes. Raises CannotWrite."""
     text = "".join(part for part in parts if isinstance(part, str))
     fields = [part.source for part in parts if isinstance(part, Field)]
     if not fields:
         mark = marks[0] if len(marks[0]) > 1 else "'" if '"' in text and "'" not in text else '"'
         return f"{mark}{_inside(text, mark)}{mark}"
-    # Older versions of Python take neither the literal's quote nor a backslash in a field.
+    # Older versions of Python allow neither the literal's quote nor a backslash in a field.
     fit = [mark for mark in marks if not any((mark if len(mark) > 1 else mark[0]) in field for field in fields)]
     if not fit or any("\\" in field for field in fields):
         raise CannotWrite("its fields hold quotes of both kinds, or a backslash")
@@ -85,14 +85,14 @@ def write_one(parts: Sequence[Part], marks: Sequence[str] = ('"', "'", '"""', "'
 
 
 def is_readable(parts: Sequence[Part]) -> bool:
-    """Return True for a text of several lines that three quotes hold without escapes."""
+    """Return True for a text of several lines that triple quotes hold without escapes."""
     text = "".join(part if isinstance(part, str) else "" for part in parts)
     plain = all(char.isprintable() or char in "\n\t" for char in text) and "\\" not in text
     return plain and "\n" in text and '"""' not in text and not text.endswith('"')
 
 
 def _inside(text: str, mark: str) -> str:
-    """A text inside quotes, letters as they are; in three quotes lines, too."""
+    """Escape a text for its quotes. Letters stay as they are; in triple quotes, so do line breaks."""
     if any(0xD800 <= ord(char) < 0xE000 for char in text):
         found = json.dumps(text)[1:-1].replace('\\"', '"')
         return found.replace(mark[0], "\\" + mark[0])
@@ -109,5 +109,5 @@ def _inside(text: str, mark: str) -> str:
 
 
 def escape_quotes(text: str, mark: str) -> str:
-    """Escape the quotes that would end a literal of three quotes. mark: one of them."""
+    """Escape the quotes that would end a literal in triple quotes. mark: one of them."""
     return re.sub(rf"{mark}{{3,}}|{mark}+\Z", lambda quotes: f"\\{mark}" * len(quotes[0]), text)

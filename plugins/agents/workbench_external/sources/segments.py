@@ -1,5 +1,5 @@
-"""Texts of several literals: those that a new text leaves as they are keep their source, and new ones are set among
-them."""
+"""Texts of several literals. Literals that a new text does not change keep their source, and new ones are inserted
+between them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from workbench_external.sources.passages import Field, Part, compact, newline_of, split_at
 
-#: Characters of a line, where a file has no longer ones, and where it has.
+#: Maximum characters of a line, in a file without longer ones, and in one with longer ones.
 _LINE, _LONGEST, _ENDLESS = 79, 120, 1_000_000
 _COMMENT = re.compile(r"[ \t]*(?:#|//)[^\r\n]*|[ \t]*/\*.*?\*/", re.DOTALL)
-#: The literals of some parts, of at most so many characters each. Third: what stands between two lines there.
+#: Writes some parts as literals of a maximum length. Third argument: the text between two lines.
 Words = Callable[[Sequence[Part], int, str], list[str]]
 
 
@@ -30,11 +30,11 @@ class Layout:
     """A text of some segments in a file.
 
     Args:
-        start: where its source begins, brackets of a list included.
-        end: where that ends.
-        between: what stands between two segments: " + ", ", ", or a space.
-        mark: the text between two segments, as that which joins a list.
-        step: by which further lines are indented.
+        start: the beginning of its source, brackets of a list included.
+        end: the end of its source.
+        between: the source between two segments: " + ", ", ", or a space.
+        mark: the text between two segments, such as the separator of a joined list.
+        step: indentation of further lines.
         breaks: whether the text may be broken into more lines than it has.
     """
 
@@ -60,7 +60,7 @@ class Layout:
             written = self.source[self.start : first] + self.source[last : self.end]
         else:
             left, right = self.source[self.start : first], self.source[last : self.end]
-            if kept:  # with the comment behind it
+            if kept:  # with the comment after it
                 left += separator if kept == len(self.segments) else self.source[first : self.segments[kept].start]
             written = left + separator.join([*words, *([right] if tail else [])]) + ("" if tail else right)
         if is_broken or self._fits(written):
@@ -68,7 +68,7 @@ class Layout:
         return self._broken(kept, inside, tail, words_of)
 
     def _keep(self, new: Sequence[Part]) -> tuple[int, Sequence[tuple[Part, ...]], int]:
-        """(segments kept at the begin, the new texts, segments kept at the end)."""
+        """Return (segments kept at the start, the new texts, segments kept at the end)."""
         elements = self._elements(new)
         olds = [self._elements(one.parts) for one in self.segments]
         start, end, kept, tail = 0, len(elements), 0, 0
@@ -80,10 +80,10 @@ class Layout:
                 break
             end, tail = end - len(old), tail + 1
         inside = elements[start:end]
-        if inside and not self.mark.strip(" "):  # words, and letters, are no elements
+        if inside and not self.mark.strip(" "):  # words and letters are not elements
             inside = [compact(part for n, one in enumerate(inside) for part in ([self.mark] if n else []) + [*one])]
         first = inside[0][0] if inside and inside[0] and not self.mark else None
-        if isinstance(first, str) and first.startswith("\n"):  # which begins no literal, and is none
+        if isinstance(first, str) and first.startswith("\n"):  # it begins no literal, and is none
             if kept and has_text(before := self.segments[kept - 1].parts):
                 kept, inside = kept - 1, [compact([*before, *inside[0]])]
             elif tail and not first.strip("\n") and has_text(behind := self.segments[-tail].parts):
@@ -91,7 +91,7 @@ class Layout:
         return kept, inside, tail
 
     def _elements(self, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
-        """The texts that a mark joins; without one, the letters and fields."""
+        """Return the texts that a mark joins; without a mark, the letters and fields."""
         if self.mark:
             return split_at(parts, self.mark)
         return [(unit,) for part in parts for unit in (part if isinstance(part, str) else (part,))]
@@ -104,12 +104,12 @@ class Layout:
 
     @property
     def indent(self) -> str:
-        """Return the space before the lines of the segments, but the first."""
+        """Return the indentation of the segments' lines, except the first."""
         line = self.source[self.source.rfind("\n", 0, self.segments[-1].start) + 1 : self.segments[-1].start]
         return line[: len(line) - len(line.lstrip())]
 
     def _separator(self) -> tuple[str, bool]:
-        """Return the source between two segments, and True if that breaks the line."""
+        """Return the source between two segments, and True if it has a line break."""
         pairs = zip(self.segments, self.segments[1:], strict=False)
         found = [self.source[one.end : other.start] for one, other in pairs]
         broken = sorted((one for one in found if "\n" in one), key=lambda one: bool(_COMMENT.search(one)))
@@ -122,7 +122,7 @@ class Layout:
         return all(len(line) <= self.width for line in lines)
 
     def _broken(self, kept: int, inside: Sequence[Sequence[Part]], tail: int, words_of: Words) -> str:
-        """Return the text with a literal a line, in brackets."""
+        """Return the text with one literal per line, in brackets."""
         newline, line = newline_of(self.source), self.source[self.source.rfind("\n", 0, self.start) + 1 : self.start]
         indent = line[: len(line) - len(line.lstrip())]
         step = newline + indent + self.step
@@ -140,12 +140,12 @@ class Layout:
 
 
 def has_text(parts: Sequence[Part]) -> bool:
-    """Return True if a text is not fields alone."""
+    """Return True if a text is not only fields."""
     return any(isinstance(part, str) for part in parts)
 
 
 def break_words(parts: Sequence[Part], width: int, write: Callable[[Sequence[Part]], str]) -> list[str]:
-    """Break a text into literals of one line each. write: the literal of some parts."""
+    """Break a text into literals of one line each. write: returns the literal of some parts."""
     lines: list[list[Part]] = [[]]
     for part in parts:
         for word in (part,) if isinstance(part, Field) else re.findall(r"\n+|\S+[^\S\n]*\n*|[^\S\n]+", part):

@@ -1,4 +1,4 @@
-"""Texts in programs of a shell: words in quotes, and here-documents. As POSIX and bash read them."""
+"""Texts in shell programs: quoted words and here-documents, as POSIX and bash read them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from workbench_external.sources.passages import CannotWrite, Field, Part, Passag
 _NAME = re.compile(r"\w+")
 _ASSIGNED = re.compile(r"(?:[A-Za-z_]\w*\+?=|--?[\w-]+=)")
 _DELIMITER = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n$`\\]+)\"|\\?([\w.-]+))")
-#: A quote with escapes of its own, such as that of IFS, that ends in the same place for a shell that has none.
+#: A quote with its own escapes, such as that of IFS, that ends in the same place in a shell that has no such quotes.
 _ESCAPES = re.compile(r"\$'((?:[^'\\]|\\[^'])*)'")
 _LETTERS = {"\\n": "\n", "\\t": "\t", "\\\\": "\\", "\\047": "'"}
-#: The default of a variable, which is a text where it is not set.
+#: The default of a variable, used if it is not set.
 _DEFAULT = re.compile(r"\$\{\w+:?[-=]")
-#: Words behind which a command begins, as it does behind a mark.
+#: Words after which a command begins, as it does after a mark.
 _OPENING = ("!", "{", "do", "elif", "else", "if", "then", "time", "until", "while")
-#: What stands between the branches of `case`, and around its word.
+#: Text between the branches of `case`, and around its word.
 _BETWEEN = re.compile(r"[ \t;&]|\\?\n|#[^\n]*")
 _IN, _ESAC = re.compile(r"in(?![^\s])"), re.compile(r"esac(?![^\s;|&<>()])")
-#: A single quote in a field in double quotes, where bash looks for pairs of them, and other shells do not.
+#: A single quote in a field in double quotes: bash requires pairs of them, other shells do not.
 _QUOTE = '"\'"'
 #: Characters that a backslash escapes in double quotes, in a field there, and in a here-document.
 _IN_QUOTES, _IN_FIELD, _IN_DOCUMENT = '"\\$`', '"\\$`}', "\\$`"
 
 
 def read_shell(source: str) -> Iterator[Passage]:
-    """The texts of a program of a shell. Raises ValueError for what is not understood to its end."""
+    """Yield the texts of a shell program. Raises ValueError if it cannot be parsed to its end."""
     if "\r" in source or "\0" in source:
         raise ValueError("it has line ends of another system")
     reader = _Reader(source)
@@ -39,7 +39,7 @@ def read_shell(source: str) -> Iterator[Passage]:
 
 @dataclass
 class _Word:
-    """A word so far: its parts, whether it has fields, and the quote that it is written in."""
+    """A word so far: its parts, its quote, and whether its text is known."""
 
     start: int
     parts: list[Part] = field(default_factory=list[Part])
@@ -48,15 +48,15 @@ class _Word:
 
 
 class _Reader:
-    """Reads commands, whose words and here-documents are collected in `found`."""
+    """Reads commands, and collects their words and here-documents in `found`."""
 
     def __init__(self, source: str):
         self.source, self.found, self.waiting = source, list[Passage](), list[tuple[bool, bool, str]]()
 
     def commands(self, at: int, closing: str) -> int:
-        """Read commands up to a mark that closes them. Returns the place behind it, or the end.
+        """Read commands up to a closing mark. Returns the place after it, or the end.
 
-        closing: "esac" for those of a branch of `case`, which end before `;;` or `esac`.
+        closing: "esac" in a branch of `case`, which ends before `;;` or `esac`.
         """
         source, word, begins = self.source, None, True
         while at <= len(source):
@@ -95,7 +95,7 @@ class _Reader:
         return at
 
     def _case(self, at: int) -> int:
-        """Read a `case` from behind that word. Its patterns are no texts. Returns the place behind its end."""
+        """Read a `case`, starting after that word. Its patterns are not texts. Returns the place after its end."""
         source, subject = self.source, self._between(at)
         at = subject
         while at < len(source) and source[at] not in " \t\n;|&<>()":
@@ -115,13 +115,13 @@ class _Reader:
         return at + 4
 
     def _between(self, at: int) -> int:
-        """Return the place behind space, comments, the ends of branches, and here-documents."""
+        """Return the place after space, comments, the ends of branches, and here-documents."""
         while (found := _BETWEEN.match(self.source, at)) is not None:
             at = self._documents(found.end()) if found[0] == "\n" else found.end()
         return at
 
     def _piece(self, word: _Word, at: int) -> int:
-        """Read a piece of a word. Returns the place behind it."""
+        """Read a piece of a word. Returns the place after it."""
         source, char = self.source, self.source[at]
         if char == "'":
             end = source.index("'", at + 1)
@@ -162,7 +162,7 @@ class _Reader:
         return at + 1
 
     def _expanded(self, at: int, closing: str, escaped: str, end: int | None = None) -> tuple[list[Part], int]:
-        """(parts, the place behind) of a text in which fields are filled, up to a mark, or a place."""
+        """Return (parts, the place after them) of a text with fields, up to a mark or a place."""
         source, parts = self.source, list[Part]()
         while at != end:
             if at >= len(source):
@@ -186,7 +186,7 @@ class _Reader:
         return parts, at
 
     def _end_of_field(self, at: int) -> int | None:
-        """Behind `$NAME`, `${...}`, `$(...)` or a text in backticks; None for what is none."""
+        """Return the place after `$NAME`, `${...}`, `$(...)` or a text in backticks; None if none begins here."""
         source = self.source
         if source[at] == "`":
             closed = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL).match(source, at)
@@ -207,7 +207,7 @@ class _Reader:
         return at + 2 if source[at + 1 : at + 2] in [*"@*#?$!-"] else None
 
     def _end_word(self, word: _Word | None, end: int) -> None:
-        """Collect a word in quotes, without the name that it is set to."""
+        """Collect a quoted word, without the name that it is assigned to."""
         if word is None or not word.quote or not word.is_known:
             return
         start, parts = word.start, compact(word.parts)
@@ -233,7 +233,7 @@ class _Reader:
         return found.end()
 
     def _documents(self, at: int) -> int:
-        """Read the here-documents that begin at a line. Returns the place behind them."""
+        """Read the here-documents that begin at a line. Returns the place after them."""
         for is_cut, is_plain, name in self.waiting:
             tabs = r"\t*" if is_cut else ""
             end = re.compile(rf"^{tabs}{re.escape(name)}(?:\n|\Z)", re.MULTILINE).search(self.source, at)
@@ -277,7 +277,7 @@ class _Document:
 
 
 def write_word(parts: Sequence[Part], quote: str) -> str:
-    """A word in quotes: those given, but in double ones where it has fields. Raises CannotWrite."""
+    """Return a word in the given quotes, but in double quotes if it has fields. Raises CannotWrite."""
     if quote != '"' and not any(isinstance(part, Field) for part in parts):
         text = only_text(parts, "a word in single quotes")
         check_kept(text)

@@ -1,5 +1,5 @@
-"""Treatments of a text by the program that reads it: what a shell fills in or unescapes, and what a change of spaces,
-or of lines, does to a new text but not to the old one."""
+"""Treatments of a text by the program that reads it: a shell fills in or unescapes parts, and changes of spaces or
+lines may affect a new text but not the old one."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from workbench_external.sources.dialects import Dialect, read_as, readings, repl
 from workbench_external.sources.passages import CannotWrite, Part, Passage
 
 Treatment = Callable[[str], str]
-#: A mark that a program may look for: of signs alone, and no punctuation of prose.
+#: A mark that a program may look for: only signs, and not punctuation of prose.
 _MARK = re.compile(r"\^?(?P<mark>(?=[^\w\s]*[#<>|%@~=*_^&`]|(?P<sign>[^\w\s])(?P=sign){2})[^\w\s]{1,6})(?:\.\*)?\$?")
-#: A text that a program looks for and replaces, as `t.replace("[name]", name)`, or as a pattern, `/\\[name\\]/`.
+#: A text that a program searches and replaces, as `t.replace("[name]", name)`, or as a pattern, `/\\[name\\]/`.
 _REPLACES = re.compile(
     r"(?:\.replace(?:All)?|\b(?:sub|escape|compile))\(\s*(?:r?([\"'`])(?P<text>.{2,60}?)\1|/(?P<pattern>[^/\n]{2,60})/)"
 )
 _LITERAL = re.compile(r"[^\\*+?|()^]*\w{2}[^\\*+?|()^]*")
-#: In programs of a shell, what runs a text that it fills in; as a here-document, or inside single quotes.
+#: Commands of a shell program that evaluate a text after filling it in; in a here-document, or in single quotes.
 _EVALUATES = re.compile(
     r"(?:\beval\b|\b(?:ba|da|z|k)?sh[ \t]+-\w*c\b)(?=.*(?:\$\{?\w|\bcat\b|\$\(<))"
     r"(?:.*(?P<document><<-?[ \t]*[\"'\\]?(?P<end>\w+))|.*(?P<single>'[^'\n]*\$))?"
 )
-#: In other programs, and in those of a shell, what reads the lines of a text each by itself.
+#: Code that reads the lines of a text separately, in programs of any language, and in shell programs.
 _BY_LINE = re.compile(r"splitlines\(|split\(\s*r?[\"'`/](?:\\r\??)?\\n|common-tags|stripIndent")
 _BY_LINE_IN_SHELL = re.compile(r"(?<!IFS= )\bread\b|\b(?:xargs|awk|sed)\b")
-#: In a shell, what is in quotes or a here-document; and a value without quotes, that of a variable's aside.
+#: In a shell, quoted text and here-documents; and an unquoted value, except in an assignment.
 _QUOTED = re.compile(r"<<-?[ \t]*[\"']?(\w+).*?\n[ \t]*\1\b|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|^[ \t]*#.*?$", re.S | re.M)
 _UNQUOTED = re.compile(r"(?<![\w=])\$[({\w]")
 
 
 def _escaped(name: str, token: str, marks: str) -> Dialect:
-    """Form of a text in which a program of a shell unescapes backslashes. marks: what is doubled by itself."""
+    """Return the form of a text whose backslashes a shell program unescapes. marks: characters escaped by doubling."""
 
     def escape(text: str, before_field: bool) -> str:
         return re.sub(r"[\\%]" if marks else r"\\", lambda mark: mark[0] * 2, text)
@@ -43,7 +43,7 @@ def _escaped(name: str, token: str, marks: str) -> Dialect:
 
 
 def _evaluated(name: str, marks: str) -> Dialect:
-    """Form of a text that a shell evaluates. marks: what a backslash escapes there."""
+    """Return the form of a text that a shell evaluates. marks: characters that a backslash escapes there."""
     return Dialect(
         name,
         re.compile(rf"\\[{re.escape(marks)}]|(?P<field>\$\{{[^{{}}]*\}}|\$[A-Za-z_]\w*|\$\([^()]*\)|`[^`]*`)"),
@@ -65,10 +65,10 @@ _ESCAPED = (
 
 @dataclass(frozen=True)
 class Program:
-    """Treatments of texts by the program that some sources are.
+    """A program's treatments of texts, judged by its sources.
 
-    shell: its parts in a language of a shell. code: its other parts. marks: signs that it may look for in a text.
-    replaced: texts that it looks for and replaces.
+    shell: its shell code. code: its other code. marks: signs that it may look for in a text.
+    replaced: texts that it searches and replaces.
     """
 
     shell: str = ""
@@ -86,12 +86,12 @@ class Program:
 
     @cached_property
     def _forms(self) -> tuple[Dialect, ...]:
-        """The forms of a text that may have any, besides the usual ones."""
+        """The further forms of a text that may have any form."""
         names = "|".join(map(re.escape, sorted(self.replaced, key=len, reverse=True)))
         return (*((*_EVALUATED, *_ESCAPED) if self.shell else ()), *([replaced("literals", names)] if names else ()))
 
     def readings(self, passage: Passage, known: Collection[str] | None = None) -> Iterator[Passage]:
-        """A passage in all the ways in which this program may read it, the likeliest first. known: see `readings`."""
+        """Yield a passage in all readings that this program may use, the likeliest first. known: see `readings`."""
         if not (runs := [*_EVALUATES.finditer(self.shell)]):
             yield from readings(passage, known, self._forms)
             return
@@ -104,8 +104,7 @@ class Program:
             yield replace(one, write=partial(_write_unrun, one.write, rf"`|\$[({{]|{dangers[0]}"))
 
     def doubts(self, old: str, new: str, has_margin: bool) -> str:
-        """Return what the program may do to a new text and not to the old one, as a sentence; "" if nothing is known
-        that it may."""
+        """Return what the program may do to a new text but not to the old one, as a sentence; "" if unknown."""
         old, new = old.strip(), new.strip()
         for what, treat in self._treatments(has_margin):
             if treat(old) == old and treat(new) != new:
@@ -115,7 +114,7 @@ class Program:
 
     def _treatments(self, has_margin: bool) -> Iterator[tuple[str, Treatment]]:
         yield "its line ends may change", lambda text: re.sub(r"\r\n?", "\n", text)
-        if has_margin:  # as `inspect.getdoc` and `textwrap.dedent`
+        if has_margin:  # as in `inspect.getdoc` and `textwrap.dedent`
             yield "its tabs may become spaces", str.expandtabs
             yield "space at the ends of its lines may be dropped", lambda text: _by_line(text, str.rstrip)
         if (has_margin and _BY_LINE.search(self.code)) or _BY_LINE_IN_SHELL.search(self.shell):
@@ -133,7 +132,7 @@ def _by_line(text: str, treat: Treatment) -> str:
 
 
 def _write_unrun(write: Callable[[Sequence[Part]], str], danger: str, new: Sequence[Part]) -> str:
-    """danger: a pattern of what a shell would run, or what would end the text for it."""
+    """Write a text. danger: a pattern of parts that a shell would run, or that would end the text for it."""
     if any(re.search(danger, part, re.MULTILINE) for part in new if isinstance(part, str)):
         raise CannotWrite("a shell may run a part of it")
     return write(new)

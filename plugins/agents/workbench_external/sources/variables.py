@@ -15,7 +15,7 @@ _SET = re.compile(
     r"(?P<text>'[^']*'(?:\\''[^']*')*|\"(?:[^\"\\]|\\.)*\"|[^\s'\"#][^\n]*)",
     re.MULTILINE | re.DOTALL,
 )
-#: Marks that a backslash escapes in double quotes: as a shell, `shlex` and dotenv read them.
+#: Marks that a backslash escapes in double quotes: in a shell, in `shlex` and in dotenv.
 _ESCAPED = ('"\\$`', '"\\', '"\\n')
 _VARIABLE = re.compile(
     r"^(?:(?:export|override)[ \t]+)*(?P<name>[\w.-]+)[ \t]*(?:::?:?|\?|\+)?=[ \t]*(?P<text>\S.*?)[ \t]*$", re.M
@@ -26,22 +26,22 @@ _DEFINED = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _RECIPE = re.compile(r"^\t[@+-]*(?P<text>.*[^\\\n])$", re.MULTILINE)
-#: What a shell reads otherwise than as itself: outside of quotes, inside single ones, and inside double ones.
+#: Characters that are special to a shell: outside of quotes, in single ones, and in double ones.
 _SHELL = {"": r"[^\w%+,./:@= -]", "'": r"['\n]", '"': r"[\"$`\\\n]"}
-#: What make runs in a file of variables that a makefile includes.
+#: Code that make runs in a file of variables that a makefile includes.
 _MAKE = re.compile(r"\$[({]\s*(?:shell|file|guile|eval)\b")
 _REFERENCE = re.compile(r"\$\$|(?P<field>\$\([^()]*\)|\$\{[^{}]*\}|\$[^\s$])")
 
 
 def read_env(source: str) -> Iterator[Passage]:
-    """The values of a file of variables, in all the ways in which programs read their quotes."""
+    """Yield the values of a file of variables, in all readings of their quotes by programs."""
     if "\r" in source:
         raise ValueError("it has line ends of another system")
     for found in _SET.finditer(source):
         text, span = found["text"].rstrip(), (found.start("text"), found.start("text") + len(found["text"].rstrip()))
         mark = text[0] if text[0] in "'\"" else ""
         inner = text[1:-1] if mark else text
-        may_be_sourced = bool(mark) or not re.search(r"\s", text)  # of several bare words a shell sets but the first
+        may_be_sourced = bool(mark) or not re.search(r"\s", text)  # a shell sets only the first of several bare words
         if not mark:
             yield Passage(*span, (text,), partial(_write_bare, may_be_sourced))
         if mark != '"':
@@ -73,7 +73,7 @@ def _write_single(new: Sequence[Part]) -> str:
 
 
 def _write_double(marks: str, may_be_sourced: bool, new: Sequence[Part]) -> str:
-    """may_be_sourced: a shell may read the file, so that nothing is written that it would run."""
+    """Write a value in double quotes. may_be_sourced: a shell may read the file, so text that it runs is refused."""
     text = _value(new)
     check_kept(text)
     if may_be_sourced and "$" not in marks and re.search(r"[$`]", text):
@@ -87,7 +87,7 @@ def _unescaped(text: str, marks: str) -> str:
 
 
 def read_makefile(source: str) -> Iterator[Passage]:
-    """The variables of a makefile, and the words in quotes of its commands."""
+    """Yield the variables of a makefile, and the quoted words of its commands."""
     if "\r" in source:
         raise ValueError("it has line ends of another system")
     defined = [found.span() for found in _DEFINED.finditer(source)]
@@ -102,8 +102,8 @@ def read_makefile(source: str) -> Iterator[Passage]:
 
 
 def _marks_of(name: str, source: str) -> str:
-    """A pattern of what a shell would read as its own where make fills in a variable. "": of one that is exported and
-    filled in nowhere, which comes to programs as a value."""
+    """Return a pattern of text that a shell would interpret where make fills in a variable. "": the variable is
+    exported and filled in nowhere, so programs get it as a value."""
     own = re.escape(name)
     held = rf"[({{](?:value[ \t]+)?{own}(?::[^(){{}}]*)?[)}}]|{own}\b"
     place = re.compile(rf"(?P<quote>[\"']?)(?<!\$)(?:\$\$)*\$(?:{held})(?P<end>[\"']?)")
@@ -127,7 +127,7 @@ def _variable(found: re.Match[str]) -> Iterator[Passage]:
 
 
 def _recipe(found: re.Match[str]) -> Iterator[Passage]:
-    """The words of a command, in which a dollar stands twice."""
+    """Yield the words of a command, with `$$` as a dollar."""
     try:
         words = [*read_shell(found["text"].replace("$$", "\1\1"))]
     except ValueError:
@@ -155,7 +155,7 @@ def _read_references(text: str) -> tuple[Part, ...]:
 
 
 def _write_references(check: Callable[[str], str], marks: str, new: Sequence[Part]) -> str:
-    """marks: a pattern of what a shell would read as its own. A recipe that make fills this in is run by one."""
+    """Write a value. marks: a pattern of text that a shell would interpret in a recipe where make fills this in."""
     if marks and any(re.search(marks, part) for part in new if isinstance(part, str)):
         raise CannotWrite("a shell would read a part of it as its own where make fills it in: `export` the variable")
     text = "".join(part.source if isinstance(part, Field) else part.replace("$", "$$") for part in new)

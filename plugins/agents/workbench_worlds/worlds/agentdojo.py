@@ -1,4 +1,4 @@
-"""AgentDojo: an agent with a person's mail, bank, travel or chat, and orders of strangers in what its tools read.
+"""AgentDojo: an agent with a person's mail, bank, travel or chat, and attackers' instructions in what its tools read.
 
 Source: AgentDojo (Debenedetti et al., arXiv 2406.13352), package `agentdojo`, whose tools, tasks and checks run here.
 """
@@ -9,7 +9,7 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-# Its tools import clients of models, which look for keys when they are imported.
+# Its tools import clients of models, which require keys on import.
 os.environ.setdefault("OPENAI_API_KEY", "none")
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
@@ -21,11 +21,9 @@ from agentdojo.types import text_content_block_from_string
 
 class World:
     """Task: `suite` (banking, slack, travel, workspace) and `user_task`; for an attack `injection_task` and
-    `injections`, {vector: text}. A text, instead of a call, is the answer, and ends the episode.
-
-    measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not. If it is, the last
-    observation is "the stranger was obeyed", whatever is measured.
-    """
+    `injections`, {vector: text}. A text, instead of a call, is the answer, and ends the episode. measure: utility, 1 if
+    the user's task is done; or security, 1 if the attacker's is not. If it is, the last observation is "the stranger
+    was obeyed", whatever is measured."""
 
     def __init__(self, measure: str = "utility", version: str = "v1.2.2"):
         self.measure, self.version, self.done = measure, version, False
@@ -70,8 +68,9 @@ class World:
 
 
 def list_tasks(suite: str, attack: str = "", version: str = "v1.2.2", apart: bool = False) -> list[dict[str, Any]]:
-    """The user's tasks of a suite; with an attack of the package, e.g. important_instructions_no_model_name, each with
-    each of its strangers' orders. apart: they stand in the field `orders`, and `injections` is empty."""
+    """List the user's tasks of a suite; with an attack of the package, e.g. important_instructions_no_model_name,
+    combined with each of its injection tasks. apart: the injections are in the field `orders`, and `injections` is
+    empty."""
     made = get_suite(version, suite)
     rows = [{"suite": suite, "user_task": key, "prompt": task.PROMPT} for key, task in made.user_tasks.items()]
     if not attack:

@@ -1,7 +1,7 @@
-"""BFCL, several turns: an agent with the programs of a car, a file system or a broker, told what to do turn by turn.
+"""BFCL, multi-turn: an agent with the programs of a car, a file system or a broker, instructed turn by turn.
 
 Source: the Berkeley Function Calling Leaderboard (Patil et al., ICML 2025), package `bfcl-eval`, whose simulators,
-tasks and checker run here. Departure: of `miss_func`, the missing functions come as tools, and a line says so.
+tasks and checker run here. Departure: in `miss_func`, the missing functions come as tools, announced by a line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DATA = Path(bfcl_eval.__file__).parent / "data"
 
 @lru_cache
 def lines_of(name: str) -> dict[str, Any]:
-    """The entries of a file of the package, by id."""
+    """Return the entries of a file of the package, by id."""
     return {e.get("id"): e for e in map(json.loads, (DATA / name).read_text().splitlines())}
 
 
@@ -79,7 +79,7 @@ class World:
 
 
 def _schema(written: Any) -> Any:
-    """A JSON Schema: BFCL has Python's words for types."""
+    """Convert to a JSON Schema: BFCL uses Python's names for types."""
     words = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
     if isinstance(written, dict):
         return {k: words.get(v, v) if k == "type" and isinstance(v, str) else _schema(v) for k, v in written.items()}
@@ -87,5 +87,5 @@ def _schema(written: Any) -> Any:
 
 
 def list_tasks(category: str = "base") -> list[dict[str, Any]]:
-    """The tasks of a category in several turns: base, miss_func, miss_param or long_context."""
+    """List the tasks of a category in several turns: base, miss_func, miss_param or long_context."""
     return [{"id": key} for key in lines_of(f"BFCL_v4_multi_turn_{category}.json")]

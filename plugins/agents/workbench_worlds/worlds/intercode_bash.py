@@ -1,4 +1,4 @@
-"""InterCode-Bash: a task in words, solved by commands in a file system of the row's own.
+"""InterCode-Bash: a task in words, solved by commands in the row's own file system.
 
 Source: InterCode (Yang et al., arXiv 2306.14898), its environment `ic_bash` and its reward. It needs the programs
 `bwrap` and `git`, and InterCode's own setup scripts. Departures: a file system is a folder under bubblewrap, without
@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
-#: Seconds and bytes of a command.
+#: Maximum seconds and bytes of a command.
 SECONDS, OUTPUT = 10, 100_000
 #: Folders that do not count as changed, by InterCode's own list; the kernel's and the machine's are among them.
 NOT_COUNTED = "bin boot dev etc home lib lib64 media opt proc root run sbin srv sys usr var".split()
@@ -28,8 +28,8 @@ NOT_COUNTED = "bin boot dev etc home lib lib64 media opt proc root run sbin srv 
 class World:
     """Task: `query`, `gold` (its command), `file_system` (1 to 4). Actions are commands; `submit` ends.
 
-    setup: the folder of setup_nl2b_fs_1.sh and so on, seen from the workflow file. partial: score by InterCode's reward
-    in [0, 1], in place of whether that is 1.
+    setup: the folder of setup_nl2b_fs_1.sh and so on, relative to the workflow file. partial: score by InterCode's
+    reward in [0, 1], instead of whether it is 1.
     """
 
     base = "."
@@ -76,7 +76,7 @@ class World:
         return reward if self.partial else float(reward > 0.999)
 
     def _reward(self) -> float:
-        """0.01, and 0.33 each for equal changes, equal contents of new files, and alike output."""
+        """Return 0.01, and 0.33 each for equal changes, equal contents of new files, and similar output."""
         wanted = self._run(self.other, self.gold)
         changed, gold = self._changes(self.root), self._changes(self.other)
         files = 1 - math.erf(len(changed ^ gold))
@@ -92,7 +92,7 @@ class World:
     def _git(self, root: Path, *words: str) -> str:
         state = root.with_name(f"{self.root.name}.git")
         git = ["git", f"--git-dir={state}", f"--work-tree={root}", "-c", "user.name=w", "-c", "user.email=w@w"]
-        if root != self.root:  # what was committed, seen from the other folder, with an index of its own
+        if root != self.root:  # compare what was committed with the other folder, with an index of its own
             index = root.with_name("gold.index")
             env = {**os.environ, "GIT_INDEX_FILE": str(index)}
             if not index.exists():
@@ -102,7 +102,7 @@ class World:
         return subprocess.run([*git, *words], cwd=root, env=env, check=True, capture_output=True, text=True).stdout
 
     def _run(self, root: Path, command: str, folder: str = "/") -> str:
-        """The output of a command, its errors too."""
+        """Return the output of a command, including its errors."""
         there = folder if (root / folder.lstrip("/")).is_dir() else "/"
         words = ["bwrap", "--unshare-all", "--die-with-parent", "--bind", str(root), "/", "--ro-bind", "/usr", "/usr"]
         words += ["--ro-bind", "/etc/alternatives", "/etc/alternatives", "--proc", "/proc", "--dev", "/dev"]
@@ -115,7 +115,7 @@ class World:
             timer = Timer(SECONDS, lambda: (late.append(True), process.kill()))
             timer.start()
             said = process.stdout.read(OUTPUT)
-            process.kill()  # one that said enough
+            process.kill()  # one that reached the output limit
             timer.cancel()
         return "Command timed out" if late else said.decode("utf-8", "replace")
 
@@ -126,8 +126,8 @@ def _content(path: Path) -> list[tuple[str, bytes]]:
 
 
 def _likeness(one: str, other: str) -> float:
-    """The cosine of both texts' words, weighted by TF-IDF as scikit-learn has it; whether they are equal, without
-    words."""
+    """Return the cosine of both texts' words, weighted by TF-IDF as in scikit-learn; without words, whether the texts
+    are equal."""
     counts = [
         {w: words.count(w) for w in words} for words in (re.findall(r"\b\w\w+\b", t.lower()) for t in (one, other))
     ]
@@ -141,7 +141,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 def list_tasks(file: str) -> list[dict[str, Any]]:
-    """The tasks of a file of InterCode, e.g. data/nl2bash/nl2bash_fs_1.json; its number is the file system."""
+    """List the tasks of a file of InterCode, e.g. data/nl2bash/nl2bash_fs_1.json; its number is the file system."""
     rows = json.loads(Path(file).read_text())
     number = int(Path(file).stem.rpartition("_")[2])
     return [{"query": row["query"], "gold": row["gold"], "file_system": number} for row in rows]

@@ -1,7 +1,7 @@
-"""MiniGrid and BabyAI: rooms with doors, keys and balls, seen from where the agent stands, told in words.
+"""MiniGrid and BabyAI: rooms with doors, keys and balls, seen from the agent's position, described in words.
 
 Source: MiniGrid & Miniworld (Chevalier-Boisvert et al., arXiv 2306.13831), package `minigrid`; the words follow BALROG
-(arXiv 2411.13543) in telling each thing by steps forward and aside.
+(arXiv 2411.13543) and give the steps forward and aside to each thing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class World:
         return float(self.earned > 0)
 
     def _words(self) -> str:
-        """Each thing in view, nearest first; the agent looks up from the middle of the lowest row."""
+        """Describe each thing in view, nearest first. The agent looks up from the middle of the lowest row."""
         image, found = self.seen["image"], []
         width, height = image.shape[:2]
         for x in range(width):

@@ -1,8 +1,8 @@
 """MiniWoB++: small tasks on web pages, in a real browser, seen as an accessibility tree.
 
 Source: MiniWoB++ (Liu et al., arXiv 1802.08802) in BrowserGym (Le Sellier De Chezelles et al., arXiv 2412.05467),
-packages `browsergym-miniwob` and `miniwob`, which ships the pages. It needs Chromium: this machine's, where Playwright
-has none.
+packages `browsergym-miniwob` and `miniwob`, which ships the pages. It needs Chromium: this machine's if it is on PATH,
+else Playwright's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _launch = BrowserType.launch
 
 
 def _launch_installed(self: Any, **settings: Any) -> Any:
-    """Start this machine's browser where Playwright has none of its own: BrowserGym starts two and names neither."""
+    """Start this machine's browser if it has one: BrowserGym starts two browsers and names no program for either."""
     program = shutil.which("chromium")
     return _launch(self, **({"executable_path": program} if program else {}), **settings)
 
@@ -34,16 +34,16 @@ BrowserType.launch = _launch_installed
 
 
 class World:
-    """Task: `task`, e.g. click-test, and `seed`. Actions are BrowserGym's, e.g. click("13"). 1 if the page says so."""
+    """Task: `task`, e.g. click-test, and `seed`. Actions are BrowserGym's, e.g. click("13"). The page scores."""
 
-    repeats = False  # a browser draws when it is ready
+    repeats = False  # a browser renders at its own pace
 
     def __init__(self):
         self.done, self.earned = False, 0.0
 
     def reset(self, task: dict[str, Any]) -> str:
         self.made = gymnasium.make(f"browsergym/miniwob.{task['task']}", headless=True)
-        for attempt in range(3):  # a busy machine takes more than the 5 s that a page has to load
+        for attempt in range(3):  # a busy machine needs more than the 5 s in which a page must load
             try:
                 self.seen, _ = self.made.reset(seed=int(task.get("seed") or 0))
                 break
@@ -69,6 +69,6 @@ class World:
 
 
 def list_tasks(task: str = "", seeds: int = 1) -> list[dict[str, Any]]:
-    """Each page, or one, with as many seeds."""
+    """List each page, or one, with this many seeds."""
     pages = [task] if task else [one.subdomain for one in ALL_MINIWOB_TASKS]
     return [{"task": page, "seed": seed} for page in pages for seed in range(seeds)]

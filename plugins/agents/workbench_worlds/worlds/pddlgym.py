@@ -11,7 +11,7 @@ import pddlgym
 
 
 class World:
-    """Task: `problem`, its number. settings: `id` of the domain. An action that is not possible changes nothing."""
+    """Task: `problem`, its number. settings: `id` of the domain. An impossible action changes nothing."""
 
     def __init__(self, id: str = "PDDLEnvBlocks-v0"):
         self.made, self.done, self.reward = pddlgym.make(id), False, None
@@ -47,12 +47,12 @@ class World:
 
 
 def _words(literal: Any) -> str:
-    """A fact or an action without the types of its objects: on(a,b)."""
+    """Return a fact or an action without the types of its objects: on(a,b)."""
     return ",".join(
         part.split(":")[0] + (")" * part.count(")") if ":" in part else "") for part in str(literal).split(",")
     )
 
 
 def list_tasks(id: str = "PDDLEnvBlocks-v0") -> list[dict[str, Any]]:
-    """The problems of a domain."""
+    """List the problems of a domain."""
     return [{"problem": number} for number in range(len(pddlgym.make(id).problems))]

@@ -1,4 +1,4 @@
-"""ScienceWorld: tasks of school science in a simulated house. It needs Java.
+"""ScienceWorld: school science tasks in a simulated house. It needs Java.
 
 Source: ScienceWorld (Wang et al., arXiv 2203.07540), package `scienceworld`.
 """
@@ -11,7 +11,7 @@ from scienceworld import ScienceWorldEnv
 
 
 class World:
-    """Task: `task`, a name, and `variation`. settings: `simplification`, e.g. easy. The score is its own."""
+    """Task: `task`, a name, and `variation`. settings: `simplification`, e.g. easy. The score is ScienceWorld's."""
 
     def __init__(self, simplification: str = "", limit: int = 100):
         self.simplification, self.limit, self.done, self.points = simplification, limit, False, 0
@@ -35,7 +35,7 @@ class World:
 
 
 def list_tasks(task: str = "", split: str = "train", simplification: str = "") -> list[dict[str, Any]]:
-    """Each variation of a task, or of all, in a split of the package: train, dev or test."""
+    """List each variation of a task, or of all, in a split of the package: train, dev or test."""
     house, rows = ScienceWorldEnv(""), []
     for name in [task] if task else house.get_task_names():
         house.load(name, 0, simplification)

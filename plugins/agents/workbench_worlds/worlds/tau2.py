@@ -1,8 +1,8 @@
 """tau2: an agent serves a customer, who in telecom has a phone and tools of their own.
 
-Source: tau2-bench (Barres et al., arXiv 2506.07982), as the package `inspect-evals` has it, with its databases, tasks
-and scorers (database, communicated facts, assertions, required actions). The index's package `tau2` is another thing.
-Departure: what the paper scores by a judge (`nl_assertions`) is not scored, as in the package.
+Source: tau2-bench (Barres et al., arXiv 2506.07982), from the package `inspect-evals`, with its databases, tasks and
+scorers (database, communicated facts, assertions, required actions). The package `tau2` on PyPI is unrelated.
+Departure: the part that the paper scores by a judge (`nl_assertions`) is not scored, as in the package.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from inspect_evals.tau2.utils import (
     load_file,
 )
 
-#: With which the customer ends the conversation.
+#: Words with which the customer ends the conversation.
 ENDS = ("###STOP###", "###OUT-OF-SCOPE###", "###TRANSFER###")
 _BEGIN = "Begin the interaction. Remember you are the customer, and you are interacting with a customer service agent."
 
 
 @lru_cache
 def tasks_of(domain: str) -> dict[str, Any]:
-    """The tasks of airline, retail or telecom, by id."""
+    """Return the tasks of airline, retail or telecom, by id."""
     name = "tasks.json.gz" if domain == "telecom" else "tasks.json"
     return {str(one["id"]): Task.model_validate(one) for one in load_file(TAU2_DATA_DIR / "domains" / domain / name)}
 
@@ -55,7 +55,7 @@ class World:
         return _BEGIN
 
     def _begin(self) -> None:
-        """Bring the world into the state in which the task begins."""
+        """Bring the world into the initial state of the task."""
         if self.domain != "telecom":
             return
         from inspect_evals.tau2.telecom.environment import get_environment
@@ -106,5 +106,5 @@ _LISTS = {"airline": "all_airline_tools", "retail": "all_retail_tools", "telecom
 
 
 def list_tasks(domain: str) -> list[dict[str, Any]]:
-    """The tasks of a domain: airline, retail or telecom."""
+    """List the tasks of a domain: airline, retail or telecom."""
     return [{"domain": domain, "id": key} for key in tasks_of(domain)]

@@ -11,8 +11,8 @@ import textarena
 
 
 class World:
-    """Task: `seed`. settings: `id` of the game, number of `players`, `of`, the player whose reward counts: the score
-    is 1 for a win, 0.5 for a draw, and else between."""
+    """Task: `seed`. settings: `id` of the game, number of `players`, `of`, the player whose reward counts: the score is
+    1 for a win, 0.5 for a draw, and otherwise between 0 and 1."""
 
     def __init__(self, id: str = "TicTacToe-v0", players: int = 2, of: int = 0):
         self.game, self.players, self.of, self.done = textarena.make(id), players, of, False

@@ -1,7 +1,7 @@
 """TextWorld: text games, generated or written, played in words.
 
 Source: TextWorld (Côté et al., arXiv 1806.11532), package `textworld`. It plays its own games (.z8 with .json, .ulx)
-and classics of the z-machine. Its score is the game's own over the most that can be had.
+and classics of the z-machine. The score is the game's own divided by its maximum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import textworld
 
 
 class World:
-    """Task: `game`, a file, seen from the workflow file. listed: show the actions that are possible."""
+    """Task: `game`, a file, relative to the workflow file. listed: show the possible actions."""
 
     base = "."
 
@@ -48,8 +48,8 @@ class World:
 
 
 def list_tasks(challenge: str, games: int = 20, seed: int = 1, **settings: Any) -> list[dict[str, Any]]:
-    """Games, made once in the current folder: a challenge of tw-make, e.g. tw-treasure_hunter, with its settings, e.g.
-    level: 3."""
+    """List games, made once in the current folder: a challenge of tw-make, e.g. tw-treasure_hunter, with its settings,
+    e.g. level: 3."""
     told = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     program, rows = str(Path(sys.executable).with_name("tw-make")), []
     for number in range(seed, seed + games):

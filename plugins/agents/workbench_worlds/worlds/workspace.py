@@ -1,4 +1,4 @@
-"""A folder of files in which an agent reads, writes and runs commands, and which a hidden check scores.
+"""A folder of files in which an agent reads, writes and runs commands, scored by a hidden check.
 
 The form of benchmarks whose task is a repository and a failing test (AgentIssue-Bench, arXiv 2505.20749), an experiment
 with a metric of its own (MLAgentBench, arXiv 2310.03302), or attachments and a file to deliver (AgentIF-OneDay, arXiv
@@ -19,20 +19,20 @@ from typing import Any
 
 #: The folder, as commands see it.
 PLACE = "/task"
-#: Bytes of a command's output, and of a file, that are read.
+#: Maximum bytes to read of a command's output, and of a file.
 OUTPUT, CONTENT = 20_000, 100_000
 
 
 class World:
     """Task: `files`, {path: text}; `check`, a command that scores the folder at the end; `hidden`, {path: text}, files
-    that are put there for the check alone, over whatever stands there.
+    that are added only for the check, replacing existing ones.
 
-    The score is a number in [0, 1] that is the last line that the check prints; without one, 1 if it exits with 0. No
-    check: 0. What a command leaves running ends with it. seconds: of a command.
+    The score is a number in [0, 1] on the last line that the check prints; without one, 1 if it exits with 0. No check:
+    0. Processes that a command leaves running end with it. seconds: of a command.
     """
 
     base = "."
-    repeats = False  # commands tell the time
+    repeats = False  # commands report the time
 
     def __init__(self, seconds: float = 60):
         self.seconds, self.done = seconds, False
@@ -77,7 +77,7 @@ class World:
             return f"{action['tool']} needs the text `{wrong[0]}`."
         try:
             return self._act(action["tool"], *(action["arguments"][name] for name in needed))
-        except (OSError, UnicodeError, RuntimeError) as error:  # the last one of a circle of links
+        except (OSError, UnicodeError, RuntimeError) as error:  # RuntimeError: a circle of links
             return f"That cannot be done: {getattr(error, 'strerror', None) or error}."
 
     def _act(self, tool: str, where: str = "", text: str = "") -> str:
@@ -110,12 +110,12 @@ class World:
         return float(number[0]) if number else float(status == 0)
 
     def _changed(self) -> str:
-        """The files that are new or other than at the beginning, with their text."""
+        """Return the new and changed files, with their text."""
         now = {path: text for path, text in self._read_all().items() if self.before.get(path) != text}
         return "\n\n".join(f"{path}:\n{text}" for path, text in sorted(now.items()))
 
     def _read_all(self) -> dict[str, str]:
-        """The text of each file, by its path; of many large ones only that of the first."""
+        """Return the text of each file, by its path. Beyond a total size, texts are empty."""
         found, left = dict[str, str](), 100 * CONTENT
         for folder, _, names in os.walk(self.folder):
             for path in (Path(folder, name) for name in sorted(names)):
@@ -132,7 +132,7 @@ class World:
             if not path.is_relative_to(self.folder) or path == self.folder:
                 raise ValueError(f"the file {name} is outside the folder")
             for part in (*reversed(path.relative_to(self.folder).parents), path.relative_to(self.folder)):
-                there = self.folder / part  # where the agent put something else: a link leads elsewhere, a pipe waits
+                there = self.folder / part  # the agent may have put a link or a pipe there
                 if there != path and there.is_dir() and not there.is_symlink():
                     there.chmod(0o700)
                 elif there.is_dir() and not there.is_symlink():
@@ -143,8 +143,8 @@ class World:
             path.write_text(text, encoding="utf-8")
 
     def _run(self, command: str, end: bool = False) -> tuple[int, str]:
-        """(status, output with errors) of a command; a late one has the status 124. end: the end of a long output, in
-        place of its beginning."""
+        """Return (status, output with errors) of a command. A timeout has the status 124. end: of a long output, return
+        the end instead of the beginning."""
         words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
         words += ["--tmpfs", "/tmp", "--bind", str(self.folder), PLACE]  # /tmp first: our Python itself may be below it
         for place in ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", sys.base_prefix, sys.prefix):
@@ -152,7 +152,7 @@ class World:
                 words += ["--ro-bind", place, place]
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
         words += ["--proc", "/proc", "--dev", "/dev", "--chdir", PLACE, "bash", "-c", command]
-        # Python takes a file of equal size and second for the one that it has compiled.
+        # Python considers a compiled file current if the source has the same size and second.
         env = {"PATH": path, "HOME": "/tmp", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
         said, late = b"", list[bool]()
         try:
@@ -177,7 +177,7 @@ class World:
 
 
 def _read(path: Path) -> str:
-    """The text of a file, of a large one the beginning and its size."""
+    """Return the text of a file; of a large one, the beginning and its size."""
     with path.open("rb") as file:
         text = file.read(CONTENT).decode("utf-8", "replace")
     size = path.stat().st_size

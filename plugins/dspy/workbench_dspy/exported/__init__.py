@@ -1,1 +1,1 @@
-"""The modules that an exported DSPy program is made of. `workbench export --format dspy` copies these files."""
+"""The modules of an exported DSPy program. `workbench export --format dspy` copies these files."""

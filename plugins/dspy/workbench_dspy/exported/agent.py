@@ -29,7 +29,7 @@ EXCHANGE = "_exchange"
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that a model may call. line: how it is described to the model."""
+    """A function that a model may call. line: its description for the model."""
 
     name: str
     function: Callable[..., Any]
@@ -41,11 +41,11 @@ class Tool:
 
     @property
     def arguments(self) -> list[str]:
-        """The names of all that it takes."""
+        """Return the names of all arguments."""
         return [*self.bound.schema["properties"]]
 
     def __call__(self, given: Mapping[str, Any]) -> Any:
-        """Its result, as JSON holds it; arguments are converted to the types of the function. Raises NodeError."""
+        """Return its result in JSON types. Arguments are converted to the types of the function. Raises NodeError."""
         values = self.bound.read(self.name, given)
         try:
             result = self.bound(values)
@@ -57,7 +57,7 @@ class Tool:
         return json.loads(json.dumps(result, default=str))
 
     def __deepcopy__(self, memo: Any) -> Tool:
-        return self  # DSPy copies programs; a function stays what it is
+        return self  # DSPy copies programs; a function stays the same
 
 
 async def _awaited(result: Any) -> Any:
@@ -81,13 +81,13 @@ class ToolCall(dspy.Module):
 
 
 class Agent(Runs, dspy.Predict):
-    """A language model with tools. Its demos may hold the messages between question and answer, under EXCHANGE.
+    """A language model with tools. Its demos may contain the messages between question and answer, under EXCHANGE.
 
     Args:
-        signature: what it reads and writes.
+        signature: its inputs and outputs.
         instructions: as written.
-        tools: what it may call.
-        max_steps: answers of the model at most, tool calls included.
+        tools: the tools that it may call.
+        max_steps: maximum answers of the model, tool calls included.
         lm: a language model of its own.
         settings: temperature, max_tokens.
     """
@@ -138,7 +138,7 @@ class Agent(Runs, dspy.Predict):
         return messages
 
     def _converse(self, messages: list[dict[str, Any]], lm: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask and call tools until the model answers. messages: is added to."""
+        """Ask and call tools until the model answers. messages: extended with the conversation."""
         known = {tool.name: tool.arguments for tool in self.tools.values()}
         corrected = False
         for _ in range(self.max_steps):
@@ -179,7 +179,7 @@ class Agent(Runs, dspy.Predict):
 
 
 def as_text_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of a demo. Native calls and their results become text."""
+    """Return a message of a demo, with native calls and their results as text."""
     if message["role"] != "tool" and not message.get("tool_calls"):
         return dict(message)
     functions = [call["function"] for call in message.get("tool_calls", ())]

@@ -17,7 +17,7 @@ from workbench_dspy_seam.programs import ADAPTERS, LMError
 from workbench_kit.answers import convert, read_score
 from workbench_kit.prompting import plain_adapter as plain
 
-#: A module that gave no outputs. Where others can take its place, the program goes on without it.
+#: Failures of a module. If others can replace it, the program continues without it.
 FAILURES = (NodeError, LMError)
 
 
@@ -25,8 +25,8 @@ FAILURES = (NodeError, LMError)
 class Step:
     """A module of a flow.
 
-    module: the attribute that holds it. reads: for each field, the steps that may have written it, the first one that
-    did counts; without any, it is an input of the program. optional: the program goes on if it fails.
+    module: the attribute that holds it. reads: for each field, the steps that may write it, of which the first one that
+    did counts; without any, it is an input of the program. optional: the program continues if it fails.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Step:
 
 
 class Module(dspy.Module):
-    """A DSPy module of your own. reads: the fields that it is given. form: chat, json, xml or plain, in which its
-    predictors ask."""
+    """A DSPy module of the user's. reads: its input fields. form: chat, json, xml or plain, the form of its predictors'
+    prompts."""
 
     def __init__(self, module: Any, reads: Sequence[str], form: str = "chat"):
         super().__init__()
@@ -51,8 +51,8 @@ class Module(dspy.Module):
 class Flow(Runs, dspy.Module):
     """Runs its steps in order. A subclass sets `steps`, and a module for each.
 
-    rename: what the caller calls an inner field. order: names of the steps as they stand in the workflow file, if that
-    is another order; of several steps that write a field, the last one there counts.
+    rename: the caller's name of an inner field. order: names of the steps in the order of the workflow file, if it
+    differs; of several steps that write a field, the last one there counts.
     """
 
     steps: Sequence[Step] = ()
@@ -100,7 +100,7 @@ class Flow(Runs, dspy.Module):
         return inputs
 
     def _merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """All fields. Of several writers the last one counts, or the step that refined what that one wrote."""
+        """Return all fields. Of several writers the last one counts, or the step that refined its output."""
         names = self.order or [step.name for step in self.steps]
         writers: dict[str, list[str]] = {}
         for name in names:
@@ -118,7 +118,7 @@ class Flow(Runs, dspy.Module):
 
 
 class Branch(dspy.Module):
-    """Runs the case that is the value of the field `on`."""
+    """Runs the case named by the value of the field `on`."""
 
     def __init__(self, on: str, cases: Mapping[str, Any], default: Any = None):
         super().__init__()
@@ -141,10 +141,10 @@ class Branch(dspy.Module):
 
 
 class Ensemble(dspy.Module):
-    """Runs members several times; a vote on the field, or a judge, picks the answer.
+    """Runs members several times. A vote on the field, or a judge, picks the answer.
 
-    judge: instructions of the judge; None for a vote. settings: of the judge's language model. weights: what a vote of
-    each member counts; default: 1.
+    judge: instructions of the judge; None for a vote. settings: of the judge's language model. weights: of each
+    member's vote; default: 1.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Ensemble(dspy.Module):
 
 
 class Reflect(dspy.Module):
-    """Answers, has the answer criticised and improved, and keeps the one with the best score.
+    """Answers, has the answer criticized and improved, and keeps the one with the best score.
 
     Args:
         of: gives the answer.
@@ -199,7 +199,7 @@ class Reflect(dspy.Module):
         rounds: of improvement.
         samples: answers drawn in each round.
         verifier: gives `score` in [0, 1] and maybe `feedback`; None: the last answer counts.
-        critic: instructions of the critic; empty: the verifier's feedback alone.
+        critic: instructions of the critic; empty: use only the verifier's feedback.
         lm, settings: of the critic.
     """
 
@@ -221,7 +221,7 @@ class Reflect(dspy.Module):
         self.lm, self.settings = lm, dict(settings or {})
 
     def forward(self, **given: Any) -> dspy.Prediction:
-        checks: list[str | None] = []  # of each check, its failure
+        checks: list[str | None] = []  # the failure of each check
         best, score, feedback = self._round(self.of, given, 0, checks)
         failed: list[str] = []
         for number in range(1, self.rounds + 1):
@@ -235,7 +235,7 @@ class Reflect(dspy.Module):
             try:
                 answer, new, told = self._round(self.improve, more, number, checks)
             except FAILURES:
-                continue  # the answer that is there is better than none
+                continue  # the existing answer is better than none
             if score is None or new is None or new > score:
                 best, score, feedback, failed = answer, new, told, []
             else:
@@ -249,7 +249,7 @@ class Reflect(dspy.Module):
         return fields_read(self.of)
 
     def _round(self, module: Any, given: Mapping[str, Any], number: int, checks: list[str | None]) -> Any:
-        """(answer, score, feedback) of the best of a round."""
+        """Return (answer, score, feedback) of the best of a round."""
         found, failures = [], []
         for sample in range(self.samples):
             try:
@@ -266,14 +266,14 @@ class Reflect(dspy.Module):
             return answer, None, ""
         try:
             found = draw(self.verifier, number, {**given, **dict(answer.items())})
-        except FAILURES as error:  # e.g. code that trips over a malformed answer: that answer is worth nothing
+        except FAILURES as error:  # e.g. code that fails on a malformed answer: that answer is worth nothing
             checks.append(str(error))
             return answer, 0.0, str(error)
         checks.append(None)
         return answer, *read_score(dict(found.items()))
 
     def _criticism(self, given: Mapping[str, Any], answer: Any, score: Any, feedback: str, number: int) -> str:
-        """Ask what to fix; empty where nothing is found."""
+        """Ask what to fix; empty if nothing is found."""
         if not self.critic:
             return feedback or f"The score is {score:.2f}."
         task = "\n".join(f"{n}: {plain.as_text(given[n])}" for n in self.reads)

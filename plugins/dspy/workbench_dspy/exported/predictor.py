@@ -1,4 +1,4 @@
-"""A signature that a language model answers: its prompt, its settings, and how the answer is read."""
+"""A signature that a language model answers: its prompt, its settings, and the parser of the answer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from workbench_dspy_seam import programs as seam
 from workbench_kit import answers
 from workbench_kit.prompting import Nearest, plain_adapter as plain
 
-#: Number of the draw that a module is run for; with a temperature, other numbers are other answers.
+#: Number of the draw that a module is run for. With a temperature, other numbers give other answers.
 _DRAW: ContextVar[int] = ContextVar("draw", default=0)
-#: Draws inside one another: so many numbers for each.
+#: Numbers for each level of nested draws.
 _DRAWS = 1000
 
 
@@ -31,7 +31,7 @@ def signature(
     instructions: str,
     descriptions: Mapping[str, str] | None = None,
 ) -> Any:
-    """A DSPy signature. inputs, outputs: the type of each field. descriptions: what a field means."""
+    """Make a DSPy signature. inputs, outputs: the type of each field. descriptions: the meaning of a field."""
     described = descriptions or {}
     fields: dict[str, Any] = {}
     for part, make in ((inputs, dspy.InputField), (outputs, dspy.OutputField)):
@@ -45,7 +45,7 @@ def signature(
 
 
 def language_model(model: str, api_base: str | None = None, api_key_env: str | None = None) -> dspy.LM:
-    """A language model of a single node. api_key_env: the environment variable with its key."""
+    """Make the language model of a single node. api_key_env: the environment variable with its key."""
     settings: dict[str, Any] = {}
     if api_base:
         settings["api_base"] = api_base
@@ -55,8 +55,8 @@ def language_model(model: str, api_base: str | None = None, api_key_env: str | N
 
 
 def make_request(lm: Any, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Any:
-    """(request, keywords) of a call. settings: temperature, max_tokens, top_p, stop, rollout_id; they come before those
-    of the language model."""
+    """Return (request, keywords) of a call. settings: temperature, max_tokens, top_p, stop, rollout_id; they take
+    precedence over those of the language model."""
     own = {name: value for name, value in lm.kwargs.items() if name not in seam.CLIENT_KEYS}
     body = {**own, **{name: value for name, value in settings.items() if value is not None}}
     rollout = (body.pop("rollout_id", None) or 0) + _DRAW.get() * _DRAWS
@@ -66,7 +66,7 @@ def make_request(lm: Any, messages: Sequence[Mapping[str, Any]], settings: Mappi
 
 
 def ask(lm: Any, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> tuple[str, bool]:
-    """(answer, whether it was cut at max_tokens). lm: None for the configured one. Raises NodeError for no answer."""
+    """Return (answer, whether it was cut at max_tokens). lm: None for the configured one. Raises NodeError if empty."""
     lm = lm or dspy.settings.lm
     request, more = make_request(lm, messages, settings)
     return read_response(lm(request, **more))
@@ -85,7 +85,7 @@ def read_response(response: Any) -> tuple[str, bool]:
 
 
 def read_signature(declared: Any) -> Signature:
-    """The fields of a DSPy signature."""
+    """Return the fields of a DSPy signature."""
 
     def fields(of: Mapping[str, Any]) -> tuple[Field, ...]:
         return tuple(
@@ -121,7 +121,7 @@ class PlainAdapter(dspy.Adapter):
         return plain.system_text(read_signature(declared), text, described, self.show_values, form=True)
 
     def format(self, signature: Any, demos: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
-        """The prompt, as DSPy has prompts."""
+        """Return the prompt in DSPy's form."""
         return seam.to_prompt(self.messages(signature, demos, inputs))
 
     def messages(self, signature: Any, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ class PlainAdapter(dspy.Adapter):
         return self.read(signature, completion, cut=False)
 
     def read(self, signature: Any, text: str, cut: bool) -> dict[str, Any]:
-        """The typed outputs of an answer. cut: whether it ended at max_tokens. Raises NodeError."""
+        """Return the typed outputs of an answer. cut: whether it ended at max_tokens. Raises NodeError."""
         fields = read_signature(signature)
         if self.form == "plain":
             return answers.parse(fields, text, cut)[0]
@@ -154,7 +154,7 @@ class PlainAdapter(dspy.Adapter):
 
 
 class Runs:
-    """Both ways in which DSPy calls a module, by `_run`."""
+    """Implements both of DSPy's ways to call a module, by `_run`."""
 
     _run: Callable[[dict[str, Any]], dspy.Prediction]
 
@@ -170,7 +170,7 @@ class Predictor(Runs, dspy.Predict):
     """A predictor with a prompt of its own, demos chosen by the input, and a vote.
 
     Args:
-        signature: what it reads and writes.
+        signature: its inputs and outputs.
         instructions: as written.
         samples: answers drawn; the most frequent last output wins.
         retrieve: number of demos shown, the nearest to the input; 0: all.
@@ -216,18 +216,18 @@ class Predictor(Runs, dspy.Predict):
     def _draw(self, given: Mapping[str, Any], number: int) -> dspy.Prediction:
         config = dict(given.get("config", {}))
         if number:
-            config["rollout_id"] = number  # another answer, past DSPy's cache
+            config["rollout_id"] = number  # another answer, bypassing DSPy's cache
         with dspy.context(adapter=self.adapter):
             return dspy.Predict.forward(self, **{**given, "config": config})
 
     def demos_shown(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """The demos for an input; never the input itself with its answer."""
+        """Return the demos for an input, but never the input itself with its answer."""
         demos = [dict(demo.items()) for demo in self.demos]
         return [demos[i] for i in Nearest(demos, list(self.signature.input_fields)).shown(inputs, self.retrieve)]
 
 
 def most_frequent(answers: Sequence[Any], field: str, weights: Sequence[float] = ()) -> Any:
-    """The answer whose field has the most frequent value; of equals, the first. weights: of the answers; default: 1."""
+    """Return the answer with the most frequent value of a field; of equals, the first. weights: default 1."""
     ballots = [json.dumps(dict(a.items()).get(field), sort_keys=True, default=str) for a in answers]
     counts = Counter[str]()
     for ballot, weight in zip(ballots, weights or [1] * len(ballots), strict=True):
@@ -236,7 +236,7 @@ def most_frequent(answers: Sequence[Any], field: str, weights: Sequence[float] =
 
 
 def fields_read(module: Any) -> list[str]:
-    """The inputs of a module."""
+    """Return the inputs of a module."""
     if not isinstance(module, dspy.Predict):
         return list(module.reads)
     signature: Any = module.signature
@@ -244,7 +244,7 @@ def fields_read(module: Any) -> list[str]:
 
 
 def draw(module: Any, number: int, given: Mapping[str, Any]) -> Any:
-    """The outputs of a module for the fields that it reads. Other numbers draw other answers."""
+    """Return the outputs of a module for the fields that it reads. Other numbers draw other answers."""
     token = _DRAW.set(_DRAW.get() * _DRAWS + number)
     try:
         return module(**{name: given[name] for name in fields_read(module)})

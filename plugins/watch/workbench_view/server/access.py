@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workbench.lm import is_loopback
 
-#: What a page may load: nothing from elsewhere, and nothing that stands in the page itself.
+#: What a page may load: nothing from other servers, and nothing inline.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-#: The referrer is kept to our own pages; with none at all, browsers send forms of these pages with `Origin: null`.
+#: The referrer is sent only to our own pages; without any, browsers send forms of these pages with `Origin: null`.
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -36,7 +36,7 @@ _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d{
 
 @dataclass(frozen=True)
 class Access:
-    """token: what requests must have; None: nothing, which is for loopback alone. hosts: further names to answer to."""
+    """Access rules. token: required in requests; None: not required, only for loopback. hosts: further host names."""
 
     host: str = "127.0.0.1"
     token: str | None = None
@@ -48,8 +48,8 @@ class Access:
         return None if self.token is None else _digest(self.token, "cookie")
 
     def knows_host(self, header: str, server: str | None) -> bool:
-        """Return True if a request for this name is answered. A page of somebody else whose name was made to lead here
-        (DNS rebinding) still sends its own name. server: the address at which the request came in."""
+        """Return True if requests for this host name are answered. Another site's page whose name was made to point
+        here (DNS rebinding) still sends its own name. server: the address at which the request came in."""
         found = _HOST.fullmatch(header)
         return found is not None and found[1].lower() in self._names(server)
 
@@ -70,7 +70,7 @@ def _digest(key: str, text: str) -> str:
 
 
 class Guard:
-    """Stands before the application: answers only to the names of this server, asks for the token, sets headers."""
+    """Wraps the application: answers only to the names of this server, requires the token, sets headers."""
 
     def __init__(self, app: ASGIApp, access: Access):
         self.app, self.access = app, access
@@ -109,7 +109,7 @@ class Guard:
         return _same(asked.cookies.get(_cookie_name(asked), ""), self.access.cookie)
 
     def _let_in(self, asked: HTTPConnection) -> Response:
-        """A request with the token in its address gets a cookie, and the address without the token."""
+        """Answer a request with the token in its URL: set a cookie, and redirect to the URL without the token."""
         pairs = parse_qsl(asked.url.query, keep_blank_values=True)
         shown = [value for name, value in pairs if name == "token"]
         if asked.scope["method"] not in ("GET", "HEAD") or not any(_same(one, self.access.token) for one in shown):
@@ -125,7 +125,7 @@ class Guard:
 
 
 def _cookie_name(asked: HTTPConnection) -> str:
-    """Cookies are shared by all ports of a machine."""
+    """Return the cookie's name, with the port, since cookies are shared by all ports of a machine."""
     server = asked.scope.get("server")
     return f"workbench_view_{server[1] if server else 0}"
 

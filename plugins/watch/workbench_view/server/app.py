@@ -1,4 +1,4 @@
-"""The application: which page stands where."""
+"""The application: the page at each path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workbench_view.server.site import Change, Page, Site
 from workbench_view.server.starting import start_run
 from workbench_view.server.steering import steer_run
 
-#: What is read, by its path.
+#: Pages that only read, by path.
 PAGES: dict[str, Page] = {
     "/": runs_page,
     "/runs/{run}": run_page,
@@ -48,7 +48,7 @@ PAGES: dict[str, Page] = {
     "/compare": compare_page,
     "/plugins": plugins_page,
 }
-#: What changes something, by the path of its form.
+#: Changes, by the path of their form.
 CHANGES: dict[str, Change] = {
     "/runs/{run}/tags": tag_run,
     "/runs/{run}/steer": steer_run,
@@ -58,13 +58,13 @@ CHANGES: dict[str, Change] = {
     "/label": label_rows,
 }
 
-#: The files that a page may load: these, and no path of a request.
+#: The files that a page may load. No path of a request leads to any other file.
 _ASSETS = {"style.css": "text/css", "view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _FOLDER = Path(__file__).parent.parent / "assets"
 
 
 def make_app(site: Site, access: Access) -> ASGIApp:
-    """The application over a database, behind its guard."""
+    """Return the application over a database, behind its guard."""
     routes = [Route(path, site.page(make), methods=["GET"]) for path, make in PAGES.items()]
     routes += [Route(path, site.change(make), methods=["POST"]) for path, make in CHANGES.items()]
     routes += [Route(f"/assets/{name}", _asset(name, kind), methods=["GET"]) for name, kind in _ASSETS.items()]

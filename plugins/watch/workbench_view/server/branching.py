@@ -1,5 +1,5 @@
-"""A run that begins at a candidate of another one, from the candidate's page. It is added, and not started: no page
-runs code."""
+"""Adds a run that begins at a candidate of another one, from the candidate's page. It is not started: no page runs
+code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench_view.server.steering import read_ceilings
 
 
 def branch_candidate(site: Site, request: Request, form: Mapping[str, str]) -> str:
-    """Add the run that a form asks for; returns its address."""
+    """Add the run in a form; returns its address."""
     name = str(request.path_params["run"])
     sets = [(f"budget.{what}", ceiling) for what, ceiling in read_ceilings(form).items()]
     store = Store(site.database, create=False)
@@ -33,6 +33,6 @@ def branch_candidate(site: Site, request: Request, form: Mapping[str, str]) -> s
 
 
 def read_origin(store: Store, row: Any) -> dict[str, Any] | None:
-    """Where a run begins: `run`, `candidate`, and whether that run is still `there`; None if at its file."""
+    """Return a run's origin: `run`, `candidate`, and whether that is still `there`; None if it began at its file."""
     origin = origin_of(row)
     return origin and {**origin, "there": find_exact_run(store, origin["run"]) is not None}

@@ -1,4 +1,4 @@
-"""The calls of models of a run: what each was asked, answered, and cost."""
+"""The model calls of a run: request, answer and cost of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 from workbench.store import Journal, RunRecord, Store
 from workbench_view.server.site import NotFound, Site, find_run, url
 
-#: Calls of a page.
+#: Calls per page.
 PAGE = 100
 
 

@@ -1,4 +1,4 @@
-"""A candidate: what it changes, how it scored, and all that it consists of."""
+"""A candidate: its changes, its scores, and its full content."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
 def list_comparisons(
     evaluations: Sequence[Mapping[str, Any]], one: str, baseline: str, winner: str | None
 ) -> list[dict[str, str]]:
-    """The pairs (`a`, `b`) that a candidate can be compared in, the older first: `name` of the other one, and the
-    `split` that both have rows of. The sealed rows come first; a candidate that lost has none."""
+    """Return the pairs (`a`, `b`) to compare a candidate in, the older first: `name` of the other one, and the `split`
+    with rows of both. The sealed rows come first; a candidate that lost has none."""
     found: list[dict[str, str]] = []
     for name, a, b in (("baseline", baseline, one), ("winner", one, winner)):
         splits = [{e["split"] for e in evaluations if e["candidate"] == side} for side in (a, b)]
@@ -72,7 +72,7 @@ def is_branch_of(order: Mapping[str, Any], candidate: str) -> bool:
 
 
 def read_texts(workflow: Workflow) -> dict[str, str]:
-    """The instructions of the nodes, by address."""
+    """Return the instructions of the nodes, by address."""
     nodes: Mapping[str, Any] = workflow.tree.get("nodes", {})
     return {
         f"nodes.{name}.instructions": node["instructions"]

@@ -1,4 +1,4 @@
-"""Any two runs, candidates or evaluations, compared row by row; and the cells of a matrix."""
+"""Compares any two runs, candidates or evaluations row by row; and shows the cells of a matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench_view.server.site import NotFound, Site, find_run
 from workbench_view.server.stored import read_inputs, shorten
 from workbench_view.text_diff import list_changes
 
-#: Rows that changed sides that a comparison lists of each kind, and evaluations that are searched for cells.
+#: Maximum changed rows of each kind in a comparison, and evaluations to search for cells.
 ROWS, SEARCHED = 100, 400
 
 
@@ -61,7 +61,7 @@ def _id(store: Store, run: str) -> int:
 
 
 def describe_difference(found: Difference, sides: list[Side]) -> str:
-    """The verdict in a sentence."""
+    """Return the verdict in a sentence."""
     proof = found.proof
     figures = f"{proof.diff_text}, p = {found.p:.2g} ({proof.test})"
     word = {"gain": "The second is better", "loss": "The second is worse", "": "No difference is shown"}[found.shown]
@@ -71,7 +71,7 @@ def describe_difference(found: Difference, sides: list[Side]) -> str:
 
 
 def matrix_page(site: Site, store: Store, request: Request) -> Response:
-    """The evaluations of `workbench eval --matrix` that one of them belongs to: of the same name, rows and axes."""
+    """Show the evaluations of the same `workbench eval --matrix`: those with the same name, rows and axes."""
     row = find_run(store, request)
     report = read_report(row)
     if kind_of(row) != "eval" or report is None or not report["label"]:
@@ -104,7 +104,7 @@ def matrix_page(site: Site, store: Store, request: Request) -> Response:
 
 
 def _axes(label: str) -> dict[str, str]:
-    """A label such as `lm=a, nodes.x.samples=3` as addresses with values."""
+    """Parse a label such as `lm=a, nodes.x.samples=3` to addresses with values."""
     found: dict[str, str] = {}
     last = ""
     for part in label.split(", "):

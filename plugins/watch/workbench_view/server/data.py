@@ -1,4 +1,4 @@
-"""The rows of a run's data, as far as the database has them: copies, clusters, and rows in two splits."""
+"""The rows of a run's data, as stored in the database: copies, clusters, and rows in two splits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workbench_view.server.rows import default_candidate
 from workbench_view.server.site import NotFound, Site, find_run, url, whole_number
 from workbench_view.server.stored import read_inputs
 
-#: Rows of a page, and groups of copies that are listed.
+#: Rows per page, and maximum groups of copies to list.
 PAGE, GROUPS = 100, 100
-#: What rows can be asked for by.
+#: Filters of rows.
 KINDS = {"copies": "copies of another row", "clusters": "in a cluster of several", "leaks": "in two splits"}
 
 
@@ -64,8 +64,8 @@ def data_page(site: Site, store: Store, request: Request) -> Response:
 
 
 def read_data(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The rows that were scored, each once in each split: example, split, row_key, cluster. Rows of train that only an
-    optimizer has seen are known by their ids: their keys are None."""
+    """Return the scored rows, each once per split: example, split, row_key, cluster. Train rows that only an optimizer
+    has used are known by their ids, so their keys are None."""
     evaluations, seen = Evaluations(store, row["id"]), dict[tuple[str, str], dict[str, Any]]()
     asked = (
         default_candidate(store, row, report),
@@ -82,7 +82,7 @@ def read_data(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[
 
 
 def group(rows: Sequence[Mapping[str, Any]], key: str) -> list[list[Mapping[str, Any]]]:
-    """Rows of the same key, where there are several, the largest groups first."""
+    """Return groups of several rows with the same key, the largest groups first."""
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for one in rows:
         if one[key] is not None:

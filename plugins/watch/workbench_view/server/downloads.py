@@ -1,4 +1,4 @@
-"""The report of a run in the forms that `workbench report` writes."""
+"""The report of a run in the formats of `workbench report`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPES = {".html": "text/html", ".md": "text/markdown", ".json": "application/js
 
 
 def report_file(site: Site, store: Store, request: Request) -> Response:
-    """The file. A browser keeps it, and does not open it here: it has styles in it."""
+    """Return the file as a download. It has inline styles, so the browser must not show it here."""
     row, form = find_run(store, request), f".{request.path_params['form']}"
     if form not in WRITERS or kind_of(row) != "optimize" or read_report(row) is None:
         raise NotFound(f"There is no such report of run {row['run']}.")

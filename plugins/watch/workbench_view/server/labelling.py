@@ -1,4 +1,4 @@
-"""The page to label on: one answer at a time, blind, for a run or a file of rows; and what the labels say."""
+"""The page for labelling: one answer at a time, blind, for a run or a file of rows; and the report of the labels."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from workbench_kit.labels import (
 )
 from workbench_view.server.site import NotFound, Refused, Site, find_run, url
 
-#: Characters of a labeller's name, and of a better answer or comment.
+#: Maximum characters of a labeller's name, and of a better answer or comment.
 MOST_NAME, MOST_TEXT = 60, 20_000
 
 
 @dataclass(frozen=True)
 class _Labelled:
-    """The answers that a page asks for, in its order. answers: of a run, with the judge's scores. named: the file that
-    its workflow reads. judged: whether a judge gave the scores."""
+    """The answers to label on a page, in order. answers: of a run, with the judge's scores. named: the file that its
+    workflow reads. judged: whether a judge gave the scores."""
 
     where: str
     title: str
@@ -61,7 +61,7 @@ def label_rows_page(site: Site, store: Store, request: Request) -> Response:
 
 
 def label_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
-    """Write the label of a form; returns the address of the next answer."""
+    """Write the label in a form; returns the address of the next answer."""
     with Store(site.database, create=False) as store:
         return _write(site, _of_run(site, store, find_run(store, request)), form)
 
@@ -96,7 +96,7 @@ def _of_rows(site: Site) -> _Labelled:
 
 
 def _page(site: Site, request: Request, found: _Labelled) -> Response:
-    """Asks who labels, then shows the next answer, or what the labels say."""
+    """Ask who labels, then show the next answer, or the report of the labels."""
     name = _name(request.query_params.get("by", ""))
     labels = read_labels(found.place) if found.place.exists() else []
     shown: dict[str, Any] = {
@@ -154,7 +154,7 @@ def _write(site: Site, found: _Labelled, form: Mapping[str, str]) -> str:
 
 
 def _score(form: Mapping[str, str]) -> float | None:
-    """The score of a form; None to skip. Raises Refused."""
+    """Return the score in a form; None to skip. Raises Refused."""
     action = form.get("action", "")
     if action in ("good", "bad", "skip"):
         return {"good": 1.0, "bad": 0.0, "skip": None}[action]
@@ -168,7 +168,7 @@ def _score(form: Mapping[str, str]) -> float | None:
 
 
 def _name(text: str) -> str:
-    """A labeller's name as it is written to the file: one line. Raises Refused."""
+    """Return a labeller's name as one line, for the file. Raises Refused."""
     name = " ".join(text.split())
     if len(name) > MOST_NAME or not name.isprintable():
         raise Refused(f"A name has at most {MOST_NAME} printable characters.", 422)

@@ -14,7 +14,7 @@ from workbench.errors import SpecError
 
 
 class _Server(uvicorn.Server):
-    """A server that reports when it is listening, ends with a signal, and does not send it on."""
+    """A server that reports when it is listening, ends on a signal, and does not send it on."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
@@ -35,8 +35,8 @@ class _Server(uvicorn.Server):
 
 
 def listen(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until a signal. ready: called with the address once something listens there. Raises SpecError where nothing
-    can."""
+    """Serve until a signal. ready: called with the address once the server listens. Raises SpecError if nothing can
+    listen there."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""A row: its inputs, each time that it was scored, and the trace as a timeline, with the step that decided."""
+"""A row: its inputs, all its scores, and the trace as a timeline, with the deciding step."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _others(
     split: str,
     example: str,
 ) -> list[dict[str, Any]]:
-    """The same row by baseline and winner."""
+    """Return the results of baseline and winner on the same row."""
     made: list[dict[str, Any]] = []
     for name, hash_ in zip(("baseline", "winner"), asked, strict=True):
         if hash_ and hash_ != candidate:
@@ -76,8 +76,8 @@ def _others(
 
 
 def draw_timeline(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where each step stands on a line of the seconds of all. A trace keeps how long a step took, not when it began: so
-    each stands after the one before it."""
+    """Return the place of each step on a time line. A trace stores the duration of a step, not its start, so each step
+    begins after the one before it."""
     total = sum(float(span.get("seconds") or 0) for span in spans) or 1.0
     bars: list[dict[str, float]] = []
     at = 0.0
@@ -89,10 +89,10 @@ def draw_timeline(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def mark_deciding(spans: Sequence[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Find the positions of the spans that diagnoses name.
+    """Return the positions of the spans that diagnoses name.
 
-    A step is a call of a model, or a node that makes none, as in `workbench agent attribute`. Where the count leads to
-    another node, all spans of the node are meant.
+    A step is a model call, or a node without any, as in `workbench agent attribute`. If the count leads to another
+    node, all spans of the named node are returned.
     """
     steps = [place for place, span in enumerate(spans) for _ in (span.get("calls") or (None,))]
     marked = set[int]()

@@ -1,4 +1,4 @@
-"""The rows of a candidate: which failed, which changed sides, which passed a node."""
+"""The rows of a candidate, filtered by failure, changed result, or node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workbench.store import Evaluations, Journal, Store, kind_of, list_attributi
 from workbench_view.server.site import NotFound, Site, find_run, url, whole_number
 from workbench_view.server.stored import mean_scores, read_inputs, shorten
 
-#: Rows of a page.
+#: Rows per page.
 PAGE = 50
 _ASKED = ("candidate", "split", "side", "failure", "node", "role", "decided", "text")
-#: What rows can be asked for by, of their difference from the baseline.
+#: Filters of rows by their difference from the baseline.
 SIDES = ("won", "lost", "changed", "same")
 
 
@@ -68,13 +68,13 @@ def rows_page(site: Site, store: Store, request: Request) -> Response:
 
 
 def default_candidate(store: Store, row: Any, report: Mapping[str, Any] | None) -> str | None:
-    """The winner; while the run runs, the newest candidate that has rows."""
+    """Return the winner; during the run, the newest candidate with rows."""
     done = Evaluations(store, row["id"]).list_all()
     return winner_of(report) or (done[-1]["candidate"] if done else None)
 
 
 def list_candidate_names(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """(hash, how it is called) of the candidates that have rows."""
+    """Return (hash, label) of the candidates with rows."""
     known = dict.fromkeys(e["candidate"] for e in Evaluations(store, row["id"]).list_all())
     named: dict[str | None, str] = {}
     if kind_of(row) == "optimize":
@@ -83,7 +83,7 @@ def list_candidate_names(store: Store, row: Any, report: Mapping[str, Any] | Non
 
 
 def _scores(store: Store, row: Any, candidate: str, split: str, asked: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """By row, its mean score and its first failure; only of rows whose trace has the node and the role."""
+    """Return the mean score and the first failure of each row, only of rows whose trace has the node and the role."""
     evaluations = Evaluations(store, row["id"])
     found: dict[str, dict[str, Any]] = {}
     for one in evaluations.list_scores(candidate, split):
@@ -123,14 +123,14 @@ def _matches(
 
 
 def side_of(before: float | None, after: float | None) -> tuple[str, ...]:
-    """Return if a row was won or lost against the baseline."""
+    """Return whether a row was won or lost against the baseline."""
     if before is None or after is None:
         return ()
     return ("same",) if before == after else ("changed", "won" if after > before else "lost")
 
 
 def read_decided(store: Store, run: str, candidate: str) -> dict[str, list[str]]:
-    """By row, the nodes that runs of `workbench agent attribute` found to have decided its failure."""
+    """Return by row the nodes that decided its failure, according to runs of `workbench agent attribute`."""
     found: dict[str, list[str]] = {}
     for row in list_attributions(store):
         report = read_report(row) or {}
@@ -151,7 +151,7 @@ def _with_text(
     inputs: Mapping[str, Any],
     text: str,
 ) -> list[str]:
-    """The rows whose id, inputs, answer or message has a text."""
+    """Return the rows whose id, inputs, answer or message contains a text."""
     said: dict[str, str] = {name: f"{name} {json.dumps(inputs.get(name), ensure_ascii=False)}" for name in names}
     for one in read_rows(store, row, report, candidate, split=split, parsed=("cost",)):
         if one["example"] in said:
@@ -171,7 +171,7 @@ def _described(
     before: Mapping[str, float | None],
     decided: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """Describe rows for a list, in their order."""
+    """Describe rows for a list, in order."""
     inputs, made = read_inputs(site, store, row), dict[str, dict[str, Any]]()
     parts = ("cost", "prediction", "fields")
     for one in read_rows(store, row, report, candidate, split=split, examples=names, parsed=parts):

@@ -1,4 +1,4 @@
-"""The page of a run: what happens while it runs, and the report once it ended."""
+"""The page of a run: its progress while it runs, and its report afterwards."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from workbench_view.server.steering import read_orders
 from workbench_view.server.stored import mean_scores, read_inputs, shorten
 from workbench_view.text_diff import list_changes
 
-#: Events, rows that changed sides and candidates that the page of a run shows; others have pages of their own.
+#: Maximum events, changed rows and candidates on the page of a run; others have pages of their own.
 EVENTS, ROWS, CANDIDATES = 40, 20, 200
-#: Events that stand under another heading: the machine under the provenance, what was steered under the orders.
+#: Events shown under another heading: the machine under the provenance, steering under the orders.
 ELSEWHERE = ("machine", "steered")
-#: Calls up to which tokens and dollars are summed each second.
+#: Maximum calls for which tokens and dollars are summed each second.
 SUMMED = 20_000
 
 
@@ -72,7 +72,7 @@ def _summary(site: Site, store: Store, row: Any, report: Mapping[str, Any], side
 
 
 def picture(site: Site, store: Store, request: Request) -> Response:
-    """A plot of a run that ended, as an image of its own: it has styles in it, which no page may have."""
+    """Return a plot of a finished run as an image: its inline styles are not allowed in a page."""
     row, name = find_run(store, request), str(request.path_params["name"])
     report = read_report(row)
     if report is None or kind_of(row) != "optimize":
@@ -108,8 +108,8 @@ def _provenance(row: Any) -> dict[str, Any]:
 
 
 def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Rows that the winner scores differently from the baseline on the sealed rows, losses first; None where they were
-    not tested, or were pruned."""
+    """Return the sealed rows that the winner scores differently from the baseline, losses first; None if they were not
+    tested, or were pruned."""
     baseline, winner = Candidates(store, row["id"]).find_baseline(), winner_of(report)
     before, after = (mean_scores(store, row["id"], hash_, "test") for hash_ in (baseline, winner))
     shared = [(name, before[name], after[name]) for name in after if name in before]
@@ -130,8 +130,8 @@ def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, A
 def list_candidates(
     tree: Sequence[tuple[int, Mapping[str, Any]]], report: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """The candidates, each after its parent: depth, hash, val, what made it, and whether it is the winner or the
-    baseline."""
+    """Return the candidates, each after its parent: depth, hash, val, its optimizer, and whether it is the winner or
+    the baseline."""
     winner = winner_of(report)
     known = (report or {}).get("baseline", {}).get("workflow")
     baseline = known or (tree[0][1]["hash"] if tree else None)
@@ -152,7 +152,7 @@ def list_candidates(
 
 
 def live_part(site: Site, store: Store, request: Request) -> Response:
-    """The part of the page that changes while a run runs. It is asked for each second."""
+    """Return the part of the page that changes while a run runs. It is requested each second."""
     row = find_run(store, request)
     status = status_of(store, row)
     values = {"run": {"run": row["run"]}, "kind": kind_of(row), "status": status}
@@ -160,7 +160,7 @@ def live_part(site: Site, store: Store, request: Request) -> Response:
 
 
 def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
-    """Calls and seconds against the budget, the best so far, candidates in the order of their scores, events."""
+    """Return calls and seconds against the budget, the best so far, candidates by score, and events."""
     record, report = RunRecord(store, row["id"]), read_report(row)
     budget, calls, journal = _budget(row), record.count_calls(), Journal(store, row["id"])
     _, prompt, completion, usd = journal.sum_calls() if calls <= SUMMED else (0, 0, 0, None)
@@ -189,7 +189,7 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
 
 
 def _budget(row: Any) -> dict[str, float | None]:
-    """The ceilings of a run, without its code."""
+    """Return the ceilings of a run, without running its code."""
     try:
         value = read_stored_source(row)[2].value
     except WorkbenchError:
@@ -210,7 +210,7 @@ def _doing(found: Sequence[Mapping[str, Any]], evaluations: Evaluations, record:
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, str]:
-    """An event in a line."""
+    """Describe an event in a line."""
     data, kind = event["data"], event["kind"]
     if kind == "evaluated":
         text = f"candidate {str(data.get('candidate'))[:8]} evaluated, {data.get('calls')} calls paid"

@@ -23,7 +23,7 @@ from workbench.store import (
 from workbench_view.page import format_score
 from workbench_view.server.site import NotFound, Refused, Site, url, whole_number
 
-#: Runs of a page, and characters of a note.
+#: Runs per page, and maximum characters of a note.
 PAGE, MOST_NOTE = 50, 2000
 
 
@@ -31,7 +31,7 @@ def runs_page(site: Site, store: Store, request: Request) -> Response:
     asked = {name: request.query_params.get(name, "").strip() for name in ("text", "kind", "status", "tag")}
     heads = list_run_heads(store, LISTED)
     found = [head for head in heads if _matches(head, asked)]
-    if asked["status"] in ("running", "killed"):  # they are told apart by a lock, so only of those that may be
+    if asked["status"] in ("running", "killed"):  # a lock tells them apart, so only candidates are checked
         found = [head for head in found if status_of(store, head) == asked["status"]]
     page, pages = whole_number(request, "page"), max(1, -(-len(found) // PAGE))
     shown = found[(min(page, pages) - 1) * PAGE : min(page, pages) * PAGE]
@@ -85,7 +85,7 @@ def describe_run(store: Store, row: Any) -> dict[str, Any]:
 
 
 def _result(kind: str, status: str, report: Mapping[str, Any]) -> dict[str, Any]:
-    """score: what heads the list; words: what is said beside it; shown: whether a gain is proved."""
+    """Return score: the figure in the list; words: the text next to it; shown: whether a gain is proved."""
     if kind == "eval":
         if not report.get("n"):
             return {"score": "–", "words": "", "shown": False}
@@ -101,7 +101,7 @@ def _result(kind: str, status: str, report: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_tags(text: str) -> list[str]:
-    """Tags as they are written in a form, with spaces or commas between them. Raises Refused."""
+    """Parse tags from a form, separated by spaces or commas. Raises Refused."""
     found = text.replace(",", " ").split()
     for tag in found:
         if not all(c.isalnum() or c in "._-" for c in tag) or len(tag) > 60:
@@ -112,7 +112,7 @@ def read_tags(text: str) -> list[str]:
 
 
 def tag_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
-    """Write the tags and the note of a run, in place of those it has."""
+    """Replace the tags and the note of a run."""
     name = str(request.path_params["run"])
     tags, note = read_tags(form.get("tags", "")), form.get("note", "").strip()[:MOST_NOTE]
     with Store(site.database, create=False) as store:
@@ -124,5 +124,5 @@ def tag_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
 
 
 def list_names(store: Store) -> Sequence[str]:
-    """Names of the newest runs, to choose from."""
+    """Return the names of the newest runs, for a choice."""
     return [head["run"] for head in list_run_heads(store)[:50]]

@@ -20,10 +20,10 @@ from workbench.errors import WorkbenchError
 from workbench.store import ReadOnlyStore, Store, find_exact_run
 from workbench_view.page import environment
 
-#: Bytes of a form, characters of a text before it is cut, and open looks at the database that wait for a request.
+#: Maximum bytes of a form, characters of a text before it is cut, and idle database connections.
 MOST_FORM, CUT, KEPT = 65_536, 4000, 8
 
-#: What makes a page of a look at the database; what changes something, of a form.
+#: Functions that make a page from the database, and that make a change from a form.
 Page = Callable[["Site", Store, Request], Response]
 Change = Callable[["Site", Request, Mapping[str, str]], str]
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -33,8 +33,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class LabelFiles:
     """The files of answers to label, and of the labels.
 
-    run_labels: the file for answers of runs. rows: a file of rows to label besides; row_labels: the file for these.
-    field: of the rows, that holds the answer.
+    run_labels: the file for answers of runs. rows: an additional file of rows to label; row_labels: the file for these.
+    field: the field of the rows with the answer.
     """
 
     run_labels: Path = Path("labels.jsonl")
@@ -48,7 +48,7 @@ class NotFound(Exception):
 
 
 class Refused(Exception):
-    """A change that is not made. Its text is shown."""
+    """A change that is refused. Its text is shown."""
 
     def __init__(self, message: str, status: int = 403):
         super().__init__(message)
@@ -58,10 +58,10 @@ class Refused(Exception):
 class Site:
     """The pages over one run database.
 
-    form_token: what a form must carry; a page of somebody else cannot read it.
+    form_token: must be in each form; a page of another site cannot read it.
     log: takes a line for each error that is not the reader's.
-    labels: what is labelled on its pages, and where the labels go.
-    start: starts a run by its name; None: the pages start none.
+    labels: the answers to label, and the files for the labels.
+    start: starts a run by its name; None: pages cannot start runs.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Site:
             self._idle.get_nowait().close()
 
     def page(self, make: Page) -> Endpoint:
-        """An endpoint that reads, and changes nothing."""
+        """Return an endpoint that only reads."""
 
         async def answer(request: Request) -> Response:
             return await run_in_threadpool(self._answer, make, request)
@@ -127,8 +127,8 @@ class Site:
             self._release(store)
 
     def change(self, make: Change) -> Endpoint:
-        """An endpoint that changes something: of a form of our own pages alone. `make` returns the address that is
-        shown next."""
+        """Return an endpoint that changes something, only from a form of our own pages. `make` returns the next address
+        to show."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -142,7 +142,7 @@ class Site:
         return answer
 
     async def _form(self, request: Request) -> dict[str, str]:
-        """The fields of a form. Raises Refused for one that a page of another origin could have sent."""
+        """Return the fields of a form. Raises Refused for one that a page of another origin could have sent."""
         origin = request.headers.get("origin")
         if origin != f"{request.url.scheme}://{request.headers.get('host')}":
             raise Refused("A change must come from a page of this server.")
@@ -167,20 +167,19 @@ class Site:
         return form
 
     def render(self, request: Request, template: str, code: int = 200, **values: Any) -> Response:
-        """A page by its template. Texts are escaped: they are shown, and never run."""
+        """Render a page from its template. Texts are escaped, so they are shown and never run."""
         whole = request.query_params.get("whole") == "1"
         shown = {"url": url, "form_token": self.form_token, "cut": CUT if not whole else None, "here": _here(request)}
         shown |= {"has_rows": self.labels.rows is not None, "may_start": self.start is not None}
         return HTMLResponse(environment().get_template(f"live/{template}").render(shown | values), code)
 
     def error(self, request: Request, status: int, message: str) -> Response:
-        # What a form of a run sends is refused after the run was found, but for its token.
+        # A run's form is refused after the run was found, except for its token.
         run = quote(str(request.path_params.get("run", "")), safe="") if status == 422 else ""
         return self.render(request, "error.html", status, message=message, status=status, run=run)
 
     def remember(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what was made before under this key: drawings of finished runs, and rows of data that did not
-        change."""
+        """Return a cached value, or make it: plots of finished runs, and rows of unchanged data."""
         if key not in self._kept:
             if len(self._kept) >= 64:
                 self._kept.pop(next(iter(self._kept)), None)
@@ -189,7 +188,7 @@ class Site:
 
 
 def load_libraries() -> None:
-    """Load what plots and tests need, so that no page waits for it."""
+    """Load the libraries for plots and tests, so that no page waits for them."""
     import importlib
 
     for name in ("numpy", "scipy.stats", "scipy.optimize", "networkx"):
@@ -198,7 +197,7 @@ def load_libraries() -> None:
 
 
 def url(path: str, **parameters: Any) -> str:
-    """An address of ours. Parameters that are None or empty are left out."""
+    """Return a URL of this server. Parameters that are None or empty are left out."""
     asked = {name: value for name, value in parameters.items() if value not in (None, "")}
     return f"{path}?{urlencode(asked, errors='replace')}" if asked else path
 
@@ -208,7 +207,7 @@ def _here(request: Request) -> str:
 
 
 def find_run(store: Store, request: Request) -> Any:
-    """The run that the path names. Raises NotFound."""
+    """Return the run that the path names. Raises NotFound."""
     name = str(request.path_params["run"])
     if (row := find_exact_run(store, name)) is None:
         raise NotFound(f"There is no run '{name[:80]}' in this database.")
@@ -216,6 +215,6 @@ def find_run(store: Store, request: Request) -> Any:
 
 
 def whole_number(request: Request, name: str) -> int:
-    """A number of the address, from 1."""
+    """Return a number of the URL, at least 1."""
     text = request.query_params.get(name, "")
     return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 9 else 1

@@ -1,6 +1,6 @@
-"""A run that is ready, or was cut off, is started from its page: by `workbench resume`, in a process of its own.
+"""Starts a run that is ready, or was interrupted, from its page: `workbench resume` in a process of its own.
 
-Off unless the server was asked for it: such a process spends money, and runs the code of workflows that are trusted.
+Off by default: such a process spends money, and runs the code of trusted workflows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench.run import status_of
 from workbench.store import ReadOnlyStore, Store, find_exact_run
 from workbench_view.server.site import NotFound, Refused, Site, url
 
-#: Statuses of runs that may be started, seconds until one must have begun, and characters shown of what stopped it.
+#: Statuses of runs that may be started; seconds until one must have begun; maximum characters to show of its error.
 STARTABLE = ("ready", "interrupted", "failed", "killed")
 PATIENCE, SHOWN = 20.0, 2000
 
@@ -38,7 +38,7 @@ class Starter:
                 self._start(store, run)
 
     def _start(self, store: Store, run: str) -> None:
-        self._processes = [one for one in self._processes if one.poll() is None]  # none stays a zombie
+        self._processes = [one for one in self._processes if one.poll() is None]  # reaps zombies
         before = _read_status(store, run)
         if before not in STARTABLE:
             raise Refused(f"Run {run} is {before}: there is nothing to start.", 409)

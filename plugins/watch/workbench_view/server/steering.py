@@ -1,4 +1,4 @@
-"""Orders to a run that goes on, from its page."""
+"""Orders to a running run, from its page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from workbench.run import ACTIONS, give_order
 from workbench.store import Orders, Store, find_exact_run
 from workbench_view.server.site import NotFound, Refused, Site, url
 
-#: Ceilings that a form may raise, and how their texts are read.
+#: Ceilings that a form may raise, and the parser of each.
 CEILINGS = {"calls": int, "tokens": int, "usd": float, "minutes": float}
 
 
 def steer_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
-    """Order what a form says; returns the address of the page that it came from."""
+    """Give the order in a form; returns the address of the page that it came from."""
     name, action = str(request.path_params["run"]), form.get("action", "")
     if action not in ACTIONS:
         raise Refused(f"'{action[:40]}' is nothing that a run can be ordered.", 422)
@@ -35,7 +35,7 @@ def steer_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
 
 
 def read_ceilings(form: Mapping[str, str]) -> dict[str, Any]:
-    """The ceilings of the budget that a form gives. Raises Refused."""
+    """Return the budget ceilings in a form. Raises Refused."""
     given, found = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}, dict[str, Any]()
     for name, text in given.items():
         try:
@@ -47,7 +47,7 @@ def read_ceilings(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_orders(store: Store, run_id: int) -> dict[str, Any]:
-    """Of a run: what was ordered, the newest first; whether it is paused; and what its budget was raised to."""
+    """Return a run's orders, the newest first; whether it is paused; and its raised ceilings."""
     found = Orders(store, run_id).read_all()
     switched = [order["kind"] for order in found if order["kind"] in ("pause", "continue")]
     raised = dict[str, float]()
