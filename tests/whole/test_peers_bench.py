@@ -93,7 +93,7 @@ def test_the_table_has_each_arm_beside_the_best_peer_losses_included(tmp_path: P
 def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: Path) -> None:
     rows = tmp_path / "rows" / "tickets"
     rows.mkdir(parents=True)
-    for name, count in (("train", 12), ("val", 12), ("test", 4)):
+    for name, count in (("train", 12), ("val", 12), ("test", 6)):
         lines = [{"text": f"{name} {n} {LABELS[n % 2]}", "label": LABELS[n % 2]} for n in range(count)]
         (rows / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (rows / "task.json").write_text(json.dumps({"instructions": "Sort.", "labels": LABELS}))
@@ -129,10 +129,10 @@ def test_our_arms_run_as_printed_and_a_finished_one_is_not_run_again(tmp_path: P
     assert "tickets.wb_bootstrap.0: 1.000" in said and "nearest_vote" in said
     assert "wb_bootstrap (1)" in (tmp_path / "peers.svg").read_text()
     found = read_results(tmp_path / "results.jsonl")["tickets, m, 100 calls"]["wb_bootstrap"][0]["counts"]
-    assert found["calls"] <= 100 and found["sealed"] == 2 * 4
-    assert found["recalled"] == 4, "the rows of the start, which the other arm asked about"
+    assert found["calls"] <= 100 and found["sealed"] == 2 * 6
+    assert found["recalled"] == 6, "the rows of the start, which the other arm asked about"
     assert found["calls"] + found["sealed"] == sent
     assert "tickets.wb_bootstrap.0: 1.000" not in run("http://127.0.0.1:9"), "nothing is asked again"
     said = run("http://127.0.0.1:9", "dspy_unchanged_plain")
-    assert "tickets.dspy_unchanged_plain.0: the server failed 4 times" in said, "which DSPy scores as wrong answers"
+    assert "tickets.dspy_unchanged_plain.0: the server failed 6 times" in said, "which DSPy scores as wrong answers"
     assert not read_results(tmp_path / "results.jsonl")["tickets, m, 100 calls"]["dspy_unchanged_plain"]
