@@ -164,7 +164,7 @@ def _texts(study: Study, workflow: Workflow) -> dict[str, str]:
 
 
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
-    """Return the start with the maximum number of demos, often the largest improvement; None if the space has no demos."""
+    """Return the start with most demos, often the largest improvement; None if the space has no demos."""
     rich = space.starts(study.best)[1:]
     return (space.suggest(RandomTrial(study.rng, rich[0]), study.best), "the richest start") if rich else None
 

@@ -118,7 +118,7 @@ class Design:
         return base, recorder.values
 
     def mutations(self, genome: Genome) -> Iterator[tuple[Genome, str]]:
-        """Yield mutated genomes with notes: each other value of each pick, a random one for ranges, each edit undone."""
+        """Yield mutated genomes with notes: each other value of each pick, a drawn one for ranges, each edit undone."""
         for name, value in genome.picks.items():
             for other in self.options.get(name, ()):
                 if other != value or type(other) is not type(value):

@@ -1,4 +1,4 @@
-"""The search: an initial design, then rounds that select a parent, propose children and evaluate the best-ranked one."""
+"""The search: initial design, then rounds that select a parent, propose children and evaluate the best-ranked one."""
 
 from __future__ import annotations
 

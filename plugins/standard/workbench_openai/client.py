@@ -223,7 +223,7 @@ class _Chunks:
             self._reader.end()
 
     def check(self, response: Response) -> Response:
-        """Return the answer with the ids sent to its client. Raise LMError if the client could not be sent all of it."""
+        """Return the answer with the ids sent to its client. Raise LMError if the client was not sent all of it."""
         if self._error is not None:
             raise self._error
         return self._reader.with_ids(response)

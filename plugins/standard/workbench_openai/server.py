@@ -275,7 +275,7 @@ class Server:
         error.passed = status, {**self.told_headers(headers), **kind}, body
 
     def _break_off(self, error: LMError, heard: _Heard) -> None:
-        """Add the data received before the connection broke, with a length that shows the client that some is missing."""
+        """Add the data received before the connection broke, with a length that shows the client that it is cut."""
         error.passed = NOTHING
         if heard.status:
             self.let_pass(error, heard.status, heard.headers, raw := heard.raw)

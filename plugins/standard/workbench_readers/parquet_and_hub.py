@@ -88,7 +88,7 @@ def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> No
 
 
 def _hub(setting: Written) -> Found:
-    """Find the path in a setting. A public name on the hub has an owner. A name without one is a format of local files."""
+    """Find the path in a setting. A public name on the hub has an owner. One without is a format of local files."""
     place = str(setting.value).partition("?")[0]
     if "/" not in place:
         yield Power("reads a path", place, place, setting.at, (), True)

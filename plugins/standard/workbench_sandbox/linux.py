@@ -213,7 +213,7 @@ class LinuxSandbox:
 
 
 def _python() -> list[str]:
-    """Return the base interpreter, not that of a virtual environment, so that only the standard library is available."""
+    """Return the base interpreter, not that of a virtual environment, to allow only the standard library."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     return [str(base if base.exists() else sys.executable), "-P", "-s", "-S", "-B"]
 

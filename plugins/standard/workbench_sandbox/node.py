@@ -1,4 +1,4 @@
-"""The `code` node: Python source from the workflow file, run in the sandbox. Forged programs are saved as such nodes."""
+"""The `code` node: Python source from the workflow file, run in the sandbox. Forged programs are stored as these."""
 
 from __future__ import annotations
 

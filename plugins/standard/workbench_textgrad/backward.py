@@ -112,7 +112,7 @@ class Backward:
         return await self.proposer.ask(request, self.replica) or ""
 
     def last(self, name: str) -> bool:
-        """Return True if a node gives the final output: no node reads it, or it is the last to write the scored field."""
+        """Return True if a node gives the final output: nothing reads it, or it writes the scored field last."""
         writers = {field: n for n, layer in reversed(list(self.layers.items())) for field in layer.node.outputs}
         return self.workflow.graph.out_degree(name) == 0 or any(writers.get(field) == name for field in self.scored)
 
@@ -163,7 +163,7 @@ class Backward:
         return prompts.read_gradient(text, asks_inputs=above) if text is not None else Gradient()
 
     def evidence(self, address: str, prompt: str = "") -> tuple[NodeKind, str] | None:
-        """Return the node that holds a parameter, and its results as text; None if it took no part in these examples."""
+        """Return the node that holds a parameter, and its results as text; None if it took no part in the examples."""
         path = prompt_in_use(address, prompt, self.failed)
         if path is None:
             return None

@@ -56,7 +56,7 @@ def edit(workflow: Workflow, loss: str, edits: str, tried: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Gradient:
-    """A gradient: what a step should do differently, and what was wrong with its inputs. Empty if it is not at fault."""
+    """A gradient: what a step should do differently, and faults of its inputs. Empty if it is not at fault."""
 
     step: str = ""
     inputs: str = ""

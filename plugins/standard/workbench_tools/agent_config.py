@@ -108,7 +108,7 @@ class AgentConfig(NodeConfig):
 
     @model_serializer(mode="wrap")
     def _without_later(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit settings that are newer than the first stored runs at their defaults, so that hashes of workflows stay."""
+        """Omit settings newer than the first stored runs at their defaults, so that hashes of workflows stay."""
         found = serialize(self)
         defaults = {k: type(self).model_fields[k].get_default(call_default_factory=True) for k in _LATER}
         return {k: v for k, v in found.items() if k not in _LATER or v != defaults[k]}

@@ -123,7 +123,7 @@ def without_images(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
-    """Return a message of a demo for replay. For an agent without native tools, native calls and results become text."""
+    """Return a demo's message for replay. For an agent without native tools, native calls and results become text."""
     if native or (message["role"] != "tool" and not message.get("tool_calls")):
         return dict(message)
     text, functions = read_content(message.get("content"))[0], [c["function"] for c in message.get("tool_calls") or ()]

@@ -65,7 +65,7 @@ class SimulatedUser:
             ]
 
     async def replies(self, said: str, ctx: Context) -> tuple[str, bool]:
-        """Return (the user's reply, whether the conversation is over). Raise SpecError if the role `user` has no model."""
+        """Return (the user's reply, whether the conversation is over). Raise SpecError if `user` has no model."""
         spec = ctx.program.runtime.roles.get("user")
         if spec is None:
             raise SpecError(
