@@ -224,10 +224,8 @@ def is_accepted(given: Any, values: Any) -> bool:
 
 
 def _equal(given: Any, choice: Any) -> bool:
-    """Return True if two values are equal up to case and surrounding spaces.
-
-    In objects, values may be lists of accepted values.
-    """
+    """Return True if two values are equal up to case and surrounding spaces. In objects, values may be lists of
+    accepted values."""
     if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):
         return True
     return _same(_loose(given), _loose(choice))

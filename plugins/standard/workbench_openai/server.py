@@ -264,10 +264,8 @@ class Server:
         return told
 
     def let_pass(self, error: LMError, status: int, headers: Mapping[str, str], raw: bytes) -> None:
-        """Add the server's answer to an error, for a client of the same API: unchanged, without the key.
-
-        Redirects are not passed on: the client would follow them with our key.
-        """
+        """Add the server's answer to an error, for a client of the same API: unchanged, without the key. Redirects are
+        not passed on: the client would follow them with our key."""
         if "Location" in headers:
             return
         body = self.redact_answer(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

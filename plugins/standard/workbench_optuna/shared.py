@@ -27,11 +27,8 @@ class SharedStudy:
         self.study, self.run, self.trials, self.created = study, run, trials, created
 
     def settings(self) -> dict[str, Any]:
-        """Return settings of `workbench.study.Searcher`.
-
-        The run that creates the study draws like one without a storage, until it is resumed. All others draw other
-        candidates.
-        """
+        """Return settings of `workbench.study.Searcher`. The run that creates the study draws like one without a
+        storage, until it is resumed. All others draw other candidates."""
         salt = "" if self.created else f"{self.run}:{len(self._own_trials())}"
         return {"study": self.trials, "salt": salt, "starts": self.created}
 
@@ -45,10 +42,8 @@ class SharedStudy:
         return next((t for t in self._evaluated() if t.user_attrs[CANDIDATE] == asked.workflow.hash), None)
 
     async def repeat_own(self, searcher: Searcher) -> tuple[list[tuple[int, Evaluation]], list[AskedTrial]]:
-        """Repeat the evaluations of this run's earlier processes, which the journal answers.
-
-        Returns the evaluations with the numbers of their trials, and the trials that were begun and not finished.
-        """
+        """Repeat the evaluations of this run's earlier processes, which the journal answers. Returns the evaluations
+        with the numbers of their trials, and the trials that were begun and not finished."""
         done, begun = list[tuple[int, Evaluation]](), list[AskedTrial]()
         for trial in self._own_trials():
             n = len(trial.intermediate_values)
