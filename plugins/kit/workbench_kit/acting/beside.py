@@ -94,9 +94,7 @@ def _look(folder: Path) -> dict[str, tuple[int, int]]:
 
 def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
     """Yield (path, (size, modification time)) of the files in a folder and below."""
-    printed = {
-        (status.st_dev, status.st_ino) for status in (os.fstat(1), os.fstat(2))
-    }  # our output may go there
+    printed = {(status.st_dev, status.st_ino) for status in (os.fstat(1), os.fstat(2))}  # our output may go there
     waiting = [str(folder)]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:

@@ -117,9 +117,7 @@ class BoundFunction:
                     break
                 placed.append(values.pop(parameter.name, parameter.default))
             elif listed is not None and values.get(listed.name) and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-                placed.append(
-                    values.pop(parameter.name, parameter.default)
-                )  # before *parts, all are positional
+                placed.append(values.pop(parameter.name, parameter.default))  # before *parts, all are positional
         if listed is not None:
             placed += values.pop(listed.name, ())
         return self.function(*placed, **values)
