@@ -94,10 +94,10 @@ class JudgeAgreement:
 
     Attributes:
         n: number of answers.
-            same, same95: the share on which both say good (0.5 or more), or both bad.
-            error, error95: mean of the judge's score minus the people's: above 0 it is too kind.
-            slope, slope95: growth of the error per 100 words of the answer; None if all are equally long.
-            correlation: of both scores (Pearson); None if one of them is constant.
+        same, same95: the share on which both say good (0.5 or more), or both bad.
+        error, error95: mean of the judge's score minus the people's: above 0 it is too kind.
+        slope, slope95: growth of the error per 100 words of the answer; None if all are equally long.
+        correlation: of both scores (Pearson); None if one of them is constant.
     """
 
     n: int

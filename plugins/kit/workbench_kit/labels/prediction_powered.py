@@ -20,9 +20,9 @@ class PoweredMean:
     Attributes:
         estimate: the mean.
         weight: lambda, the use of the judge: 0 not at all, 1 in full.
-            error: standard error of the estimate.
-            labelled, judged: number of units with a label and a judge's score, and with the latter alone.
-            label_error: standard error of the mean of the labels alone.
+        error: standard error of the estimate.
+        labelled, judged: number of units with a label and a judge's score, and with the latter alone.
+        label_error: standard error of the mean of the labels alone.
     """
 
     estimate: float

@@ -36,7 +36,7 @@ def find_rates(model: str, *providers: str) -> Rates | None:
 
     Args:
         model: its provider's name for it.
-            providers: those whose prices count, by their names in the table; a row may also be named `PROVIDER/MODEL`.
+        providers: those whose prices count, by their names in the table; a row may also be named `PROVIDER/MODEL`.
     """
     table = read_table()
     for name in (*(f"{provider}/{model}" for provider in providers), model):
