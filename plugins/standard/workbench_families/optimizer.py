@@ -77,9 +77,8 @@ class _Search:
     """The state of a search.
 
     kinds: those whose options trials choose from, besides demos. tried: the choices of each candidate, by hash. gains:
-    for
-    screened candidates that did not lose, by kind and option, the mean difference to the start and the confidence that
-    they are better (1 - p).
+    for screened candidates that did not lose, by kind and option, the mean difference to the start and the confidence
+    that they are better (1 - p).
     """
 
     settings: Families
@@ -262,8 +261,7 @@ class _Search:
         """Evaluate a candidate and report it to the sampler. Return None if it was tried before or cannot be paid.
 
         choices: by the names of the sampler's parameters; None: the sampler's suggestion. race: None reports known
-        results to
-        the sampler and evaluates nothing.
+        results to the sampler and evaluates nothing.
         """
         if choices is not None:
             self.searcher.enqueue_trial(dict(choices))

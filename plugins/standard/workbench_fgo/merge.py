@@ -18,8 +18,7 @@ async def merge_workflows(proposer: Proposer, base: Workflow, group: Sequence[Sc
     """Return a workflow with everything that a group learned since `base`; None if the proposer fails.
 
     group: (score, workflow), the best first. The proposer merges prompts that differ. Demos, functions and other lists
-    of
-    rows are united; of two rows with the same name, the better workflow's is kept. Other settings are the best
+    of rows are united; of two rows with the same name, the better workflow's is kept. Other settings are the best
     workflow's.
     """
     kinds = learnable_addresses(base)
@@ -47,8 +46,7 @@ def unite_rows(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
     """Return the rows of all lists, each once, the first list's first.
 
     Functions with the same name count as one, as do memories with the same content. The first list's function is kept,
-    and
-    of memories the quarantined one, if any.
+    and of memories the quarantined one, if any.
     """
     found: dict[str, Any] = {}
     for row in (row for rows in lists for row in rows):

@@ -20,8 +20,7 @@ def load_function(address: str, base: Path | None = None, code: Code = "loaded")
     """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.spec`).
 
     code: unless it is `loaded`, the metric is built from an outline and cannot be called. Raises SpecError if the
-    function
-    does not exist, or its parameters do not fit.
+    function does not exist, or its parameters do not fit.
     """
     return FunctionMetric(read_user_code(address, base or Path.cwd(), code), address)
 

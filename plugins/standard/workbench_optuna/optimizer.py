@@ -119,8 +119,7 @@ class _Search:
     """The state of a search.
 
     tried: this run's evaluations, by hash. evaluated: trial numbers of new evaluations. A candidate that was tried
-    before
-    is reported to the sampler, but not counted as new. p_values: by differences.
+    before is reported to the sampler, but not counted as new. p_values: by differences.
     """
 
     settings: Optuna

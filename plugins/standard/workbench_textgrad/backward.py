@@ -120,8 +120,7 @@ class Backward:
         """Return gradients by node. An unblamed node gets no gradient and blames no other.
 
         A node that is the only one to learn is at fault without being asked. If the proposer finds no node at fault,
-        the
-        outputs are still wrong, so the last node is blamed.
+        the outputs are still wrong, so the last node is blamed.
         """
         import networkx
 

@@ -36,8 +36,7 @@ class TextGrad(Optimizer):
     """Propagates a textual loss backwards through the graph, and rewrites the prompts of the blamed nodes.
 
     The role `proposer` writes loss, gradients and prompts. A step is undone if the new prompts score below the last
-    batch
-    and the old ones do better on the same batch.
+    batch and the old ones do better on the same batch.
     """
 
     powers = {}
