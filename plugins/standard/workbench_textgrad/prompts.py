@@ -11,7 +11,7 @@ from workbench.workflow import NodeKind, Workflow
 from workbench_kit.prompting import describe, fold, outline, wrap_in_tags
 
 _PART = re.compile(r"(?ims)^[^\w\n]*+(step|inputs):(.*?)(?=^[^\w\n]*+(?:step|inputs):|\Z)")
-#: What is asked for, in the form of the answer; and that there is none: at the beginning, or behind a mark at the end.
+#: The text that the form asks for; and statements of no fault: at the beginning, or after a mark at the end.
 _FORM = {"step": "what this step should do differently", "inputs": "what was wrong with what it got"}
 _NONE = re.compile(r"(?i)\A\W{0,9}none\b(?:\W{0,9}\Z|\s{0,9}[.,:;(-])|[:;.(\n]\W{0,9}none\W{0,9}\Z")
 
