@@ -18,7 +18,7 @@ from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_se
 
 
 class Bootstrap(Optimizer):
-    """Searches demos: labelled rows, the workflow's own successful steps, or the nearest ones for each input.
+    """Searches for demos: labelled rows, the workflow's own successful steps, or the nearest ones for each input.
 
     Each node chooses a source, a number of demos and one of several seeded draws; Optuna's TPE learns which choices
     pay.

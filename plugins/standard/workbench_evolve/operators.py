@@ -30,7 +30,7 @@ Child = tuple[dict[str, Any], str] | None
 class Breeder:
     """The operators and their shared state. `pool`: the individuals of all islands, fittest first.
 
-    guided: change only nodes that decide the parent's failures (`Study.attribution`).
+    guided: prefer nodes that decide the parent's failures (`Study.attribution`).
     """
 
     study: Study

@@ -13,7 +13,7 @@ from workbench_kit.answers import read_truth
 
 
 class FieldMetric:
-    """Compare a field of the prediction with the same field (or `target`) of the row.
+    """Compares a field of the prediction with the same field (or `target`) of the row.
 
     The row's value may be a list of accepted values; the best score counts. Subclasses implement `compare`.
 

@@ -26,7 +26,7 @@ def load_function(address: str, base: Path | None = None, code: Code = "loaded")
 
 
 class FunctionMetric:
-    """Call a function with example, prediction and trace, by parameter name if it uses these names, else by position.
+    """Calls a function with example, prediction and trace, by parameter name if it uses these names, else by position.
 
     It may be a coroutine function. It returns a number, a bool, a Score, (number, feedback), or {"score": number,
     "feedback": text}.

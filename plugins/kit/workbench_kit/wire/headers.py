@@ -18,7 +18,7 @@ _CREDENTIAL = re.compile(
 
 
 def headers_key(headers: Mapping[str, Any]) -> str:
-    """Return a hash of the headers that choose the model's variant: tenants, routes, betas. "" if there are none.
+    """Return a hash of the headers that select the answering service: tenants, routes, betas. "" if there are none.
 
     Credentials are not part of it, so that another key of the same account finds the same answers.
 
