@@ -75,8 +75,8 @@ def gradient(
     asks_inputs: bool,
     optional: bool,
 ) -> list[dict[str, str]]:
-    """Return a prompt that asks for a node's share in the loss. settings: its prompts and tools. blame: by nodes that
-    read it."""
+    """Return a prompt that asks for a node's share in the loss. settings: its prompts and tools. blame: from the
+    nodes that read its output."""
     parts = [
         "A workflow failed on some examples. Find out what one of its steps has to do with it.",
         describe(node),
