@@ -1,6 +1,6 @@
-"""Shared code of plugins, in drawers: `answers` for all that a model says, `prompting`, `acting`, `lms`, `logs`,
+"""Shared code of plugins, in packages: `answers` for reading models' answers, `prompting`, `acting`, `lms`, `logs`,
 `searching`, `labels`, and `dspy_seam`.
 
-A drawer is entered by its face, but `lms` and `dspy_seam` are taken by file: some of their files import torch or DSPy.
-No room imports any of them.
+Import from a package's public API, but `lms` and `dspy_seam` by file: some of their files import torch or DSPy. Core
+imports none of them.
 """

@@ -2,7 +2,7 @@
 
 Sources: BootstrapFewShot and BootstrapFewShotWithOptuna of DSPy (Khattab et al., arXiv 2310.03714, section 3.4) and
 retrieval of the nearest demos (Liu et al., arXiv 2101.06804). Departures: the number of demos, their source and whether
-they are retrieved are searched together instead of fixed, since which of them pays depends on the task; and losers are
+they are retrieved are searched together instead of fixed, since their value depends on the task; and losers are
 stopped early, which saves calls.
 """
 
@@ -18,9 +18,10 @@ from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_se
 
 
 class Bootstrap(Optimizer):
-    """Finds demos: labelled rows, the workflow's own successful steps, or for each input the nearest ones.
+    """Searches for demos: labelled rows, the workflow's own successful steps, or the nearest ones for each input.
 
-    Each node chooses a source, a number of demos and one of several seeded draws; Optuna's TPE learns which pay.
+    Each node chooses a source, a number of demos and one of several seeded draws; Optuna's TPE learns which choices
+    pay.
     """
 
     powers = {}

@@ -1,4 +1,4 @@
-"""The body of `loop` and `map`: the nodes of one round, and the list whose items they are given one by one."""
+"""The body of `loop` and `map`: the nodes of one round, and the list that supplies their items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.workflow import Field as OfSignature, NodeConfig, NodeKind, Sched
 from workbench_kit.acting import FieldCondition, child_node
 from workbench_kit.answers import convert
 
-#: The most runs of a body: each has a replica of its own (`workbench.runtime.Draw`).
+#: Maximum number of runs of a body: each has its own replica (`workbench.runtime.Draw`).
 MOST = 1000
 
 
@@ -43,19 +43,20 @@ class BodyConfig(NodeConfig):
 
     @property
     def parts(self) -> list[str]:
-        """The fields that an item fills."""
+        """Return the fields that an item fills."""
         if self.over is None:
             return []
         return [self.as_] if isinstance(self.as_, str) else list(self.as_)
 
 
 class Body(NodeKind):
-    """A node that runs its body, one node or several, more than once. A subclass says when, and with what."""
+    """A node that runs its body, one or several nodes, more than once. Subclasses define the number and the inputs of
+    runs."""
 
     Config = BodyConfig
     primary = "of"
     config: BodyConfig
-    #: Fields that come from the round before where no node before their reader writes them.
+    #: Fields taken from the round before, unless an earlier node of this round writes them.
     carried: Collection[str] = ()
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -80,11 +81,11 @@ class Body(NodeKind):
 
     @cached_property
     def written(self) -> tuple[str, ...]:
-        """The fields that a run of the body writes."""
+        """Return the fields that a run of the body writes."""
         return tuple(dict.fromkeys(field for node in self.nodes.values() for field in node.outputs))
 
     def inputs_but(self, supplied: Iterable[str]) -> tuple[str, ...]:
-        """The list, and the fields that the body reads from outside, without those that each run is given."""
+        """Return the list, and the fields that the body reads from outside, except those supplied to each run."""
         given = {*supplied, *self.config.parts}
         over = [self.config.over] if self.config.over is not None else []
         return tuple(dict.fromkeys([*over, *(field for field in self.schedule.inputs if field not in given)]))
@@ -107,7 +108,7 @@ class Body(NodeKind):
             yield Defect(DefectKind.CONTRADICTION, f"'{over}' is one of {shown}, and no list", hint, ("over",))
 
     def items(self, inputs: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
-        """The fields that the list fills, for each run. Raises NodeError for what is no list, or a longer one."""
+        """Return the fields that the list fills, for each run. Raise NodeError if it is no list, or too long."""
         over = self.config.over
         if over is None:
             return [{}] * most
@@ -125,7 +126,7 @@ class Body(NodeKind):
         raise NodeError("unparsed", f"item {number} of '{self.config.over}' lacks one of {wanted}: {item!r:.200}")
 
     async def run_once(self, given: Mapping[str, Any], ctx: Context, number: int) -> dict[str, Any]:
-        """The fields that one run of the body writes. number: of the run; each draws samples of its own."""
+        """Return the fields that one run of the body writes. number: of the run, which draws its own samples."""
         written: dict[str, Mapping[str, Any]] = {}
 
         async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,7 +137,7 @@ class Body(NodeKind):
         return self.schedule.merged(written)
 
     def diagram(self) -> Any:
-        """Return the body with the fields that pass through it, those of the next round too."""
+        """Return the body with the fields that pass through it, including those of the next round."""
         import networkx
 
         graph = networkx.DiGraph()
@@ -156,10 +157,10 @@ class Body(NodeKind):
 
 
 class CarryingBody(Body):
-    """A body whose runs hand fields on, until a condition holds. Its settings have `carry` and `until`."""
+    """A body whose runs pass fields on, until a condition holds. Its settings have `carry` and `until`."""
 
     config: Any
-    #: In an error, what the condition is about.
+    #: Subject of the condition in error messages.
     unit: str
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -185,7 +186,7 @@ class CarryingBody(Body):
 
 
 def make_nodes(trees: Mapping[str, Mapping[str, Any]], base: Path, code: Code) -> dict[str, NodeKind]:
-    """The enabled nodes of a mapping in a setting `nodes`, by name. Raises SpecError at their place."""
+    """Create the enabled nodes of a mapping in a setting `nodes`, by name. Raise SpecError at their place."""
     return {
         name: child_node(
             f"nodes.{name}", {k: v for k, v in tree.items() if k not in NODE_KEYS}, base, ("nodes", name), code

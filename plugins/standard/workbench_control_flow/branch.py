@@ -56,7 +56,7 @@ class Branch(NodeKind):
 
     @cached_property
     def _plain_cases(self) -> Mapping[str, str]:
-        """The cases by their names without case, as answers may write them."""
+        """Return the cases by their names without case, as answers may write them."""
         return {case.casefold(): case for case in self.config.cases}
 
     def children(self) -> Mapping[str, NodeKind]:
@@ -64,7 +64,7 @@ class Branch(NodeKind):
 
     @property
     def kept(self) -> list[str]:
-        """The outputs that some case does not write."""
+        """Return the outputs that some case does not write."""
         return [name for name in self.outputs if any(name not in node.outputs for node in self.nodes.values())]
 
     @property

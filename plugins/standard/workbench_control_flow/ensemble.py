@@ -1,7 +1,7 @@
 """`ensemble`: run nodes several times and let a vote or a judge decide.
 
-Votes with weights are the internal contest of ContestTrade (arXiv 2508.00554): members are ranked by how they did, and
-only the answers of the best count. Departure: the weights are settings of the workflow, which the optimizer `team`
+Votes with weights are the internal contest of ContestTrade (arXiv 2508.00554): members are ranked by past performance,
+and only the answers of the best count. Departure: the weights are settings of the workflow, which the optimizer `team`
 learns on training rows, because a contest that learned during the test would read its labels.
 """
 
@@ -75,7 +75,7 @@ class Ensemble(NodeKind):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The nodes that are run, and what a vote of each counts."""
+        """Return the nodes that are run, with the weights of their votes."""
         each = self.config.weights or [1] * len(self.members)
         return {node.name: weight for node, weight in zip(self.members, each, strict=True) if weight}
 
@@ -111,7 +111,7 @@ class Ensemble(NodeKind):
         return answers[ballots.index(max(ballots, key=lambda b: (round(counts[b], 9), -ballots.index(b))))]
 
     async def _answers(self, inputs: Mapping[str, Any], ctx: Context) -> list[tuple[str, Mapping[str, Any]]]:
-        """The answers, each after the name of the node that gave it."""
+        """Return the answers, each after the name of the node that gave it."""
 
         async def ask(node: NodeKind, replica: int) -> tuple[str, Mapping[str, Any]]:
             return node.name, await ctx.run_child(node, node.name, {i: inputs[i] for i in node.inputs}, replica=replica)

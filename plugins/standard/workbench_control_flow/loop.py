@@ -99,5 +99,5 @@ class Loop(CarryingBody):
                 ended = "until"
                 break
         ctx.note(rounds=rounds, ended=ended)
-        # Without a round, carried fields keep their first values, and what only a round writes is null.
+        # Without a round, carried fields keep their initial values, and fields that only a round writes are null.
         return {**dict.fromkeys(self.written), **last, **state, **lists}

@@ -1,4 +1,4 @@
-"""`map`: the same nodes for each item of a list, at the same time."""
+"""`map`: the same nodes for each item of a list, concurrently."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Map(Body):
 
     @property
     def _lists(self) -> Mapping[str, str]:
-        """The field of the body that each output lists; without `gather` all of them, under their own names."""
+        """Return the body's field that each output lists; without `gather`, all of them under their own names."""
         return self.config.gather or {field: field for field in self.written}
 
     @property

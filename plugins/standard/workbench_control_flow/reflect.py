@@ -55,7 +55,7 @@ class ReflectConfig(NodeConfig):
 
 
 def _verifier(setting: Written) -> Found:
-    """A tool by its address, or a node."""
+    """Find the powers of a verifier: a tool by its address, or a node."""
     return TOOL_ADDRESSES(setting) if isinstance(setting.value, str) else NODE(setting)
 
 
@@ -86,7 +86,8 @@ class Reflect(NodeKind):
 
     @cached_property
     def improver(self) -> NodeKind:
-        """The same node with two inputs more, an earlier answer and its criticism, which its demos do not have."""
+        """Return the same node with two more inputs, an earlier answer and its criticism, which its demos do
+        not have."""
         tree, told = instructed_tree(self.config.of, self.node, "reflect cannot improve answers of")
         changed = {
             "signature": with_new_inputs(tree["signature"], EXTRA),
@@ -132,7 +133,7 @@ class Reflect(NodeKind):
             try:
                 criticism = await self._criticism(inputs, best, score, feedback, ctx, number)
             except LMError as error:
-                if error.kind.infrastructure:  # says nothing about the workflow: the example is to be left out
+                if error.kind.infrastructure:  # no evidence about the workflow: the example is to be left out
                     raise
                 ctx.note(failed=[*ctx.span.notes.get("failed", []), f"critic {number}: {error}"])
                 break
@@ -145,7 +146,7 @@ class Reflect(NodeKind):
             except NodeError as error:
                 if error.kind.infrastructure:
                     raise
-                # The answer that is there is better than none.
+                # The existing answer is better than none.
                 ctx.note(failed=[*ctx.span.notes.get("failed", []), f"round {number}: {error}"])
                 continue
             scores.append(new)
@@ -162,7 +163,7 @@ class Reflect(NodeKind):
     async def _round(
         self, node: NodeKind, inputs: Mapping[str, Any], ctx: Context, number: int
     ) -> tuple[Mapping[str, Any], float | None, str]:
-        """The best of a round's answers, its score if there is a verifier, and what that says."""
+        """Return the best of a round's answers, its score if there is a verifier, and the verifier's words."""
         first = number * self.config.samples
         jobs = (self._checked(node, inputs, ctx, first + k) for k in range(self.config.samples))
         return max(
@@ -182,7 +183,7 @@ class Reflect(NodeKind):
         except NodeError as error:
             if error.kind.infrastructure:
                 raise
-            # E.g. code that trips over a malformed answer: that answer is worth nothing.
+            # E.g. code that fails on a malformed answer: that answer is worth nothing.
             ctx.note(unverified=[*ctx.span.notes.get("unverified", []), str(error)])
             return answer, 0.0, str(error)
         ctx.note(verified=True)
@@ -197,7 +198,7 @@ class Reflect(NodeKind):
         ctx: Context,
         number: int,
     ) -> str:
-        """Ask the critic what to fix; empty where nothing is found. Raises LMError of the critic."""
+        """Ask the critic what to fix. Returns "" if it finds nothing. Raises LMError of the critic."""
         if not self.config.critic:
             return feedback or f"The score is {score:.2f}."
         task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.node.inputs)

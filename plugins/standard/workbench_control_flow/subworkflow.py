@@ -32,7 +32,7 @@ class SubWorkflowConfig(NodeConfig):
 
 
 class SubWorkflow(NodeKind):
-    """Runs the nodes of another workflow as one step, in the order that they have there."""
+    """Runs the nodes of another workflow as one step, in that workflow's order."""
 
     Config = SubWorkflowConfig
     primary = "file"
@@ -56,12 +56,12 @@ class SubWorkflow(NodeKind):
 
     @cached_property
     def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
-        """The nodes of the file, and its policy, which holds in them besides that of the outer file."""
+        """Return the nodes of the file, and its policy, which applies to them in addition to that of the outer file."""
         assert self.config.file is not None
         file = (Path(self.base) / self.config.file).resolve()
         try:
             spec = check_nodes(load_yaml_file(file))
-        except SpecError as error:  # its own place, which is in another file, is part of the message
+        except SpecError as error:  # the message includes its place, which is in another file
             raise SpecError(str(error), path=("file",)) from None
         inherited: list[Inherited] = []
         try:
@@ -98,7 +98,7 @@ class SubWorkflow(NodeKind):
 
     @property
     def _referred_nodes(self) -> list[NodeKind]:
-        """Return the nodes of a file, which are no children of this node."""
+        """Return the nodes of a file, which are not children of this node."""
         return [inner for node in self.nodes.values() for inner in node.walk()] if self.config.file is not None else []
 
     @property

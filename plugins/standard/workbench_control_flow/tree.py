@@ -1,4 +1,4 @@
-"""`tree`: states made of fields grow from each other, are judged, and the best is kept.
+"""`tree`: states made of fields are grown from each other and judged, and the best one is kept.
 
 The search is that of `workbench_kit.searching`: A state is the fields of a run; its children are runs of the body on
 these fields, judged by another node, whose words the next runs can read. `order: astar` adds up costs of steps instead,
@@ -30,7 +30,7 @@ Order = Literal["best_first", "bfs", "dfs", "beam", "mcts", "astar"]
 
 
 def _written(description: str) -> Any:
-    """A setting that names a field, and is part of no hash without one."""
+    """Return a setting that names a field. Hashes omit it if it is not set."""
     return Field(None, exclude_if=lambda field: field is None, description=description)
 
 
@@ -69,8 +69,8 @@ class TreeConfig(BodyConfig):
 
 
 class Tree(CarryingBody):
-    """Grows states from states, each judged, in the order of a search. It writes the best one, or that which `until`
-    looks for."""
+    """Grows states from states, each judged, in the order of a search. Writes the best one, or the one that meets
+    `until`."""
 
     Config = TreeConfig
     powers = {"of": NODE, "nodes": NODES, "judge": NODE}
@@ -157,8 +157,10 @@ class Tree(CarryingBody):
     async def _children(
         self, given: Mapping[str, Any], ctx: Context, numbers: Collection[int], first: bool
     ) -> Sequence[State]:
-        """The different children of a state: what the body writes on its fields, and the judge on that. A run of the
-        body that fails gives none; if all of the first state's fail, their error is raised."""
+        """Return the different children of a state: the fields written by the body, and by the judge on these.
+
+        A failed run of the body gives none. If all runs for the first state fail, their error is raised.
+        """
         if not numbers:
             return []
 
@@ -193,7 +195,7 @@ class Tree(CarryingBody):
         return {**carried, **state, **judged}
 
     def _number(self, state: State, field: str) -> float:
-        """A number of a state that is not less than 0."""
+        """Return a non-negative number of a state."""
         said = state.get(field)
         if isinstance(said, bool | int | float):
             return max(0.0, float(said))

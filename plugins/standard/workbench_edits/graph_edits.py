@@ -20,7 +20,7 @@ from workbench_edits.common import (
 )
 from workbench_kit.searching import Edit, Menu, tree_at
 
-#: Steps that help many tasks: the field that they write, and what they are told.
+#: Steps that help many tasks: the field that each one writes, and its instructions.
 _STEPS = {
     "plan": "Write a short plan for solving the task. Do not solve it.",
     "notes": "List what in the input matters for the task.",
@@ -74,7 +74,7 @@ class Remove(Edit):
         changes = disable_nodes(workflow, [name])
         others = {f for n, node in workflow.enabled_nodes.items() if n != name for f in node.outputs}
         if workflow.is_needed(name) or others & set(workflow.enabled_nodes[name].outputs):
-            return Patch(changes)  # its place among the writers of a field must not get lost
+            return Patch(changes)  # its place among the writers of a field must not change
         del changes[f"nodes.{name}.enabled"]
         return Patch(changes, (self.node,))
 

@@ -12,7 +12,7 @@ from workbench.workflow import Patch, Tree, Workflow
 from workbench_edits.common import find_answering_nodes, has_kind, split_settings
 from workbench_kit.searching import Edit, Menu, places, tree_at
 
-#: So that several answers differ: at temperature 0 they would all be the same.
+#: Makes several answers differ: at temperature 0 they would all be the same.
 _TEMPERATURE = 0.7
 _WRAPPERS = ("ensemble", "reflect")
 
@@ -25,7 +25,7 @@ def _wrapped(workflow: Workflow, address: str, kind: str, **settings: Any) -> Pa
 
 
 def _unwrapped_answers(workflow: Workflow, kind: str) -> Iterator[str]:
-    """Addresses of nodes that a model answers and that no node of this kind holds."""
+    """Yield addresses of nodes that a model answers and that are not inside a node of this kind."""
     if not has_kind(kind):
         return
     for address, _ in find_answering_nodes(workflow):
@@ -39,7 +39,7 @@ def _kind(raw: Mapping[str, Any]) -> str | None:
 
 
 def _drawn(tree: Tree) -> Tree:
-    """A node whose answers differ from draw to draw."""
+    """Return a node whose answers differ from draw to draw."""
     if tree["kind"] == "predict":
         decoding = dict(tree.get("decoding") or {})
         return {**tree, "decoding": {**decoding, "temperature": decoding.get("temperature") or _TEMPERATURE}}

@@ -20,7 +20,7 @@ from workbench_evolve.swarm import Particle, diff_texts
 from workbench_kit.credit import blame_nodes
 from workbench_kit.prompting import Proposer, describe, message_at, show_results, wrap_in_tags
 
-#: Characters of results in a prompt.
+#: Maximum number of characters of results in a prompt.
 CHARS = 6000
 
 Child = tuple[dict[str, Any], str] | None
@@ -30,7 +30,7 @@ Child = tuple[dict[str, Any], str] | None
 class Breeder:
     """The operators and their shared state. `pool`: the individuals of all islands, fittest first.
 
-    guided: change what the nodes hold that decide the parent's failures (`Study.attribution`).
+    guided: prefer nodes that decide the parent's failures (`Study.attribution`).
     """
 
     study: Study
@@ -117,8 +117,11 @@ class Breeder:
         return (made, "refined") if made else None
 
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
-        """The next position of a particle, or None if the proposer repeats a failed move. Settings that are not texts
-        are taken from the position, the particle's best or the global best, with equal probability."""
+        """Return a particle's next position, or None if the proposer repeats a failed move.
+
+        Settings other than texts come from the position, the particle's best or the global best, with equal
+        probability.
+        """
         address = await self._choose(self.texts, particle.position)
         here, best = particle.position, pool[0]
         whose = self.study.rng.choice((here, particle.best, best)).workflow
@@ -147,7 +150,7 @@ Operator = Callable[
 
 
 def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
-    """The operators that apply here, by name."""
+    """Return the applicable operators, by name."""
     found: dict[str, Operator] = {}
     if breeder.space.domains:
         found |= {"draw": breeder.draw}
@@ -164,8 +167,8 @@ def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
 
 
 def _course(one: Individual, rival: Individual, limit: int) -> str:
-    """Excerpts of an individual's results on the screening rows: where it beat the other one, and where it failed,
-    first where the other one did not; at most `limit` characters of each. All share the same screening rows."""
+    """Return excerpts of an individual's results on the shared screening rows: wins over the other one, then failures,
+    first those where the other one succeeded. At most `limit` characters of each."""
     both = zip(one.screened.results, rival.screened.results, strict=False)
     pairs = [(r, s) for r, s in both if r.score is not None and s.score is not None]
     ahead = [r for r, s in pairs if score_of(r) > score_of(s)]
@@ -175,7 +178,7 @@ def _course(one: Individual, rival: Individual, limit: int) -> str:
 
 
 def _differences(one: Workflow, other: Workflow) -> dict[str, Any]:
-    """The other's values of all learnable settings that differ, without those that only one of the two has."""
+    """Return the other's values of all learnable settings that both have and that differ."""
     found = {}
     for address in learnable_addresses(one):
         value = other.get(address, None)

@@ -30,9 +30,9 @@ from workbench_evolve.population import Archive, Individual, Island, compute_fit
 from workbench_evolve.swarm import Particle
 from workbench_kit.prompting import Proposer
 
-#: Islands, and individuals on each: ours, small because a budget pays for a few hundred children.
+#: Number of islands, and of individuals on each. Ours: small because a budget pays for a few hundred children.
 ISLANDS, POPULATION = 2, 4
-#: Turns of an island between two migrations of its best individual to the next one.
+#: Turns of an island between migrations of its best individual to the next island.
 MIGRATION = 8
 #: Share of parents drawn from the archive of diverse individuals.
 EXPLORATION = 0.5
@@ -54,7 +54,7 @@ class Credit:
 
 
 class Evolve(Optimizer):
-    """Evolves workflows: draws settings from the search space, and lets a proposer revise, recombine and refine texts.
+    """Evolves workflows: draws settings from the search space, and has a proposer revise, recombine and refine texts.
 
     Without a `search:` section, it draws demos for every node that accepts them.
     """
@@ -121,7 +121,7 @@ class Evolve(Optimizer):
         return island.tournament(rng)
 
     def _child(self, parent: Individual, made: tuple[dict, str] | None) -> Workflow | None:
-        """The parent with the changes; None if there are no changes, or the nodes refuse them."""
+        """Return the parent with the changes; None if nothing changes, or the nodes reject the changes."""
         if not made or not made[0]:
             return None
         try:
@@ -139,14 +139,14 @@ class Evolve(Optimizer):
         return Individual(child, compute_fitness(self._scores(study, born), rival.fitness), found)
 
     def _scores(self, study: Study, individual: Individual) -> list[float]:
-        """All scores of an individual: on the screening rows and, if complete, on val."""
+        """Return all scores of an individual: on the screening rows and, if complete, on val."""
         whole = study.known(individual.workflow)
         return [*individual.screened.scores, *(whole.scores if whole else ())]
 
 
 def _texts_in_vain(study: Study) -> bool:
-    """Return True if an earlier search of the run wrote texts, and none of them is in the best workflow: the calls that
-    are left are worth more elsewhere. Those that the file lists under `search:` were not written."""
+    """Return True if an earlier search of this run wrote texts and the best workflow uses none: further rewriting is
+    then not worth its calls. Texts listed under `search:` do not count."""
     first = next((one.workflow for one in study.progress.complete.values()), study.best)
     texts = _texts(study, first)
 
@@ -164,7 +164,7 @@ def _texts(study: Study, workflow: Workflow) -> dict[str, str]:
 
 
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
-    """The start with the maximum number of demos, often the largest improvement; None if the space has no demos."""
+    """Return the start with most demos, often the largest improvement; None if the space has no demos."""
     rich = space.starts(study.best)[1:]
     return (space.suggest(RandomTrial(study.rng, rich[0]), study.best), "the richest start") if rich else None
 

@@ -11,7 +11,7 @@ from typing import Any
 from workbench import Evaluation, Workflow
 from workbench.workflow import learnable_addresses
 
-#: Pseudo-rows with the parent's fitness, towards which a fitness is shrunk: few rows prove little.
+#: Number of pseudo-rows with the parent's fitness, towards which a fitness is shrunk: few rows prove little.
 PRIOR_ROWS = 8
 
 
@@ -25,14 +25,14 @@ class Individual:
 
 
 def compute_fitness(scores: Sequence[float], parent: float | None) -> float:
-    """The mean score, shrunk towards the parent's fitness; without a parent, the plain mean."""
+    """Return the mean score, shrunk towards the parent's fitness; without a parent, the plain mean."""
     if parent is None:
         return math.fsum(scores) / max(1, len(scores))
     return (math.fsum(scores) + PRIOR_ROWS * parent) / (len(scores) + PRIOR_ROWS)
 
 
 def find_niche(workflow: Workflow) -> tuple[int, int, str]:
-    """The cell of the archive: length of texts and number of demos (both in powers of two), and the other settings."""
+    """Return the archive cell: length of texts and number of demos (both in powers of two), and the other settings."""
     texts = demos = 0
     rest: list[Any] = []
     for address, kind in sorted(learnable_addresses(workflow).items()):
@@ -48,7 +48,7 @@ def find_niche(workflow: Workflow) -> tuple[int, int, str]:
 
 @dataclass
 class Archive:
-    """MAP-Elites (Mouret and Clune, arXiv 1504.04909): the best individual in every niche."""
+    """MAP-Elites (Mouret and Clune, arXiv 1504.04909): the best individual in each niche."""
 
     cells: dict[tuple[int, int, str], Individual] = field(default_factory=dict)
 
@@ -78,5 +78,5 @@ class Island:
         del self.members[self.size :]
 
     def tournament(self, rng: random.Random) -> Individual:
-        """The fitter of two random members."""
+        """Return the fitter of two random members."""
         return max(rng.choices(self.members, k=2), key=lambda m: m.fitness)

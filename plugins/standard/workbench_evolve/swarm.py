@@ -16,7 +16,7 @@ from workbench.workflow import text_at
 from workbench_evolve.population import Individual
 from workbench_kit.prompting import wrap_in_tags
 
-#: Failed moves that a particle remembers. On few rows some fail by chance, and may be tried again later.
+#: Number of failed moves that a particle remembers. On few rows, some fail by chance and deserve another try.
 REMEMBERED = 6
 
 
@@ -43,7 +43,7 @@ class Move:
         )
 
     def told(self) -> str:
-        """The move as one line for the proposer."""
+        """Return the move as one line for the proposer."""
         parts = [
             f"{what} {short(' '.join(s), 200)}" for what, s in (("added", self.added), ("took out", self.removed)) if s
         ]
@@ -51,7 +51,7 @@ class Move:
 
 
 def diff_texts(address: str, old: str, new: str) -> Move:
-    """The move x' - x: the sentences that the new text adds and removes."""
+    """Return the move x' - x: the sentences that the new text adds and removes."""
     here, there = _sentences(old), _sentences(new)
     return Move(address, tuple(s for s in there if s not in here), tuple(s for s in here if s not in there))
 
@@ -87,7 +87,7 @@ class Particle:
             self.best = born
 
     def advice(self, address: str, globally: Individual) -> str:
-        """The three terms of a move of one text, for the proposer: effects of the last moves, p* - x, and g - x."""
+        """Return the three terms of a text's move, for the proposer: effects of the last moves, p* - x, and g - x."""
         here, parts = text_at(self.position.workflow, address), []
         failed = [m.told() for m in self.failed if m.address == address]
         if failed:

@@ -1,4 +1,4 @@
-"""The optimizer `families`: finds out which kinds of change pay, then searches these together."""
+"""The optimizer `families`: finds out which kinds of change pay, then searches those together."""
 
 from workbench import hookimpl
 

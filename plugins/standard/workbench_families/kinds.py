@@ -1,4 +1,4 @@
-"""The kinds of change that a workflow allows, each with its options."""
+"""The kinds of change that a workflow allows, with the options of each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from workbench.workflow import learnable_addresses, node_at, setting_at, text_ro
 from workbench_kit.prompting import Proposer, draw_instruction
 from workbench_kit.searching import Menu, apply_edit, edit_classes
 
-#: Settings whose change no model was seen to gain by: without its allowed values an answer is rarely one of them.
+#: Settings that no model was seen to gain from changing: without its allowed values, an answer is rarely one of them.
 _LEFT = ("show_values",)
-#: The setting of a vote, and its answers.
+#: The setting for votes, and the number of answers to try.
 VOTES, _ANSWERS = "samples", 3
-#: The kind of the texts, and how many are tried in place of the written one.
+#: The kind of the instructions, and the number of alternatives to try.
 INSTRUCTIONS, _TEXTS = "instructions", 2
-#: Edits that do what a setting does.
+#: Edits with the same effect as a setting.
 _AS_SETTINGS = ("ensemble", "reason")
 
 
@@ -28,7 +28,7 @@ _AS_SETTINGS = ("ensemble", "reason")
 class Kind:
     """A kind of change, e.g. of the adapter.
 
-    options: the values of a patch by a name, the likeliest first. alike: where one is worse, the others are not tried.
+    options: patches by name, the most promising first. alike: if one option is worse, skip the others.
     """
 
     name: str
@@ -42,14 +42,14 @@ def find_settings(workflow: Workflow) -> list[Kind]:
     for address, what in learnable_addresses(workflow).items():
         name = address.rpartition(".")[2]
         for value in _others(workflow, address, name, what):
-            with suppress(SpecError):  # not beside the node's other settings, e.g. images with an adapter of DSPy
+            with suppress(SpecError):  # invalid with the node's other settings, e.g. images with an adapter of DSPy
                 workflow.patched({address: value})
                 options[name][str(value)][address] = value
     return [Kind(name, found) for name, found in options.items()]
 
 
 def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[Any]:
-    """The other values of a setting."""
+    """Yield the other values of a setting."""
     now = setting_at(workflow, address)
     if name == VOTES and what == "int" and now == 1:
         yield _ANSWERS
@@ -65,7 +65,7 @@ def _others(workflow: Workflow, address: str, name: str, what: str) -> Iterator[
 
 
 async def write_instructions(study: Study) -> list[Kind]:
-    """Write other instructions for the steps that have one: of the file's proposer, or put together from templates."""
+    """Write other instructions for steps that have one, with the file's proposer or else from templates."""
     options, workflow = dict[str, dict[str, Any]](), study.workflow
     addresses = [one for one in learnable_addresses(workflow, "text") if text_role(workflow, one).instructs]
     proposer = Proposer(study) if study.role_spec("proposer") is not None else None
@@ -84,8 +84,10 @@ async def write_instructions(study: Study) -> list[Kind]:
 
 
 def find_structures(workflow: Workflow) -> dict[str, list[Workflow]]:
-    """Apply each edit of structure and of tools to a workflow. Returns the changed workflows by the edit's name, each
-    with the edit as the note of its patch."""
+    """Apply each edit of structure and of tools to a workflow.
+
+    Returns the changed workflows by the edit's name. The note of each patch names the edit.
+    """
     found = dict[str, list[Workflow]]()
     for name, edit in edit_classes().items():
         for option in edit.options(workflow, Menu()) if name not in _AS_SETTINGS else ():

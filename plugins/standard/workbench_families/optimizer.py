@@ -1,11 +1,11 @@
 """A search that first finds out what pays.
 
 A share of the budget buys one candidate of each kind of change: examples, reasoning, adapter, votes, wording, structure
-and tools. Each is raced against the start on the same rows. What is clearly worse is left; a structure that is surely
-better is the start of the rest, which is searched together, as MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695, section 4)
-searches instructions and demos. Departures: kinds are screened first, since most bring nothing on a given task and each
-doubles the space; settings and structure take part; candidates are scored on all of val, and losers are stopped early,
-where MIPROv2 scores on minibatches.
+and tools. Each is raced against the start on the same rows. Kinds that are clearly worse are dropped. A structure that
+is surely better becomes the start for the other kinds, which are searched together, as MIPROv2 (Opsahl-Ong et al.,
+arXiv 2406.11695, section 4) searches instructions and demos. Departures: kinds are screened first, since most bring
+nothing on a given task and each doubles the space; settings and structure take part; candidates are scored on all of
+val, and losers are stopped early, where MIPROv2 scores on minibatches.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from workbench.study import Race, p_worse, paired_race
 from workbench_families.kinds import INSTRUCTIONS, VOTES, Kind, find_settings, find_structures, write_instructions
 from workbench_kit.prompting import AS_WRITTEN, DemoSearch, make_searcher, run_for_successes, tell
 
-#: One-sided p below which a candidate of the screening is worse than the start, and left, or surely better. Larger than
-#: that of a race for the best (0.1), since what stays is searched together with all else.
+#: One-sided p below which a screened candidate is worse than the start and dropped, or surely better. Larger than that
+#: of a race for the best (0.1), since the kinds that stay are searched together.
 APART = 0.2
-#: Repeated choices after which the search ends.
+#: Consecutive repeated choices after which the search ends.
 REPEATS = 20
 EXAMPLES, STRUCTURE = "examples", "structure"
-#: The part of the screening's share that may go to structure. Most structures take two or three calls a row and bring
-#: nothing, so that they are tried where a budget pays for dozens of candidates.
+#: Share of the screening budget for structure. Most structures take two or three calls a row and bring nothing, so they
+#: are tried only if the budget pays for dozens of candidates.
 STRUCTURE_PART = 0.25
-#: What a budget may limit besides time.
+#: Limits of a budget other than time.
 LIMITS = ("calls", "tokens", "usd")
 
 
@@ -74,11 +74,11 @@ class Families(Optimizer):
 
 @dataclass
 class _Search:
-    """A search under way.
+    """The state of a search.
 
-    kinds: those whose options trials choose from, besides demos. tried: the choices of each candidate, by hash.
-    gains: of the candidates of the screening that did not lose, by kind and option, the mean difference to the start,
-    and how sure it is that they are better (1 - p).
+    kinds: those whose options trials choose from, besides demos. tried: the choices of each candidate, by hash. gains:
+    for screened candidates that did not lose, by kind and option, the mean difference to the start and the confidence
+    that they are better (1 - p).
     """
 
     settings: Families
@@ -94,12 +94,12 @@ class _Search:
         self.searcher = make_searcher(self.study)
 
     def cost(self, kind: Kind) -> int:
-        """The calls that its first option takes at most."""
+        """Return the maximum number of calls that its first option takes."""
         changed = self.study.workflow.patched(Patch(next(iter(kind.options.values()))))
         return self.study.worst_calls(changed, self.study.val)
 
     async def screen(self, base: Evaluation) -> None:
-        """Try the kinds one by one, the likeliest option of each first, and drop those that are clearly worse.
+        """Try the kinds one by one, the most promising option of each first, and drop those that are clearly worse.
 
         base: the start's evaluation.
         """
@@ -124,7 +124,7 @@ class _Search:
                 continue
             gain, worse = _compare(evaluation, base)
             if evaluation.scores == base.scores[: len(evaluation.scores)] and study.ledger.spent.calls == calls:
-                worse = True  # the same requests: it changes nothing
+                worse = True  # the same requests: the change has no effect
             said.append(f"{name} {option} {gain:+.3f}{', dropped' if worse else ''}")
             if worse:
                 lost.add((name, option))
@@ -135,8 +135,7 @@ class _Search:
             study.log(f"kinds of change, less the start: {'; '.join(said)}")
 
     async def screen_structures(self, base: Evaluation) -> Workflow | None:
-        """Try each structure, one of each edit first, and return the one that is surely better than the start by most;
-        None if there is none.
+        """Try each structure, one of each edit first. Return the best that is surely better than the start, or None.
 
         base: the start's evaluation.
         """
@@ -157,7 +156,7 @@ class _Search:
         return best
 
     def moved_to(self, start: Workflow) -> _Search:
-        """This search from another structure: the same kinds, as far as it has them."""
+        """Return this search for another structure, with the kinds that still apply."""
         study = self.study.narrow(workflow=start, name=STRUCTURE)
         known = {(kind.name, option) for kind in self.kinds for option in kind.options}
         kinds = [*find_settings(start), *(kind for kind in self.kinds if kind.name == INSTRUCTIONS)]
@@ -167,12 +166,12 @@ class _Search:
             options = {o: v for o, v in kind.options.items() if (kind.name, o) in known and _fits(start, v)}
             moved.kinds += [replace(kind, options=options)] if options else []
         there = {(kind.name, option) for kind in moved.kinds for option in kind.options}
-        there |= {(EXAMPLES, source) for source in moved.demos.starts()}  # none where rows lack what a new step writes
+        there |= {(EXAMPLES, source) for source in moved.demos.starts()}  # none if rows lack a new step's fields
         moved.tried, moved.gains = self.tried, {key: gain for key, gain in self.gains.items() if key in there}
         return moved
 
     async def _limits(self, part: str = "", share: float = 1.0) -> Mapping[str, float]:
-        """Compute what the run may have spent of calls, tokens and usd when the screening, or a part of it, ends."""
+        """Compute the calls, tokens and usd that the run may have spent when the screening, or a part of it, ends."""
         study = self.study
 
         async def limits() -> Mapping[str, float]:
@@ -180,11 +179,11 @@ class _Search:
             spent = study.ledger.spent
             return {w: getattr(spent, w) + n * self.settings.share * share for w, n in left.items() if n < math.inf}
 
-        # Journalled, so that a run resumed with a larger budget repeats what was screened with the smaller one.
+        # Journalled, so that a run resumed with a larger budget repeats the screening of the smaller one.
         return await study.ledger.effect("share", [study.run_id, study.name, "families", *filter(None, [part])], limits)
 
     def _within(self, limits: Mapping[str, float], base: Evaluation, changed: Workflow) -> bool:
-        """Return True if the screening may still spend what a candidate takes, by what a call of the start took."""
+        """Return True if the screening can still pay for a candidate, estimated from the start's cost per call."""
         study = self.study
         calls = study.worst_calls(changed, study.val)
         times = calls / max(1, study.worst_calls(study.workflow, study.val))
@@ -193,7 +192,7 @@ class _Search:
         return all(getattr(study.ledger.spent, what) + needed[what] <= limit for what, limit in limits.items())
 
     def _drop(self, lost: set[tuple[str, str]]) -> None:
-        """Take out of the search what lost, and the kinds of which nothing is known."""
+        """Drop the lost options, and every kind without an entry in `gains`."""
         for name, source in sorted(lost):
             if name == EXAMPLES:
                 self.demos.drop(source)
@@ -203,7 +202,7 @@ class _Search:
         self.kinds = [replace(kind, options=left) for kind, left in pairs if kind.name in known]
 
     async def go_on(self) -> None:
-        """Search what is left together, beginning with all at once that gained."""
+        """Search the remaining kinds together, beginning with all gains at once."""
         await self._begin_anew()
         gained = self._best_by_kind(least=0.0)
         starts, best = self.demos.starts(), gained.pop(EXAMPLES, "")
@@ -211,8 +210,8 @@ class _Search:
         await self._run([*queue, self.choose(gained)], more=False)
         sure = self._best_by_kind(least=1 - APART) or gained
         sure = {name: option for name, option in sure.items() if name not in (EXAMPLES, VOTES)}
-        # Examples of the changed workflow, e.g. with its reasoning, which labelled rows lack. Two candidates that show
-        # them should be left to pay.
+        # Examples from the changed workflow, e.g. with its reasoning, which labelled rows lack. The budget should still
+        # cover two candidates that show them.
         changed = self.study.workflow.patched(Patch(self._values(sure)))
         if self.study.affords(changed, [*self.study.train, *self.study.val, *self.study.val]):
             self.demos.fill(await run_for_successes(self.study, changed))
@@ -221,7 +220,7 @@ class _Search:
         await self._run([self.choose({**sure, **start}) for start in new.values()])
 
     async def _begin_anew(self) -> None:
-        """Begin with another sampler: what is left has other choices, which this one cannot be told."""
+        """Start a new sampler for the remaining choices, and report earlier results to it."""
         self.searcher = make_searcher(self.study)
         names = {kind.name: kind.options for kind in self.kinds}
         await self.try_one(self.choose({}), False)
@@ -232,7 +231,7 @@ class _Search:
                 await self.try_one(self.choose(known), None)
 
     async def _run(self, queue: list[dict[str, Any]], more: bool = True) -> None:
-        """Try what is in the queue and, if there is more to try, what the sampler suggests."""
+        """Try the queued choices and then, if `more`, the sampler's suggestions."""
         repeats = 0
         while len(self.tried) < self.settings.trials and repeats < REPEATS and (queue or more):
             known = len(self.tried)
@@ -244,11 +243,11 @@ class _Search:
             repeats = repeats + 1 if len(self.tried) == known else 0
 
     def choose(self, choices: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete choices: what they leave out stays as written."""
+        """Complete choices: everything not chosen stays as written."""
         return {**dict.fromkeys((kind.name for kind in self.kinds), AS_WRITTEN), **self.demos.leave(), **choices}
 
     def _best_by_kind(self, least: float) -> dict[str, str]:
-        """The best option of each kind that gained. least: of a test that it did, 1 - p."""
+        """Return the best option of each kind that gained. least: the minimum confidence in the gain, 1 - p."""
         ranked = sorted(self.gains, key=lambda key: self.gains[key][0])
         return dict(key for key in ranked if self.gains[key][0] > 0 and self.gains[key][1] >= least)
 
@@ -259,10 +258,10 @@ class _Search:
         return values
 
     async def try_one(self, choices: Mapping[str, Any] | None, race: Race | bool | None) -> Evaluation | None:
-        """Evaluate a candidate and tell the sampler; None for one that was tried before or cannot be paid.
+        """Evaluate a candidate and report it to the sampler. Return None if it was tried before or cannot be paid.
 
-        choices: by the names of the sampler's parameters; None: what the sampler suggests. race: None to tell the
-        sampler what is known, and evaluate nothing.
+        choices: by the names of the sampler's parameters; None: the sampler's suggestion. race: None reports known
+        results to the sampler and evaluates nothing.
         """
         if choices is not None:
             self.searcher.enqueue_trial(dict(choices))

@@ -1,4 +1,4 @@
-"""Divide the training rows, optimize on each part, merge progressively; and the same without dividing."""
+"""Divide the training rows, optimize on each part, and merge progressively; or optimize without dividing."""
 
 from __future__ import annotations
 

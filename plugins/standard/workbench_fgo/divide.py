@@ -1,4 +1,4 @@
-"""Dividing the training rows into parts of about one size."""
+"""Divide the training rows into parts of about equal size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.task import Example
 
 
 def split_at_random(rows: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:
-    """Parts of at most `size` rows, as even as can be."""
+    """Return parts of at most `size` rows, as even as possible."""
     shuffled = rng.sample(list(rows), len(rows))
     parts = max(1, math.ceil(len(rows) / size))
     return [shuffled[i::parts] for i in range(parts)]
@@ -20,7 +20,7 @@ def split_at_random(rows: Sequence[Example], size: int, rng: random.Random) -> l
 def split_by_group(
     rows: Sequence[Example], size: int, rng: random.Random, group: Callable[[Example], Hashable]
 ) -> list[list[Example]]:
-    """Parts of at most `size` rows that hold as few groups as can be: a group is cut only where it fills a part."""
+    """Return parts of at most `size` rows with few groups in each: a group is cut only if it fills a part."""
     groups: dict[str, list[Example]] = defaultdict(list)
     for row in rows:
         groups[str(group(row))].append(row)

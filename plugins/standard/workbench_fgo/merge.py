@@ -1,4 +1,4 @@
-"""Merging optimized workflows: prompts by a language model, lists by union, all else from the better one."""
+"""Merge optimized workflows: prompts by a language model, lists by union, everything else from the better one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Scored = tuple[float, Workflow]
 
 
 async def merge_workflows(proposer: Proposer, base: Workflow, group: Sequence[Scored], replica: int) -> Workflow | None:
-    """A workflow with what each of a group learned since `base`; None if the proposer fails.
+    """Return a workflow with everything that a group learned since `base`; None if the proposer fails.
 
-    group: (score, workflow), the best first. Prompts that differ are merged by the proposer; demos, functions and other
-    lists of rows are united, of two rows with one name the better workflow's; other settings are the best workflow's.
+    group: (score, workflow), the best first. The proposer merges prompts that differ. Demos, functions and other lists
+    of rows are united; of two rows with the same name, the better workflow's is kept. Other settings are the best
+    workflow's.
     """
     kinds = learnable_addresses(base)
     best = group[0][1]
@@ -42,10 +43,10 @@ async def merge_workflows(proposer: Proposer, base: Workflow, group: Sequence[Sc
 
 
 def unite_rows(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
-    """Rows of all lists, each once, the first list's first.
+    """Return the rows of all lists, each once, the first list's first.
 
-    Functions of one name are one, and so are memories of one content: of functions the first list's is kept, of
-    memories the quarantined one, if any is.
+    Functions with the same name count as one, as do memories with the same content. The first list's function is kept,
+    and of memories the quarantined one, if any.
     """
     found: dict[str, Any] = {}
     for row in (row for rows in lists for row in rows):

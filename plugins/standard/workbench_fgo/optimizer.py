@@ -22,9 +22,9 @@ from workbench_fgo.divide import split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows
 from workbench_kit.prompting import Proposer
 
-#: Workflows that one merge takes, and rows on which it is compared with them. Ours: the paper gives neither.
+#: Number of workflows in one merge, and of rows that it is tested on. Ours: the paper gives neither.
 FAN_IN, GUARD_ROWS = 2, 16
-#: Share of the remaining budget for all parts together; the rest is for merges.
+#: Share of the remaining budget for all parts together; the rest pays for merges.
 SHARE = 0.6
 #: Attempts at a merge that is not worse than its inputs.
 ATTEMPTS = 2
@@ -32,8 +32,7 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Module:
-    """A workflow that was optimized on some of the training rows. gain: its score less that of the start, on such
-    rows."""
+    """A workflow optimized on some of the training rows. gain: its score minus that of the start, on such rows."""
 
     workflow: Workflow
     rows: list[Example]
@@ -92,12 +91,12 @@ class Fgo(Optimizer):
         return study.best
 
     async def _round(self, study: Study, start: Workflow) -> Workflow | None:
-        """Divide, optimize, merge; None if the budget is too small for a single part."""
+        """Divide, optimize, merge. Return None if the budget is too small for a single part."""
         modules: list[Module] = []
         parts = self._parts(study)
         share = SHARE / len(parts)
         for number, rows in enumerate(parts):
-            left = 1 - number * share  # of what was there at first, if all before used theirs up
+            left = 1 - number * share  # of the initial budget, if all earlier parts used up their shares
             name = f"part {number + 1}"
             part = study.narrow(train=rows, val=rows, workflow=start, share=share / left, name=name)
             if part.affords(start):
@@ -122,8 +121,10 @@ class Fgo(Optimizer):
         return split_by_group(study.train, self.size, study.rng, lambda row: row.get(by, ""))
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
-        """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
-        budget does not allow to compare them, the one that gained most on its own rows."""
+        """Return the merged module if it is not worse than the group's best on rows of all parts, else the best.
+
+        If the budget does not cover the comparison, return the module with the largest gain on its own rows.
+        """
         rows = [row for module in group for row in module.rows]
         by_gain = sorted(group, key=lambda m: m.gain, reverse=True)
         gains = {m.workflow: m.gain for m in reversed(by_gain)}

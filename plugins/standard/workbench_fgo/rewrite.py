@@ -1,6 +1,6 @@
 """The simplest optimizer that uses feedback: show results, ask for a better instruction, keep the best.
 
-`fgo` runs it on each part of the training rows; on all rows at once it is the baseline of `fgo`. No source.
+`fgo` runs it on each part of the training rows. On all rows at once it is the baseline of `fgo`. No source.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from workbench.workflow import learnable_addresses
 from workbench_kit.credit import blame_nodes
 from workbench_kit.prompting import Proposer, message_at, order_texts, show_results
 
-#: Characters of results in a prompt: so many that `batch` alone decides what is shown.
+#: Maximum number of characters of results in a prompt: large enough for `batch` alone to decide what is shown.
 CHARS = 100_000
-#: Texts of earlier rounds that a prompt shows.
+#: Number of texts of earlier rounds in a prompt.
 LESSONS = 4
 
 
 class Rewrite(Optimizer):
-    """Has a language model (role `proposer`) rewrite the instructions, one node at a time, after seeing its results.
+    """Has a language model (role `proposer`) rewrite the instructions, one node at a time, from the node's results.
 
     A round scores the best workflow on the training rows, asks for `width` instructions, and tries each on val.
     """
@@ -55,10 +55,10 @@ class Rewrite(Optimizer):
         return study.best
 
     async def _round(self, study: Study, turns: Counter[str], tried: dict[str, dict[str, float]], turn: int) -> None:
-        """Rewrite the text, of those that had the fewest turns, that takes part in most failures.
+        """Rewrite one text: among those with the fewest turns, the one in most failures.
 
-        tried: the messages of earlier rounds by address, with their scores on val; of a candidate that was stopped
-        early, that of the best and its difference on the rows it had. This round's are added.
+        tried: the messages of earlier rounds by address, with their scores on val. A candidate that was stopped early
+        gets the best score plus its difference on the rows it had. Adds this round's messages.
         """
         best = study.best
         rows = list(study.train)

@@ -50,12 +50,12 @@ HARMLESS = (
     "unicodedata",
     "zoneinfo",
 )
-#: JSON Schemas of the allowed annotations of parameters.
+#: JSON Schemas of the annotations that parameters may have.
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
 
 
 class Refused(Exception):
-    """An action cannot be used. The message is the reason, worded for the proposer."""
+    """An action cannot be used. The message gives the reason, worded for the proposer."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def read_action(
     most: int,
     tools: Collection[str] = (),
 ) -> Action:
-    """Read the action in an answer: one JSON object, in a code fence or not. Raises Refused.
+    """Read the action in an answer: one JSON object, with or without a code fence. Raises Refused.
 
     Args:
         text: the answer.
@@ -118,7 +118,7 @@ def read_action(
 
 
 def apply_action(action: Action, functions: Sequence[Function]) -> list[Function]:
-    """The functions after an action, as a new list."""
+    """Return the functions after an action, as a new list."""
     if action.kind == "add":
         return [*functions, action.function]
     if action.kind == "revise":
@@ -127,8 +127,10 @@ def apply_action(action: Action, functions: Sequence[Function]) -> list[Function
 
 
 def check_source(source: str, name: str) -> None:
-    """Raise Refused for a source that cannot work. This is quick feedback for the proposer; the security boundary is
-    the sandbox."""
+    """Raise Refused for a source that cannot work.
+
+    This is quick feedback for the proposer; the security boundary is the sandbox.
+    """
     if not source.strip() or len(source) > MAX_SOURCE:
         raise Refused(f'"source" must be Python text of at most {MAX_SOURCE} characters')
     try:
@@ -151,7 +153,7 @@ def check_source(source: str, name: str) -> None:
 
 
 class _Uncaught(ast.NodeTransformer):
-    """Takes `except` clauses out, and leaves what they guard. changed: whether there were any."""
+    """Removes `except` clauses and keeps the code that they guard. changed: whether there were any."""
 
     changed = False
 
@@ -162,7 +164,7 @@ class _Uncaught(ast.NodeTransformer):
 
 
 def without_handlers(source: str) -> str | None:
-    """The program without its `except` clauses, so that it shows what it hides; None where it has none."""
+    """Return the program without `except` clauses, so that it raises hidden errors; None if it has none."""
     remover = _Uncaught()
     bare = remover.visit(ast.parse(source))
     return ast.unparse(bare) if remover.changed else None
@@ -180,12 +182,12 @@ async def check_example(study: Study, action: Action) -> None:
 
 
 def extract_python(text: str) -> str:
-    """The Python source in an answer: the longest fenced block, or the whole answer."""
+    """Return the Python source in an answer: the longest fenced block, or the whole answer."""
     return max(find_code(text), key=len, default=text)
 
 
 def find_solved_inputs(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
-    """The node's inputs in the first solved training example; None if there is none."""
+    """Return the node's inputs in the first solved training example, or None."""
     node = address.removeprefix("nodes.").rpartition(".")[0]
     for result in evaluation.results:
         for span in result.trace.spans if result.trace and result.score == 1 else ():
@@ -210,13 +212,13 @@ def _finite(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signature(source: str, name: str) -> ast.arguments:
-    """The parameters of the last top-level function of that name."""
+    """Return the parameters of the last top-level function of that name."""
     functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == name]
     return functions[-1].args
 
 
 def _parameters(source: str, name: str) -> dict[str, Any]:
-    """A schema from the function's parameters and annotations, if the proposer gave none."""
+    """Return a schema from the function's parameters and annotations, if the proposer gave none."""
     taken = _signature(source, name)
     properties: dict[str, Any] = {}
     for argument in [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]:
@@ -228,7 +230,7 @@ def _parameters(source: str, name: str) -> dict[str, Any]:
 
 
 def _check_parameters(parameters: Any, source: str, name: str) -> None:
-    """Raise Refused unless the schema is that of an object and fits the function."""
+    """Raise Refused unless the schema describes an object and fits the function."""
     if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
         raise Refused('"parameters" must be a JSON Schema of type object')
     named, needed = parameters.get("properties", {}), parameters.get("required", [])

@@ -106,7 +106,7 @@ def serve_command(file: Path) -> None:
 
 
 def _read(file: Path) -> list[Function]:
-    """Read the functions of a file, which are text in it. The Python that it names beside them is not loaded."""
+    """Read the functions in a file. They are text: Python modules that the file refers to are not loaded."""
     from workbench.task import read_library
 
     return read_library(file)

@@ -10,8 +10,8 @@ Departures, each of which repairs a fault of the original implementation:
 - TERMINATE ends the step.
 - The functions and histories in a prompt are limited to a number of characters.
 - Every function must pass its own example in the sandbox before it costs a call of the task.
-- Every other program is a repair of the best one so far, whose mistakes the proposer sees: a small model takes the same
-  wrong turn in each of its samples.
+- Every other program is a repair of the best one so far, whose mistakes the proposer sees: a small model repeats the
+  same mistake in each of its samples.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from workbench_kit.credit import Blame, blame_nodes, node_of
 from workbench_kit.prompting import Batches, Proposer
 
 T = TypeVar("T")
-#: A program: its score on train, its number, negative, the workflow with it, and the arguments of a row that it solved.
+#: A program: score on train, negative number, workflow with the program, and arguments of a row that it solved.
 _Scored = tuple[float, int, Workflow, dict[str, Any] | None]
 
-#: Most functions of an agent, and most edits of them in a round.
+#: Maximum number of an agent's functions, and of their edits in a round.
 MOST_FUNCTIONS, EDITS = 8, 3
-#: Answers of the proposer for one edit or program, until one is usable.
+#: Maximum number of proposer answers for one edit or program, until one is usable.
 ATTEMPTS = 3
-#: Programs, the best on train, that are evaluated on val.
+#: Number of programs, the best on train, that are evaluated on val.
 FINALISTS = 2
-#: Characters of functions, failed lists and examples in a prompt, and as many of answers that could not be used.
+#: Maximum number of characters of functions, failed lists and examples in a prompt, and again of unusable answers.
 CHARS = 6000
 
 
@@ -89,7 +89,7 @@ class Forge(Optimizer):
         return wanted.get(self.kind, "an agent, external or code node")
 
     def _written(self, workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
-        """The addresses of agents' functions and of programs, each with its node's name."""
+        """Return the addresses of agents' functions and of programs, each with its node's name."""
         return (
             learnable_addresses(workflow, "functions") if self.kind != "heuristic" else {},
             learnable_addresses(workflow, "code") if self.kind != "functions" else {},
@@ -148,7 +148,7 @@ class Forge(Optimizer):
         failures: Sequence[prompts.Failure],
         step: int,
     ) -> list[Function]:
-        """The best functions after up to EDITS edits."""
+        """Return the best functions after at most EDITS edits."""
         given: list[Function] = best.get(address, [])
         functions = list(given)
         tools = set(getattr(node_at(best, address), "tools", ())) - {f["name"] for f in functions}
@@ -172,7 +172,7 @@ class Forge(Optimizer):
         tools: Collection[str],
         replica: int,
     ) -> Action | None:
-        """A usable edit; None after ATTEMPTS unusable answers."""
+        """Return a usable edit; None after ATTEMPTS unusable answers."""
 
         async def read(text: str) -> Action:
             action = read_action(text, functions, MOST_FUNCTIONS, tools)
@@ -185,8 +185,8 @@ class Forge(Optimizer):
     async def _usable(
         self, study: Study, messages: list[dict[str, str]], read: Callable[[str], Awaitable[T]], replica: int
     ) -> T | None:
-        """The result of `read` on an answer. If it raises Refused, the proposer gets the reason and is asked again;
-        None after ATTEMPTS answers."""
+        """Return the result of `read` on an answer. If it raises Refused, send the reason to the proposer and ask
+        again; None after ATTEMPTS answers."""
         said: list[tuple[str, str]] = []
         for _ in range(ATTEMPTS):
             asked = [*messages, *prompts.refused(said, ATTEMPTS, CHARS)]
@@ -221,13 +221,13 @@ class Forge(Optimizer):
             try:
                 candidate = study.best.patched(program)
             except SpecError:
-                continue  # it parses, but is not a valid node
+                continue  # it can be parsed, but is not a valid node
             if not study.affords(candidate, study.train):
                 break
             found = await study.evaluate(candidate, study.train, traces=True)
             scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
             best = found if best is None or found.score > best.score else best
-            if found.score == 1:  # what is right on train alone may be a list of its rows
+            if found.score == 1:  # a program that is right on train alone may be a list of its rows
                 tested = await _with_test(study, address, node.function, scored[-1])
                 if study.affords(tested) and (await study.evaluate(tested)).score == 1:
                     return
@@ -237,7 +237,7 @@ class Forge(Optimizer):
             await study.evaluate(await _with_test(study, address, node.function, one), race=True)
 
     async def _asked(self, study: Study, address: str, repaired: Evaluation | None) -> list[dict[str, str]]:
-        """Ask for a program, or for a repair of one that did so on train."""
+        """Return a prompt for a program, or for a repair of one with these results on train."""
         node: Any = node_at(study.best, address)
         task = prompts.program(node, study.train, study.targets, CHARS)
         mistakes = prompts.find_mistakes(address, node, repaired, study.targets) if repaired is not None else []
@@ -256,7 +256,7 @@ class Forge(Optimizer):
 
 
 async def _with_test(study: Study, address: str, function: str, scored: _Scored) -> Workflow:
-    """Add to a program a row of train that it solved, as its own test."""
+    """Add a row of train that a program solved to it, as its own test."""
     _, number, candidate, arguments = scored
     if arguments is None:
         return candidate
@@ -268,7 +268,7 @@ async def _with_test(study: Study, address: str, function: str, scored: _Scored)
 
 
 async def _explain(study: Study, source: str, node: Any, mistake: prompts.Mistake) -> str:
-    """Add to a wrong result the error that the program catches there: else nobody sees why it gives that."""
+    """Append to a wrong result the error that the program catches there, which would otherwise stay hidden."""
     if mistake.given is None or (bare := without_handlers(source)) is None:
         return mistake.text
     found = await study.sandboxed(bare, node.function, mistake.given)
@@ -276,5 +276,5 @@ async def _explain(study: Study, source: str, node: Any, mistake: prompts.Mistak
 
 
 def _most_blamed(blame: Blame, addresses: Mapping[str, str]) -> dict[str, str]:
-    """The addresses of the nodes that decide failures, most first; the rest is tried after them."""
+    """Return the addresses of nodes that decide failures, the most blamed first; the others are tried after them."""
     return dict(sorted(addresses.items(), key=lambda item: -blame.decisive.get(node_of(item[0]), 0.0)))

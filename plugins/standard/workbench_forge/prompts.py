@@ -1,6 +1,6 @@
-"""Prompts of the proposer: from train alone, within `shown` characters.
+"""Prompts of the proposer: built from train alone, at most `shown` characters.
 
-Of these the functions have at most a half, lists that failed a quarter, and the examples what is left.
+Functions get at most a half of these, failed lists a quarter, and examples the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workbench_forge.actions import HARMLESS, Function
 from workbench_kit.answers import is_same
 from workbench_kit.prompting import show_results
 
-#: Rows that show what a program does wrong.
+#: Number of rows that show a program's mistakes.
 MISTAKES = 3
 
 _SYSTEM = """\
@@ -38,7 +38,7 @@ def functions_system(most: int) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """A list of functions that did not replace the best one. score, best_score: of both on the same batch."""
+    """A list of functions that did not replace the best one. score, best_score: of the two on the same batch."""
 
     functions: Sequence[Function]
     score: float
@@ -54,7 +54,7 @@ def functions_task(
     slots: int,
     shown: int,
 ) -> str:
-    """Asks for one edit of `functions`, which were made of the best ones. before: how the best ones did."""
+    """Return a prompt for one edit of `functions`, derived from the best ones. before: results of the best ones."""
     now = "\n".join(_fitted([_written(f) for f in functions], shown // 2)) or "none"
     tried = "\n".join(_fitted([_failed(f, best) for f in failures], shown // 4))
     parts = [f"The functions now:\n{now}", f"Edit {slot + 1} of at most {slots} in this round."]
@@ -66,10 +66,9 @@ def functions_task(
 
 
 def refused(said: Sequence[tuple[str, str]], tries: int, shown: int) -> list[dict[str, str]]:
-    """The newest answers that could not be used, each with the reason: as many as `shown` characters hold, one at
-    least.
+    """Return the newest unusable answers with their reasons: as many as fit into `shown` characters, at least one.
 
-    The count in the last one tells this request from the one before where answer and reason are the same.
+    The last one has a count, to tell this request from the one before if answer and reason are the same.
     """
     messages: list[dict[str, str]] = []
     for number, (text, why) in reversed(list(enumerate(said, 1))):
@@ -87,7 +86,7 @@ def _written(function: Function) -> str:
 
 
 def _failed(failure: Failure, best: Sequence[Function]) -> str:
-    """The scores, and each function that is another one than in the best list, with its source."""
+    """Return the scores, and the source of each function that differs from the best list."""
     known = {f["name"]: f for f in best}
     names = {f["name"] for f in failure.functions}
     lines = [f"- {failure.score:.2f}, where the best list had {failure.best_score:.2f}:"]
@@ -100,11 +99,11 @@ def _failed(failure: Failure, best: Sequence[Function]) -> str:
 
 
 def _fitted(texts: Sequence[str], most: int) -> list[str]:
-    """The texts, the longest cut, so that all together have `most` characters at most."""
+    """Return the texts, the longest cut, with at most `most` characters in total."""
     kept = list(texts)
     for done, i in enumerate(sorted(range(len(texts)), key=lambda i: len(texts[i]))):
         kept[i] = _cut(texts[i], most // (len(texts) - done) - 1)
-        most -= len(kept[i]) + 1  # its line end
+        most -= len(kept[i]) + 1  # and its line break
     return kept
 
 
@@ -118,8 +117,8 @@ def program(
     targets: Mapping[str, str],
     shown: int,
 ) -> list[dict[str, str]]:
-    """Asks for one program of a `code` node. Rows are shown as calls with what they must give, or, without a label,
-    with all that train has of them."""
+    """Return a prompt for one program of a `code` node. Rows are shown as calls with their expected results, or without
+    a label, with all fields that train has."""
     present = _cut(node.config.source, shown // 2)
     ends = find_shared_ends(node.inputs, train)
     rows, size = list[str](), len(present) + sum(map(len, ends))
@@ -146,7 +145,7 @@ def program(
 
 
 def find_shared_ends(names: Sequence[str], rows: Sequence[Example]) -> list[str]:
-    """Say how all texts of an input begin and end, where they do alike: small models take such words for data."""
+    """Describe how all texts of an input begin and end, if they share it: small models take such words for data."""
     found = list[str]()
     for name in names:
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
@@ -167,14 +166,15 @@ def _shared_start(texts: Sequence[str]) -> str:
 
 
 def _last_break(text: str) -> int:
-    """The characters of a text up to and with its last space: a shared part ends with a whole word."""
+    """Return the length of a text up to and including its last space: a shared part ends with a whole word."""
     return text.rfind(" ") + 1
 
 
 def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], shown: int) -> list[dict[str, str]]:
-    """Asks to repair an answer to `program`. mistakes: what it does wrong, see `find_mistakes`.
+    """Return a prompt to repair an answer to `program`. mistakes: see `find_mistakes`.
 
-    The reason is asked for in the program: small models that are asked for a sentence first write nothing else."""
+    It asks for the reason inside the program: small models that are asked for a sentence first write nothing else.
+    """
     wrong = "\n".join(_fitted(mistakes, shown // 2))
     told = (
         f"That is wrong:\n{wrong}\nWrite the whole program again, in one Python block, so that this is right as well. "
@@ -185,15 +185,18 @@ def repair(task: list[dict[str, str]], source: str, mistakes: Sequence[str], sho
 
 
 class Mistake(NamedTuple):
-    """A fault of a program, in words. given: what it was given, where it returned something else than it must."""
+    """A fault of a program, in words. given: its input, if it returned a wrong value."""
 
     text: str
     given: dict[str, Any] | None = None
 
 
 def find_mistakes(address: str, node: Any, found: Evaluation, targets: Mapping[str, str]) -> list[Mistake]:
-    """Say what a program gives where it fails, or gives something else than a label of its own output: as many as
-    MISTAKES, with what it was given. A row that another node fails on says nothing about it."""
+    """Describe up to MISTAKES results where a program fails or returns something other than the label, with their
+    inputs.
+
+    A row on which another node fails is no evidence.
+    """
     said, place = list[Mistake](), address.removeprefix("nodes.").rpartition(".")[0]
     for result in found.results:
         if len(said) == MISTAKES:
@@ -219,5 +222,5 @@ def _call(node: Any, given: Mapping[str, Any]) -> str:
 
 
 def _value(node: Any, outputs: Mapping[str, Any]) -> str:
-    """Write what a program returns: the value of a single output, or a dict."""
+    """Format what a program returns: the value of a single output, or a dict."""
     return short(outputs[node.outputs[0]] if len(node.outputs) == 1 else dict(outputs), 200)

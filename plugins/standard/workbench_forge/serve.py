@@ -1,5 +1,6 @@
-"""Serves functions as the tools of an MCP server on stdin and stdout. Calls that the file's policy allows run in the
-sandbox.
+"""Serve functions as tools of an MCP server on stdin and stdout.
+
+Calls that the file's policy allows run in the sandbox.
 
 Source: the Model Context Protocol, tools and the stdio transport, by the Python SDK (mcp 2).
 """
@@ -19,7 +20,7 @@ from workbench_kit.acting import refusal, schema_defaults
 
 
 def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
-    """Functions by served name: their own name, prefixed with the node's if two functions share it."""
+    """Return functions by served name: their own name, prefixed with the node's if two functions share it."""
     counts = Counter(f.name for f in functions)
     return {
         f.name if counts[f.name] == 1 else f"{f.address.removeprefix('nodes.').replace('.', '_')}_{f.name}": f
@@ -28,7 +29,7 @@ def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
 
 
 async def serve(functions: Sequence[Function], name: str) -> None:
-    """Serve until stdin ends. Raises SpecError if there are no functions, and SandboxError without a sandbox."""
+    """Serve until stdin ends. Raises SpecError if there are no functions, and SandboxError if there is no sandbox."""
     try:
         from mcp.server.lowlevel import Server
         from mcp.server.stdio import stdio_server
@@ -75,8 +76,10 @@ async def serve(functions: Sequence[Function], name: str) -> None:
 async def call_function(
     tools: dict[str, Function], sandbox: Sandbox, name: str, arguments: dict[str, Any]
 ) -> tuple[str, Any, bool]:
-    """Call a tool: (result as text, result as an object, whether it is an error). As in a run, policy rules match the
-    function's own name; `ask` counts as a refusal, since no user is present."""
+    """Call a tool. Returns (result as text, result as an object, whether it is an error).
+
+    As in a run, policy rules match the function's own name. `ask` counts as a refusal, since no user is present.
+    """
     function = tools.get(name)
     if function is None:
         return f"there is no tool '{name}'; tools: {', '.join(tools)}", None, True

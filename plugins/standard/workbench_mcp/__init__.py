@@ -1,4 +1,4 @@
-"""`workbench agent mcp`: a server by which coding agents use workbench."""
+"""`workbench agent mcp`: a server through which coding agents use workbench."""
 
 from __future__ import annotations
 

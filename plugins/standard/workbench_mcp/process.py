@@ -1,7 +1,6 @@
-"""Runs a command of workbench in a process of its own, and reports its progress.
+"""Run a command of workbench in its own process, and report its progress.
 
-So nothing that a workflow prints gets into the protocol, and a cancelled call is an interrupted run, which can be
-resumed.
+This keeps a workflow's output out of the protocol. A cancelled call is an interrupted run, which can be resumed.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from anyio.streams.text import TextReceiveStream
 
 from workbench.base.child_process import python_command
 
-#: Seconds after an interrupt until the next, and then until it is killed.
+#: Seconds from one interrupt to the next, and from that to the kill.
 PATIENCE = 20.0
-#: Characters of stderr that an error quotes, and of stdout that are kept.
+#: Maximum number of characters of stderr that an error quotes, and of stdout that are kept.
 _QUOTED, _MOST = 2_000, 50_000_000
 _BUDGET = re.compile(r"budget: .*?calls (\d+)")
 
-#: (calls so far, the ceiling or None, what was said last)
+#: (calls so far, the ceiling or None, last line of output)
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class CommandFailed(Exception):
-    """A command ended with an error; the text says what was wrong and what to do."""
+    """A command ended with an error. The text states the problem and the remedy."""
 
 
 async def run_command(arguments: Sequence[str], root: Path, report: Report | None = None) -> tuple[int, str]:
-    """Run a command in a folder. Returns its exit code and what it wrote to stdout.
+    """Run a command in a folder. Returns its exit code and its stdout.
 
-    report: is told of each call and each line of progress. Cancelling this interrupts the command and
-    waits for its end.
+    report: called with each call and each line of progress. Cancelling this interrupts the command and waits for its
+    end.
     """
     command = python_command("-m", "workbench", *arguments)
     process = await anyio.open_process(command, stdin=subprocess.DEVNULL, cwd=root, start_new_session=True)
@@ -76,7 +75,7 @@ async def run_command(arguments: Sequence[str], root: Path, report: Report | Non
 
 
 async def run_json(command: Sequence[str], arguments: Sequence[str], root: Path, report: Report | None = None) -> Any:
-    """Run a command with `--json` and return the value that it printed. Raises CommandFailed if that is an error."""
+    """Run a command with `--json` and return the printed value. Raises CommandFailed if it is an error."""
     code, out = await run_command([*command, "--json", *arguments], root, report)
     try:
         found = json.loads(out.strip().splitlines()[-1])
@@ -90,7 +89,7 @@ async def run_json(command: Sequence[str], arguments: Sequence[str], root: Path,
 
 
 class _Progress:
-    """Calls and lines of progress, from stderr with `--verbose`."""
+    """Calls and lines of progress, parsed from stderr with `--verbose`."""
 
     def __init__(self, report: Report | None):
         self._report, self._calls, self._most = report, 0, None
@@ -106,7 +105,7 @@ class _Progress:
 
 
 async def _end(process: Process) -> None:
-    """Interrupt a process as Ctrl-C does, then once more, then kill it with those that it started."""
+    """Interrupt a process as Ctrl-C does, then once more, then kill it with its children."""
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
         if process.returncode is not None:
             break

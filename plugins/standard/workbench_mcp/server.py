@@ -1,7 +1,7 @@
 """The tools of the MCP server. Each is a command of workbench with typed inputs; its result is that of `--json`.
 
-None takes a setting by address: `--set` counts as the user's own word, and here a model speaks. Files lie below the
-root.
+No tool takes a setting by address: `--set` counts as the user's own input, and here a model speaks. All files are below
+the root.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Tools:
         self.db = f"--db={self._inside(str(db))}"
 
     def _inside(self, path: str) -> str:
-        """A path below the root, links followed. Raises ToolError."""
+        """Return a path below the root, links followed. Raise ToolError."""
         found = (self.root / path).resolve()
         if not found.is_relative_to(self.root):
             raise ToolError(
@@ -51,15 +51,15 @@ class Tools:
         return str(found)
 
     def _result(self, path: str) -> str:
-        """A path below the root for a result. Raises ToolError for one that other programs would read as theirs."""
+        """Return a path below the root for a result. Raise ToolError for one that other programs read as their own."""
         found = Path(self._inside(path))
         if found.suffix not in (".yaml", ".yml") or any(p.startswith(".") for p in found.relative_to(self.root).parts):
             raise ToolError(f"{path} is no name for a result: write NAME.yaml, in no folder that begins with a dot")
         return str(found)
 
     def _run(self, name: str) -> str:
-        """The run of that name, tag or `last`, by the name that only runs have: commands also take paths. Raises
-        ToolError."""
+        """Return the run with that name, tag or `last`, by the name that only runs have: commands also take paths.
+        Raise ToolError."""
         from workbench.errors import StoreError
         from workbench.store import ReadOnlyStore
 
@@ -198,7 +198,7 @@ def _budget(calls: int | None, usd: float | None, minutes: float | None) -> list
 
 
 def make_server(root: Path, db: Path) -> MCPServer:
-    """The server. root: the folder of the files that may be used. db: the run database, in it."""
+    """Create the server. root: the folder of the files that may be used. db: the run database, in it."""
     tools = Tools(root, db)
     server = MCPServer("workbench", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
     for tool in (tools.validate, tools.estimate, tools.runs, tools.show, tools.diff, tools.export):

@@ -95,7 +95,7 @@ class Design:
                     _record(space, {**self.root.genome.picks, name: value}, rng, start, self.options)
 
     def made(self, genome: Genome, note: str = "") -> Candidate:
-        """Make the candidate of a genome. Raises SpecError and KeyError if it is invalid."""
+        """Return the candidate of a genome. Raise SpecError and KeyError if it is invalid."""
         base, picks = self._base(genome.picks)
         workflow = base
         for edit in genome.edits:
@@ -118,7 +118,7 @@ class Design:
         return base, recorder.values
 
     def mutations(self, genome: Genome) -> Iterator[tuple[Genome, str]]:
-        """Mutated genomes with notes: every other value of every pick, a drawn one for ranges, each edit undone."""
+        """Yield mutated genomes with notes: each other value of each pick, a drawn one for ranges, each edit undone."""
         for name, value in genome.picks.items():
             for other in self.options.get(name, ()):
                 if other != value or type(other) is not type(value):
@@ -136,18 +136,18 @@ class Design:
             yield Genome(genome.picks, genome.edits[:index] + genome.edits[index + 1 :]), f"undo {describe_edit(edit)}"
 
     def _drawn(self, name: str, genome: Genome) -> list[Any]:
-        """A drawn value for a pick that the genome lacks; an empty list if there is none."""
+        """Return a list with a random value for a pick that the genome lacks; empty if there is none."""
         assert self.space is not None, "without a space there is nothing outside it"
         values = _record(self.space, genome.picks, self.rng, self.start, self.options)[0].values
         return [values[name]] if name in values else []
 
     def recombined(self, one: Genome, other: Genome) -> tuple[Genome, str]:
-        """A genome with each pick from either parent with equal probability, and the edits of one parent."""
+        """Return a genome with each pick from either parent with equal probability, and the edits of one parent."""
         picks = {n: other.picks[n] if n in other.picks and self.rng.random() < 0.5 else v for n, v in one.picks.items()}
         return Genome(picks, other.edits if self.rng.random() < 0.5 else one.edits), "recombined"
 
     def mutated_twice(self, genome: Genome) -> tuple[Genome, str] | None:
-        """A genome with two picks redrawn together, which no single mutation reaches; None if impossible."""
+        """Return a genome with two picks redrawn together, which no single mutation reaches; None if impossible."""
         names = [n for n, values in self.options.items() if n in genome.picks and len(values) > 1]
         if len(names) < 2:
             return None
@@ -157,7 +157,7 @@ class Design:
 
 
 def _address(name: str) -> str:
-    """The address of a parameter name, e.g. nodes.n.demos for `nodes.n.demos#count`."""
+    """Return the address of a parameter name, e.g. nodes.n.demos for `nodes.n.demos#count`."""
     return name.partition("#")[0]
 
 
@@ -171,7 +171,7 @@ def _record(
     return recorder, values
 
 
-#: Rows of which the best is taken.
+#: Number of random rows from which the best is taken.
 TRIES = 24
 
 

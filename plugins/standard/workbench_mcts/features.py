@@ -32,7 +32,7 @@ def extract_features(candidate: Candidate) -> Features:
 
 
 def _numbers(workflow: Workflow) -> dict[str, float]:
-    """The size, depth and cost of the graph, and the number of its nodes by kind."""
+    """Return the size, depth and cost of the graph, and the number of its nodes by kind."""
     import networkx
 
     graph, nodes = workflow.graph, list(places(workflow))
@@ -49,7 +49,7 @@ def _numbers(workflow: Workflow) -> dict[str, float]:
 
 
 def compare_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.ndarray:
-    """The share of names with equal values, an array of shape (len(ones), len(others)); 1 if there are no names."""
+    """Return the share of names with equal values, shape (len(ones), len(others)); 1 if there are no names."""
     import numpy
 
     names = list(dict.fromkeys(n for f in itertools.chain(ones, others) for n in f.labels))
@@ -66,7 +66,7 @@ def compare_labels(ones: Sequence[Features], others: Sequence[Features]) -> nump
 
 
 def stack_numbers(rows: Sequence[Features], names: Sequence[str]) -> numpy.ndarray:
-    """The numbers as an array of shape (len(rows), len(names)); 0 for a missing number."""
+    """Return the numbers as an array of shape (len(rows), len(names)); 0 for a missing number."""
     import numpy
 
     return numpy.array([[f.numbers.get(n, 0.0) for n in names] for f in rows]).reshape(len(rows), len(names))

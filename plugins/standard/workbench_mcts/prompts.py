@@ -25,8 +25,11 @@ def request(
     menu: Menu,
     evidence: str = "",
 ) -> list[dict[str, str]]:
-    """experience: what came of earlier changes of this workflow. menu: what edits may bring in.
-    evidence: results on training rows."""
+    """Return a prompt for one change.
+
+    experience: outcomes of earlier changes of this workflow. menu: values that edits may use. evidence: results on
+    training rows.
+    """
     parts = [
         "You improve the structure of a workflow of language model calls.",
         f"The workflow (score {score:.3f} of 1):\n{outline(workflow)}",

@@ -1,5 +1,4 @@
-"""The search: initial design, then rounds of selecting a parent, proposing children, and evaluating the best-ranked
-one."""
+"""The search: initial design, then rounds that select a parent, propose children and evaluate the best-ranked one."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from workbench_mcts.features import Features, extract_features
 from workbench_mcts.settings import Settings
 from workbench_mcts.surrogate import GaussianProcess, Label
 
-#: Least number of evaluated candidates for a surrogate.
+#: Minimum number of evaluated candidates for a surrogate.
 _LEAST = 4
 #: Unusable answers of the proposer in a round before operators are used instead.
 _TRIES = 2
@@ -44,16 +43,16 @@ _FEW = 8
 
 #: Train rows on which a guided search examines the best candidate.
 _GUIDES = 8
-#: Least number of rounds before convergence.
+#: Minimum number of rounds before convergence.
 _ROUNDS = 4
 #: Soft mixing: parents to choose from, the weight of a difference of one per cent in scores, and the share of uniform
 #: probability (lambda). AFlow (arXiv 2410.10762), the defaults of its code.
 SAMPLE, ALPHA, MIX = 4, 0.2, 0.3
-#: Convergence: candidates in the mean. AFlow's, too.
+#: Convergence: number of candidates in the mean. AFlow's, too.
 TOP = 3
 #: With `policy: uct`, a workflow visited N times has up to 2 N**WIDENING children.
 WIDENING = 0.5
-#: Most nodes of a workflow, inner nodes included.
+#: Maximum number of nodes of a workflow, inner nodes included.
 MOST_NODES = 10
 
 
@@ -68,8 +67,11 @@ class State:
 
 @dataclass
 class Counts:
-    """Statistics of the search. evaluated: candidates, without the initial design. ranked: distinct proposals ranked by
-    a surrogate. broken: invalid proposals, repetitions included. ended: why the search ended."""
+    """Statistics of the search.
+
+    evaluated: candidates, without the initial design. ranked: distinct proposals ranked by a surrogate. broken: invalid
+    proposals, repetitions included. ended: why the search ended.
+    """
 
     evaluated: int = 0
     ranked: dict[str, None] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class Counts:
 
 
 class Convergence:
-    """Convergence test of AFlow: the mean of the `top` best scores is unchanged for `patience` rounds, after at least
+    """AFlow's convergence test: the mean of the `top` best scores is unchanged for `patience` rounds, after at least
     four rounds."""
 
     def __init__(self, patience: int, top: int = TOP):
@@ -87,7 +89,7 @@ class Convergence:
         self.means: list[float] = []
 
     def tell(self, scores: Sequence[float]) -> bool:
-        """Record a round; returns True on convergence. scores: of all candidates so far."""
+        """Record a round. Returns True on convergence. scores: of all candidates so far."""
         best = sorted(scores, reverse=True)[: self.top]
         self.means.append(math.fsum(best) / len(best))
         if len(self.means) <= max(self.patience, _ROUNDS - 1):
@@ -149,13 +151,12 @@ class Search:
                 await self.grow(root, candidate)
 
     def affords(self, candidate: Candidate) -> bool:
-        """Return True if the budget covers an evaluation, with a quarter more for retries: an incomplete one is
-        wasted."""
+        """Return True if the budget covers an evaluation plus a quarter for retries: an incomplete one is wasted."""
         val = list(self.study.val)
         return self.study.affords(candidate.workflow, val + val[: (len(val) + 3) // 4])
 
     def parent(self, root: Node[State]) -> Node[State] | None:
-        """Choose a parent by the policy, among the nodes that can have a new child; None if there is none."""
+        """Choose a parent by the policy, among the nodes that can have a new child. Returns None if there is none."""
         if self.settings.policy == "uct":
             return select(root, uct, Widening(2.0, WIDENING))
         found = pool(root, SAMPLE)
@@ -163,13 +164,13 @@ class Search:
         return draw(found, weights, self.study.rng)
 
     def spares(self, before: Genome, after: Genome) -> bool:
-        """Return True if a guided search leaves out a mutation: it changes only nodes that decide no failure."""
+        """Return True if a guided search skips a mutation: it changes only nodes that decide no failure."""
         names = sorted(n for n in {**before.picks, **after.picks} if before.picks.get(n) != after.picks.get(n))
         nodes = [node_of(name) for name in self.design.options]
         return bool(names) and all(self.blame.spares(node_of(n), nodes, self.study.rng) for n in names)
 
     async def children(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
-        """New candidates: one change away, and some with two changes or recombined from two parents."""
+        """Return new candidates: one change away, and some with two changes or recombined from two parents."""
         proposed: list[Candidate] = []
         if self.settings.guided:
             self.blame = await blame_nodes(self.study, self.study.best, self.study.train[:_GUIDES])
@@ -180,7 +181,7 @@ class Search:
         return proposed
 
     def ranked(self, root: Node[State], proposed: list[Candidate]) -> list[Candidate]:
-        """Candidates sorted by predicted score plus its uncertainty, highest first."""
+        """Return candidates sorted by predicted score plus its uncertainty, highest first."""
         states = [n.state for n in root.walk()]
         if self.surrogate is None or len(states) < _LEAST or not proposed:
             return proposed
@@ -209,7 +210,7 @@ class Search:
         back_up(node.path, "leaf")
 
     def new(self, genome: Genome, note: str) -> Candidate | None:
-        """The candidate of a genome if it is valid, new and small enough, else None; costs no calls."""
+        """Return a genome's candidate if it is valid, new and small enough, else None. Costs no calls."""
         try:
             candidate = self.design.made(genome, note)
         except (SpecError, KeyError):
@@ -222,7 +223,7 @@ class Search:
         return candidate if small else None
 
     def from_operators(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
-        """New candidates in random order, multi-step ones last. Without a surrogate, a few suffice."""
+        """Return new candidates in random order, multi-step ones last. Without a surrogate, a few suffice."""
         found: dict[str, Candidate] = {}
         enough = self.settings.pool if self.surrogate is not None else _FEW
         for genome, note in self.genomes(root, parent):
@@ -250,7 +251,7 @@ class Search:
             yield twice
 
     async def from_model(self, parent: Node[State]) -> list[Candidate]:
-        """Valid, new candidates from the proposer; invalid proposals become experience."""
+        """Return valid, new candidates from the proposer. Invalid proposals become experience."""
         state = parent.state
         for _ in range(_TRIES):
             evidence = ""
@@ -275,7 +276,7 @@ class Search:
         return []
 
     def read(self, value: dict, parent: Node[State]) -> Candidate | None:
-        """The candidate of a proposal as the model wrote it; None if it is unusable."""
+        """Return the candidate of a proposal as the model wrote it; None if it is unusable."""
         genome, name = parent.state.candidate.genome, value.get("pick")
         options = self.design.options.get(str(name), [])
         try:
@@ -299,7 +300,7 @@ class Search:
         return candidate
 
     def report(self) -> None:
-        """Log the evaluations that the surrogate saved, as an event of the run."""
+        """Log the number of evaluations that the surrogate saved, as an event of the run."""
         c = self.counts
         saved = 1 - c.evaluated / len(c.ranked) if c.ranked else 0.0
         self.study.record_event(

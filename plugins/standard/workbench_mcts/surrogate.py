@@ -1,8 +1,8 @@
 """The surrogate: a Gaussian process that predicts the score of a candidate, with its uncertainty, from evaluated ones.
 
-Its kernel is a mixture of the share of equal labels, which models effects of single choices, its square, which models
-those of pairs (a polynomial kernel on one-hot codes), and a squared exponential on the numbers of the graph. Mixture
-and scale maximise the marginal likelihood on a small grid. The noise of a score is that of a mean of n results.
+Its kernel is a mixture of three parts. The share of equal labels models effects of single choices, its square models
+those of pairs (a polynomial kernel on one-hot codes), and a squared exponential covers the numbers of the graph.
+Mixture and scale maximise the marginal likelihood on a small grid. The noise of a score is that of a mean of n results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Label:
 
     @property
     def variance(self) -> float:
-        """The variance of the mean, as of 0/1 scores; one added success and failure keep it above 0."""
+        """Return the variance of the mean, as of 0/1 scores. One added success and failure keep it above 0."""
         share = (self.score * self.n + 1) / (self.n + 2)
         return share * (1 - share) / self.n
 

@@ -16,6 +16,8 @@ class FieldMetric:
     """Compares a field of the prediction with the same field (or `target`) of the row.
 
     The row's value may be a list of accepted values; the best score counts. Subclasses implement `compare`.
+
+    The row's value may be a list of accepted values; the best score counts. Subclasses implement `compare`.
     """
 
     powers = {}
@@ -48,7 +50,7 @@ class FieldMetric:
 
 
 def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
-    """Return a field's value. Raises ValueError if it is missing, and NodeError("data") if it is missing in a row."""
+    """Return a field's value. Raise ValueError if it is missing, or NodeError("data") if the row lacks it."""
     if name not in values:
         said = f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}"
         raise NodeError("data", said) if what == "row" else ValueError(said)
@@ -56,12 +58,12 @@ def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
 
 
 def unreadable(target: str, why: str) -> NodeError:
-    """The error of a row's value that no answer can be compared with: such a row has no result."""
+    """Return the error for a row's value that cannot be compared with any answer. The row then has no result."""
     return NodeError("data", f"the row's '{target}' cannot be read: {why}", field=target)
 
 
 def score_match(right: bool, given: Any, wanted: Any) -> Score:
-    """A score of 1 without feedback, or of 0 with the expected value as feedback."""
+    """Return a score of 1 without feedback, or 0 with the expected value as feedback."""
     return Score(1.0) if right else Score(0.0, f"expected {shorten(wanted)}, got {shorten(given)}")
 
 

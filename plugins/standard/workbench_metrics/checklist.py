@@ -34,7 +34,7 @@ _EXTRACT = "You take something out of an answer. Reply with what is asked for, w
 
 
 class Check(Strict):
-    """A check of a row: one of the first five, and how it counts."""
+    """A check of a row: exactly one of the first five fields, and how it counts."""
 
     regex: str | None = Field(None, description="a pattern in the answer")
     contains: str | None = Field(None, min_length=1, description="a text in the answer")
@@ -72,7 +72,7 @@ class Check(Strict):
 
     @property
     def asks(self) -> bool:
-        """Return True if it needs a model."""
+        """Return True if the check needs a model."""
         return bool(self.ask or self.extract or (self.if_ and self.if_.asks))
 
     @property
@@ -81,13 +81,13 @@ class Check(Strict):
 
     @property
     def name(self) -> str:
-        """Its name in feedback."""
+        """Return the check's name in feedback."""
         named = "code" if self.code else f"{'not ' if self.not_ else ''}{self.kind} {getattr(self, self.kind)}"
         return (self.say or named)[:200]
 
 
 def function_of(source: str) -> tuple[str, str]:
-    """(name, parameter) of the last function of a source. Raises ValueError, and SyntaxError."""
+    """Return (name, parameter) of the last function in a source. Raise ValueError or SyntaxError."""
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     if not functions or not functions[-1].args.args:
         raise ValueError("the code has no function of the answer")
@@ -144,9 +144,9 @@ class Checklist:
         return Score(float(not failed) if self.whole else share, f"failed: {'; '.join(failed)}" if failed else None)
 
     def _read(self, example: Example) -> list[Check]:
-        """The checks of a row. Raises NodeError("data") that says where, before any of them is paid for."""
+        """Return the checks of a row. Raise NodeError("data") with the position, before paying for any check."""
         written, found = get_field(example, self.checks, "row"), list[Check]()
-        checks = load_loose(written) if isinstance(written, str) else written  # as CSV holds it
+        checks = load_loose(written) if isinstance(written, str) else written  # a string in CSV files
         if not isinstance(checks, list) or not checks:
             raise unreadable(self.checks, f"it must be a list of checks, not {written!r:.100}")
         for number, check in enumerate(checks):
@@ -160,7 +160,7 @@ class Checklist:
 
 
 def _without_nulls(check: Any) -> Any:
-    """The check without what it lacks, which columns of structs store as null."""
+    """Return the check without null fields: columns of structs store missing fields as null."""
     if not is_dict(check):
         return check
     return {k: _without_nulls(v) if k == "if" else v for k, v in check.items() if v is not None}
@@ -173,7 +173,7 @@ def _told(place: str, error: SpecError) -> str:
 
 @dataclass
 class _Run:
-    """An answer, and what checks it."""
+    """An answer, and the means to check it."""
 
     answer: str
     trace: Trace | None
@@ -182,11 +182,11 @@ class _Run:
     max_tokens: int
 
     async def applies(self, condition: Check) -> bool:
-        """Return True if a condition holds, and its own does."""
+        """Return True if a condition holds, and its own condition, too."""
         return (condition.if_ is None or await self.applies(condition.if_)) and await self.holds(condition)
 
     async def holds(self, check: Check) -> bool:
-        """Return True if a check holds. Raises NodeError("judge"), and TooSlow for a pattern."""
+        """Return True if a check holds. Raise NodeError("judge"), or TooSlow for a pattern."""
         text = await self._asked(_EXTRACT, check.extract) if check.extract else self.answer
         return await getattr(self, f"_{check.kind}")(check, text) is not check.not_
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from workbench_kit.prompting import Nearest
 
-#: How many rows may vote.
+#: Maximum number of rows that vote.
 COUNTS = (1, 3, 5, 9)
-#: Bounds on the work, some ten seconds: rows of train that are drawn to vote, those that choose how many vote, and rows
-#: to answer, above which there is no floor; and characters of an input that are compared, its first ones.
+#: Limits that keep the work at about ten seconds: train rows drawn to vote; rows that choose the number of voters; rows
+#: to answer, above which there is no floor; leading characters of an input that are compared.
 MOST_ROWS, MOST_TRIED, MOST_ANSWERED, MOST_CHARACTERS = 1_000, 200, 2_000, 1_000
-#: Labels are a closed set where each has so many rows of train on average.
+#: Labels are a closed set if each one has this many train rows on average.
 ROWS_A_LABEL = 3
 
 
@@ -26,15 +26,16 @@ def vote_of_nearest(
     target: str,
     score: Callable[[Mapping[str, Any], Any], float],
 ) -> tuple[float, str] | None:
-    """(the mean score on labelled rows, what votes in words); None where the labels are no closed set of texts or
-    numbers, and for more than `MOST_ANSWERED` rows.
+    """Return (mean score on labelled rows, description of the voters).
 
-    How many rows vote is chosen on train, each row by the others.
+    Returns None if the labels are no closed set of texts or numbers, or for more than `MOST_ANSWERED` rows. The number
+    of
+    voters is chosen on train: each row is answered by the others.
 
     Args:
         train, rows: labelled rows; only those of train vote.
-        inputs, target: the fields that are compared, and that of the label.
-        score: of a row, for a label as the answer.
+        inputs, target: the compared fields, and the label's field.
+        score: scores a label as the answer to a row.
     """
     known = [row for row in train if isinstance(row.get(target), str | int | float)]
     rows = [row for row in rows if row.get(target) is not None]
@@ -50,12 +51,12 @@ def vote_of_nearest(
     near = Nearest([text(row) for row in known], inputs)
 
     def nearest(row: Mapping[str, Any], but: int | None = None) -> list[Any]:
-        """Labels, that of the nearest row first. but: the row itself."""
+        """Return labels, the nearest row's first. but: the row itself, which does not vote."""
         found = (known[i][target] for i in near.order(text(row)) if i != but)
         return [*islice(found, max(COUNTS))]
 
     def vote(near: Sequence[Any], k: int) -> Any:
-        return Counter(near[:k]).most_common(1)[0][0]  # of equal counts that of the nearest
+        return Counter(near[:k]).most_common(1)[0][0]  # on equal counts, the nearest label
 
     tried = [(nearest(row, i), row[target]) for i, row in enumerate(known[:MOST_TRIED])]
     k = max(COUNTS, key=lambda k: sum(vote(near, k) == label for near, label in tried))

@@ -19,14 +19,14 @@ _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace"
 def load_function(address: str, base: Path | None = None, code: Code = "loaded") -> FunctionMetric:
     """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.spec`).
 
-    code: unless it is `loaded`, the metric is made of an outline, and cannot be called. Raises SpecError if there is no
-    such function, or its parameters do not fit.
+    code: unless it is `loaded`, the metric is built from an outline and cannot be called. Raises SpecError if the
+    function does not exist, or its parameters do not fit.
     """
     return FunctionMetric(read_user_code(address, base or Path.cwd(), code), address)
 
 
 class FunctionMetric:
-    """Calls a function with example, prediction and trace, by the parameter names that it uses, or else by position.
+    """Calls a function with example, prediction and trace, by parameter name if it uses these names, else by position.
 
     It may be a coroutine function. It returns a number, a bool, a Score, (number, feedback), or {"score": number,
     "feedback": text}.

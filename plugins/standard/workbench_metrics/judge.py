@@ -33,7 +33,7 @@ class Judge:
     Args:
         field: the field to grade; default: the whole prediction.
         rubric: the criteria.
-        rubric_field: a field of the row with its own criteria, beside or in place of those.
+        rubric_field: a field of the row with its own criteria, in addition to `rubric` or in place of it.
         see: answer, or trace: the course, too: calls of tools with their results, and what each node wrote. A judge
             of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.

@@ -73,7 +73,7 @@ class ToolCallMatch(FieldMetric):
 
 
 def _unmatched(fits: list[list[int]]) -> int | None:
-    """The first expected call without a call matched to it (bipartite matching by augmenting paths), or None.
+    """Return the first expected call without a matching call (bipartite matching by augmenting paths), or None.
 
     Greedy pairing is not enough: f(1) may be the only call for one expected call and one of several for another.
     """
@@ -100,9 +100,9 @@ def read_label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
 
 
 def parse_json(value: Any, kind: type = object) -> Any:
-    """A value as JSON. Texts are read: a whole one as JSON, else the first list or object in it. Raises ValueError.
+    """Return a value as JSON. A text is parsed as a whole, else its first list or object. Raises ValueError.
 
-    kind: a list or object of this type comes before others, e.g. before the mark of a source.
+    kind: list or object: prefer values of this type, e.g. over a citation mark.
     """
     if not isinstance(value, str):
         return value
@@ -126,7 +126,7 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal as JSON: true is not 1, but 1 is 1.0."""
+    """Return True if two values are equal as JSON: true is not 1, but 1 is 1.0."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, dict) and isinstance(b, dict):
@@ -150,14 +150,16 @@ Call = tuple[str, dict[str, Any]]
 
 
 def _calls(value: Any) -> list[Call]:
-    """The calls of a row's value. Raises ValueError for what is none."""
+    """Return the calls of a row's value. Raise ValueError if it holds none."""
     value = parse_json(value)
     return [_call(call, {}) for call in (value if isinstance(value, list) else [value])]
 
 
 def _calls_said(value: Any, expected: Sequence[Call]) -> list[Call]:
-    """The calls of an answer, in any form that models write. Raises ValueError where calls are expected, and what looks
-    like them cannot be read."""
+    """Return the calls of an answer, in any form that models write.
+
+    Raises ValueError if calls are expected and the text that looks like calls cannot be read.
+    """
     tools, calls, why = {name: list(arguments) for name, arguments in expected}, list[Call](), None
     text = split_thoughts(value)[1].strip() if isinstance(value, str) else None
     values = [value] if text is None else [load_loose(text)]
@@ -177,7 +179,7 @@ def _calls_said(value: Any, expected: Sequence[Call]) -> list[Call]:
 
 
 def _flat(values: Sequence[Any]) -> Iterator[Any]:
-    """The calls in lists, and in the message of a provider."""
+    """Yield the calls in nested lists and in a provider's message."""
     for value in values:
         if isinstance(value, list):
             yield from _flat(value)
@@ -188,7 +190,7 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def _call(body: Any, tools: Mapping[str, list[str]]) -> Call:
-    """The name and the arguments of a call. Raises ValueError."""
+    """Return the name and the arguments of a call. Raise ValueError."""
     if call := read_call(body, tools):
         arguments = parse_json(call["arguments"]) if call["arguments"] else {}
         if not isinstance(arguments, dict):
@@ -209,7 +211,7 @@ def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
     for name, values in expected.items():
         if name not in given:
             choices = values if isinstance(values, list) else [values]
-            if "" not in choices and None not in choices:  # as which columns of structs store what a row lacks
+            if "" not in choices and None not in choices:  # columns of structs store missing arguments like this
                 return False
         elif not is_accepted(given[name], values):
             return False
@@ -223,7 +225,7 @@ def is_accepted(given: Any, values: Any) -> bool:
 
 def _equal(given: Any, choice: Any) -> bool:
     """Return True if two values are equal up to case and surrounding spaces. In objects, values may be lists of
-    accepted ones."""
+    accepted values."""
     if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):
         return True
     return _same(_loose(given), _loose(choice))

@@ -16,22 +16,22 @@ from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 from workbench_metrics.floor import vote_of_nearest
 
 _SPACELESS = re.compile(f"[{SPACELESS}]")
-#: Signs that tell answers apart: of numbers, between their digits, and in names such as C++ and .NET.
+#: Characters that tell answers apart: signs of numbers, between their digits, and in names such as C++ and .NET.
 _TELLING = re.compile(
     r"(?<![\w)])[-+](?=\.?\d)|[<>]=?(?=\s?\d)|(?<=\d)[./:-](?=\d)|(?<=\d),(?=\d)(?!\d{3}(?!\d))|(?<=\b[a-z])-(?![\w-])|"
     r"(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<=\w)[<>^@=](?=\w)|(?<!\S)\.(?=[a-z\d])"
 )
-#: Minus and quotes as ASCII writes them.
+#: Minus signs and quotes, with their ASCII forms.
 _SIGNS = str.maketrans({"\u2212": "-", "\u2018": "'", "\u2019": "'"})
 
 
 class _Match(FieldMetric):
-    """A metric that is 1 or 0."""
+    """A metric with the scores 1 and 0."""
 
     def floor(
         self, train: Sequence[Example], rows: Sequence[Example], inputs: Sequence[str]
     ) -> tuple[float, str] | None:
-        """(score, how) on rows by a vote of the nearest rows of train; None where labels are no closed set."""
+        """Return (score, how) of a vote of the nearest train rows; None if labels are no closed set."""
 
         def score(row: Any, label: Any) -> float:
             return self(row, {self.field: label}).value
@@ -91,7 +91,7 @@ class F1(FieldMetric):
 
 
 def normalize(value: Any) -> str:
-    """A value as text in lower case, without punctuation and articles, with single spaces."""
+    """Return a value as lower-case text without punctuation and articles, with single spaces."""
     text = _spaced(value).casefold()
     telling = {place for found in _TELLING.finditer(text) for place in range(found.start(), found.end())}
     kept = "".join(c for n, c in enumerate(text) if n in telling or not _is_punctuation(c))
@@ -103,7 +103,7 @@ def _words(value: Any) -> list[str]:
 
 
 def _spaced(value: Any) -> str:
-    """A value as text with single spaces and without compatibility forms; nothing has none."""
+    """Return a value as text with single spaces and without compatibility forms; None becomes ""."""
     text = without_unseen(unicodedata.normalize("NFKC", "" if value is None else str(value))).translate(_SIGNS)
     return re.sub("\u2013(?=[\\d.])", "-", " ".join(text.split()))
 

@@ -1,5 +1,5 @@
-"""OpenAI-compatible chat servers: api.openai.com, vLLM, Ollama, llama.cpp and their kin; and the own APIs of
-Anthropic and Google."""
+"""OpenAI-compatible chat servers (api.openai.com, vLLM, Ollama, llama.cpp and others), and the APIs of Anthropic and
+Google."""
 
 import workbench
 

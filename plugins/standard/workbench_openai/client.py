@@ -1,4 +1,4 @@
-"""A thin client for OpenAI-compatible chat servers: one attempt a call, typed outcomes, little overhead."""
+"""A thin client for OpenAI-compatible chat servers: one attempt per call, typed outcomes, little overhead."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ DEFAULT_CONCURRENCY = 16
 
 @declares()
 def openai(model: str, settings: Any) -> OpenAIChat:
-    """`openai/...`: api.openai.com, or OPENAI_BASE_URL, or the api_base of the settings."""
+    """Create `openai/...`: api.openai.com, or OPENAI_BASE_URL, or the api_base of the settings."""
     base = os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or HOSTED
     return OpenAIChat(model, settings, base, "OPENAI_API_KEY")
 
 
 @declares()
 def hosted_vllm(model: str, settings: Any) -> OpenAIChat:
-    """`hosted_vllm/...`: a vLLM server; also asks for token ids where log-probabilities are asked for."""
+    """Create `hosted_vllm/...`: a vLLM server. Requests for log-probabilities also ask for token ids."""
     base = os.environ.get("HOSTED_VLLM_API_BASE") or "http://127.0.0.1:8000/v1"
     return OpenAIChat(model, settings, base, "HOSTED_VLLM_API_KEY", token_ids=True)
 
 
 @declares()
 def ollama(model: str, settings: Any) -> OpenAIChat:
-    """`ollama/...`: an Ollama server."""
+    """Create `ollama/...`: an Ollama server."""
     return OpenAIChat(model, settings, os.environ.get("OLLAMA_API_BASE") or "http://127.0.0.1:11434/v1")
 
 
 @declares()
 def local(model: str, settings: Any) -> OpenAIChat:
-    """`local/...`: any server on this machine; by default where llama.cpp's listens."""
+    """Create `local/...`: any server on this machine; by default at llama.cpp's port."""
     return OpenAIChat(model, settings, "http://127.0.0.1:8080/v1")
 
 
@@ -71,7 +71,9 @@ class OpenAIChat:
         key_variable: str | None = None,
         token_ids: bool = False,
     ):
-        """default_base serves where the settings lack api_base, key_variable where they lack api_key_env.
+        """Create a client. default_base replaces a missing api_base, key_variable a missing api_key_env.
+
+        Raises SpecError for an invalid address or settings.
 
         Raises SpecError for an address or settings that cannot be used.
         """
@@ -81,7 +83,7 @@ class OpenAIChat:
         variable = settings.api_key_env
         usual = base.user is None and (not settings.api_base or self._hosted or loopback)
         if variable is None and usual:
-            # A workflow file from elsewhere must not be able to send the user's key to its author's server.
+            # A foreign workflow file must not be able to send the user's key to its author's server.
             variable = key_variable
         key_needed = bool(settings.api_key_env) or (self._hosted and bool(key_variable))
         self.key_variable = variable if key_needed else None
@@ -95,7 +97,7 @@ class OpenAIChat:
             hint = "Leave one of them out: a server takes one Authorization."
             raise SpecError("there are a name and password in api_base, and a key beside it", hint=hint)
         self._extra = extra
-        self._form = Form.of(model, settings)  # and as it refused before
+        self._form = Form.of(model, settings)  # and without fields that it refused before
         self._price = ModelPrice(settings.price, loopback, self._find_rates, extra)
         self.reads_images = True
         self.assumed_free = self._price.assumed_free
@@ -104,12 +106,12 @@ class OpenAIChat:
             model, base, headers, variable, key_needed=key_needed, concurrency=max(self.concurrency, 1)
         )
         self._url = self._server.url(API_PATHS["chat"])
-        # Settings of ours have the names of chat completions, so where there are some, that API serves the others, too.
+        # Our settings use the names of chat completions. If there are any, that API serves the other requests, too.
         others = set() if extra or settings.omit or settings.rename else {"responses", "completions"}
         as_set = Form(frozenset(settings.omit), dict(settings.rename))
         self._passing = Passing(self._server, {"chat", *others}, self._price.of, extra, as_set, token_ids)
         self.identity = f"{model}@{base.with_user(None).with_query(None)}"
-        if settings.omit:  # an answer without a setting is another one
+        if settings.omit:  # without the setting, the answer is a different one
             extra = {**extra, "omit": sorted(settings.omit)}
         for name, given in (("headers", written), ("query", base.query)):
             if chosen := headers_key(given):
@@ -118,14 +120,14 @@ class OpenAIChat:
             self.identity += json.dumps(extra, sort_keys=True, default=str)
 
     async def complete(self, request: Request) -> Response:
-        """A POST, and another without what the server refuses. Raises LMError with the kind, the status and the start
-        of the server's answer."""
+        """Send a POST, and another one without refused fields. Raises LMError with kind, status and start of the
+        answer."""
         if request.native is not None:
             return await self._passing.complete(request, self.complete)
         extra = self._extra
         if self._token_ids and request.logprobs:
             extra = {"return_token_ids": True, **extra}
-        if request.pieces is not None and request.pieces.wanted:  # of another API: the answer is told piece by piece
+        if request.pieces is not None and request.pieces.wanted:  # a client of another API is sent the pieces
             extra = {**extra, "stream": True, "stream_options": {"include_usage": True}}
         found: Response | Form = self._form
         for left in reversed(range(MOST_FORMS)):
@@ -135,7 +137,7 @@ class OpenAIChat:
         return found
 
     async def _asked(self, request: Request, extra: Mapping[str, Any], form: Form, *, last: bool) -> Response | Form:
-        """The answer, or the form that heeds a refusal, if there is one and this was not the last that is tried."""
+        """Return the answer, or the form that avoids a refusal, if there is one and this was not the last attempt."""
         try:
             body = wire.build_body(self.model, request, extra, form)
         except (TypeError, ValueError, RecursionError) as error:
@@ -152,7 +154,7 @@ class OpenAIChat:
             other, alone = form.heed(status, wire.body_of(raw), request)
             if last or wire.build_body(self.model, request, extra, other) == body:
                 return wire.refusal_or_error(status, headers, raw, request)
-            if not alone and self._form is form:  # else another call has met the same refusal
+            if not alone and self._form is form:  # else another call got the same refusal
                 self._form = other
             return other
 
@@ -163,15 +165,15 @@ class OpenAIChat:
         return self._passing.apis
 
     async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
-        """The server's answer on any other path. Raises LMError."""
+        """Return the server's answer on any other path. Raise LMError."""
         return await self._passing.forward(method, path, body, headers)
 
     def ready(self) -> None:
-        """Raises LMError without the key that the server needs."""
+        """Raise LMError if the server needs a key and there is none."""
         self._server.check_key()
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
-        """A POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""
+        """Send POST {base}/embeddings. Returns a vector for each text, and the tokens read. Raises LMError."""
         body = wire.encode({"model": self.model, "input": list(texts), **self._extra})
 
         def read(status: int, headers: Mapping[str, str], raw: bytes) -> tuple[list[list[float]], int]:
@@ -183,11 +185,11 @@ class OpenAIChat:
         return await self._server.send(self._server.url("embeddings"), body, read)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """By the settings' price; else 0.0 on loopback, a table for api.openai.com; else None."""
+        """Return the price by the settings; else 0.0 on loopback, a table for api.openai.com; else None."""
         return self._price.usual(prompt_tokens, completion_tokens)
 
     def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
-        """US dollars of a request at worst; None if unknown."""
+        """Return the worst-case cost of a request in US dollars; None if unknown."""
         return self._price.most(request, prompt_tokens)
 
     def _find_rates(self) -> Rates | None:
@@ -199,14 +201,15 @@ class OpenAIChat:
 
 
 class _Chunks:
-    """Adds the chunks of a stream to the pieces of a request, until one cannot be read: then there is no answer."""
+    """Adds the chunks of a stream to the pieces of a request. A chunk that cannot be read means that there is no
+    answer."""
 
     def __init__(self, request: Request):
         self._reader = ChunkReader(request)
         self._error: LMError | None = None
 
     def begin(self, headers: Mapping[str, str]) -> None:
-        """Headers of another API's answer say nothing to the client."""
+        """Ignore the headers, which belong to another API than the client's."""
 
     def add(self, events: bytes) -> None:
         try:
@@ -220,7 +223,7 @@ class _Chunks:
             self._reader.end()
 
     def check(self, response: Response) -> Response:
-        """The answer with the ids that its client was told. Raises LMError where the client could not be told all."""
+        """Return the answer with the ids sent to its client. Raise LMError if the client was not sent all of it."""
         if self._error is not None:
             raise self._error
         return self._reader.with_ids(response)

@@ -1,5 +1,5 @@
-"""`gemini/...`: what a client wrote for Gemini's generateContent goes there as it is; other requests go through the
-client that serves all other providers.
+"""`gemini/...`: passes requests written for Gemini's generateContent unchanged. Other requests go through the common
+client of all providers.
 
 Source: ai.google.dev/api/generate-content, /api/tokens and /api/all-methods (paths).
 """
@@ -23,7 +23,8 @@ from workbench_openai.passing import send_native
 from workbench_openai.vendor import VendorLM
 
 HOSTED = "https://generativelanguage.googleapis.com/v1beta"
-#: Where the names of its key and its address stand, the first that is set. Google's client and LiteLLM read them.
+#: Environment variables of its key and its address; the first that is set counts. Google's client and LiteLLM read
+#: them.
 _KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _ADDRESSES = ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE")
 #: The name of a model in a path.
@@ -32,7 +33,7 @@ _NAMED = re.compile(r"^models/[^:/?]+")
 
 @declares()
 def gemini(model: str, settings: Any) -> GeminiContents:
-    """`gemini/...`: generativelanguage.googleapis.com, or GOOGLE_GEMINI_BASE_URL, or the api_base of the settings."""
+    """Create `gemini/...`: generativelanguage.googleapis.com, or GOOGLE_GEMINI_BASE_URL, or the settings' api_base."""
     return GeminiContents(model, settings)
 
 
@@ -42,21 +43,21 @@ class GeminiContents(VendorLM):
     hosted, path, header = HOSTED, "/models", "x-goog-api-key"
 
     def __init__(self, model: str, settings: Any):
-        """Raises SpecError for an address or settings that cannot be used."""
+        """Create a client. Raise SpecError for an invalid address or settings."""
         super().__init__(model, settings, next((name for name in _KEYS if os.environ.get(name)), _KEYS[0]))
-        # Settings are those of chat completions, which the other client puts into words of this API.
+        # Settings are those of chat completions, which the common client translates for this API.
         self.apis = set[str]() if self._extra or settings.omit or settings.rename else {"gemini"}
 
     def _find_address(self, settings: Any) -> str:
         address = settings.api_base or next(filter(None, map(os.environ.get, _ADDRESSES)), HOSTED)
-        # Clients add the version of the API to an address that has none.
+        # Clients add the version of the API to an address without one.
         return address if URL(address).path.strip("/") else f"{address.rstrip('/')}/v1beta"
 
     def _find_rates(self) -> Rates | None:
         return None if self._addressed else find_rates(self._server.model, "gemini")
 
     async def complete(self, request: Request) -> Response:
-        """Raises LMError."""
+        """Return the model's response. Raise LMError."""
         native = request.native
         if native is None or native.api not in self.apis:
             return await self._other.complete(request if native is None else request.converted())
@@ -64,7 +65,9 @@ class GeminiContents(VendorLM):
         return await send_native(self._server, url, wire.encode(native.body), request, self._price.of)
 
     async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
-        """The server's answer on any other path. Raises LMError.
+        """Return the server's answer on any other path. Raise LMError.
+
+        body: bytes, whole or streamed, pass unchanged. A body that was parsed here is sent to this model.
 
         body: bytes, whole or as they come, pass as they are. What was read here is asked of this model.
         """

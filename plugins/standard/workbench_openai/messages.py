@@ -1,5 +1,5 @@
-"""`anthropic/...`: what a client wrote for Anthropic's Messages goes there as it is; other requests go through the
-client that serves all other providers.
+"""`anthropic/...`: passes requests written for Anthropic's Messages unchanged. Other requests go through the common
+client of all providers.
 
 Source: docs.claude.com/en/api/messages and /en/api/overview (headers).
 """
@@ -19,13 +19,13 @@ from workbench_openai.vendor import VendorLM
 
 HOSTED = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
-#: Settings of ours that the API has under the same name.
+#: Our settings that the API has under the same name.
 _OWN = {"thinking", "top_k", "metadata", "service_tier", "output_config", "context_management", "container"}
 
 
 @declares()
 def anthropic(model: str, settings: Any) -> AnthropicMessages:
-    """`anthropic/...`: api.anthropic.com, or ANTHROPIC_BASE_URL, or the api_base of the settings."""
+    """Create `anthropic/...`: api.anthropic.com, or ANTHROPIC_BASE_URL, or the api_base of the settings."""
     return AnthropicMessages(model, settings)
 
 
@@ -36,9 +36,9 @@ class AnthropicMessages(VendorLM):
     told = {"anthropic-version": VERSION}
 
     def __init__(self, model: str, settings: Any):
-        """Raises SpecError for an address or settings that cannot be used."""
+        """Create a client. Raise SpecError for an invalid address or settings."""
         super().__init__(model, settings, "ANTHROPIC_API_KEY")
-        # Settings with other names are those of chat completions, which the other client puts into words of this API.
+        # Settings with other names are those of chat completions, which the common client translates for this API.
         passes = self._extra.keys() <= _OWN and not settings.omit and not settings.rename
         self._passing = Passing(self._server, {"messages"} if passes else set(), self._price.of, self._extra)
 
@@ -54,11 +54,11 @@ class AnthropicMessages(VendorLM):
         return self._passing.apis
 
     async def complete(self, request: Request) -> Response:
-        """Raises LMError."""
+        """Return the model's response. Raise LMError."""
         if request.native is None:
             return await self._other.complete(request)
         return await self._passing.complete(request, self._other.complete)
 
     async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
-        """The server's answer on any other path. Raises LMError."""
+        """Return the server's answer on any other path. Raise LMError."""
         return await self._passing.forward(method, path, body, headers)

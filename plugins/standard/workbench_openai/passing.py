@@ -1,4 +1,4 @@
-"""Requests that pass as their clients wrote them, to a server that speaks the same API."""
+"""Pass requests unchanged to a server that speaks the API of their clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench_kit.wire import MOST_FORMS, NO_SUCH_PATH, Form, Forwarded, redact
 from workbench_openai import wire
 from workbench_openai.server import Server
 
-#: Words of a server that says that it has no such path, and not that it has no such model, file or answer.
+#: Words of a server that has no such path, as opposed to no such model, file or answer.
 _OF_PATHS = re.compile(
     r"(?i)^(\S*error:)?\W*(404\W*)?((page|file|resource|route|path|endpoint) )?not found[\W\d]*$"
     r"|url|route|endpoint|/v1/"
@@ -24,11 +24,11 @@ _OF_PATHS = re.compile(
 
 
 class Passing:
-    """Sends such requests of one model. apis: those that the server is asked in.
+    """Sends such requests for one model. apis: those that the server is asked in.
 
-    That it lacks one after all is remembered here alone: the key of a request follows from `apis`, and is the same in a
-    run that is resumed. extra: fields of ours, where the client has none of that name. form: what is sent otherwise, by
-    the settings; what the server refuses is remembered, for each API by itself.
+    A missing API is remembered in this object only: the key of a request depends on `apis`, and stays the same in a
+    resumed run. extra: our fields, unless the client has set them. form: shape of other requests, by the settings.
+    Refused fields are remembered for each API separately.
     """
 
     def __init__(
@@ -46,10 +46,9 @@ class Passing:
         self._lacking, self._answered, self._token_ids = set[str](), set[str](), token_ids
 
     async def complete(self, request: Request, otherwise: Callable[[Request], Any]) -> Response:
-        """The answer. The request is sent as it is, and again without what the server refuses.
+        """Return the answer. The request is sent unchanged, and again without refused fields.
 
-        otherwise: answers it in the form of chat completions, where the server turns out not to have its API. Raises
-        LMError.
+        otherwise: answers it as chat completions if the server turns out not to have its API. Raises LMError.
         """
         native = request.native
         assert native is not None
@@ -67,7 +66,7 @@ class Passing:
             def heed(status: int, raw: bytes, sent: Any = sent, last: bool = not left) -> Any:
                 nonlocal form, body
                 form = self._heed(form, status, raw, request, body)
-                again, before = form.shape(body), _encoded(sent)  # as bytes: to Python, true is 1
+                again, before = form.shape(body), _encoded(sent)  # compare bytes: to Python, true is 1
                 if status in (400, 422) and _encoded(again) == before and (back := native.restored(body)):
                     body = {**body, **back}
                     again = form.shape(body)
@@ -86,7 +85,7 @@ class Passing:
         raise AssertionError("the last form is answered, or raises")
 
     def _may_lack(self, api: str, error: LMError) -> bool:
-        """Return True if the server may lack an API, and not what the request names: its model, an earlier answer."""
+        """Return True if the server may lack an API, rather than something that the request names, e.g. its model."""
         if api == "chat" or api in self._answered or error.passed is None or error.status not in NO_SUCH_PATH:
             return False
         found = wire.body_of(error.passed[2])
@@ -95,7 +94,7 @@ class Passing:
         return not isinstance(words, str) or _OF_PATHS.search(words) is not None
 
     async def _ask_otherwise(self, request: Request, otherwise: Callable[[Request], Any], refused: LMError) -> Response:
-        """The answer in the form of chat completions. Raises `refused` where the server has no such path, either."""
+        """Return the answer as chat completions. Raise `refused` if the server lacks that path, too."""
         assert request.native is not None
         try:
             response = await otherwise(request.converted())
@@ -105,8 +104,10 @@ class Passing:
         return response
 
     def _heed(self, form: Form, status: int, raw: bytes, request: Request, body: Mapping[str, Any]) -> Form:
-        """The form without what the server refuses, if it may be left out: a client that named this very model is told
-        what the server refuses of the client's own."""
+        """Return the form without the refused field, if it may be left out.
+
+        A client that named this very model gets the refusal of its own fields.
+        """
         assert request.native is not None
         other, alone = form.heed(status, wire.body_of(raw), request)
         if request.native.body.get("model") == self._server.model:
@@ -114,14 +115,14 @@ class Passing:
             ours = {*request.native.ours, *(self._extra.keys() - request.native.body.keys())}
             if any(before.get(name) != after.get(name) for name in {*before, *after} - ours):
                 return form
-        if not alone and self._forms[request.native.api] is form:  # else another call has met the same refusal
+        if not alone and self._forms[request.native.api] is form:  # else another call got the same refusal
             self._forms[request.native.api] = other
         return other
 
     async def forward(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Forwarded:
-        """The server's answer on any other path. Raises LMError.
+        """Return the server's answer on any other path. Raise LMError.
 
-        body: bytes, whole or as they come, pass as they are. A path behind that of an API is asked of this model.
+        body: bytes, whole or streamed, pass unchanged. A path below that of an API goes to this model.
         """
         if is_dict(body):
             if "model" in body and path.startswith(tuple(f"{own}/" for own in API_PATHS.values())):
@@ -138,9 +139,9 @@ async def send_native(
     price: wire.Price,
     heed: Callable[[int, bytes], Any] = lambda status, raw: None,
 ) -> Any:
-    """Send a request with `native`: the answer, or what `heed` makes of a refusal, unless that is None.
+    """Send a request with `native`. Returns the answer, or the result of `heed` on a refusal, unless that is None.
 
-    Raises LMError with what the server answered.
+    Raises LMError with the server's answer.
     """
     native = request.native
     assert native is not None
@@ -163,7 +164,7 @@ async def send_native(
 
 
 class _Relayed:
-    """Passes events on as they are."""
+    """Passes events on unchanged."""
 
     def __init__(self, pieces: Pieces):
         self._pieces, self.begin = pieces, pieces.begin

@@ -7,5 +7,5 @@ from workbench_kit.wire import Rates
 
 
 def usd_per_token(model: str) -> Rates | None:
-    """The prices of a model of OpenAI or Anthropic; None if the table does not know it."""
+    """Return the prices of a model of OpenAI or Anthropic; None if it is not in the table."""
     return find_rates(model, "openai", "text-completion-openai", "anthropic")

@@ -1,4 +1,4 @@
-"""A model's server over HTTP: one POST a call, whole or as a stream; typed outcomes, no retries, no redirects."""
+"""A model's server over HTTP: one POST per call, whole or streamed; typed outcomes, no retries, no redirects."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from workbench_kit.wire import MAX_BODY, Forwarded, Mask, describe_redirect, hea
 from workbench_openai import wire
 
 Answer = TypeVar("Answer")
-#: What is made of (status, headers, body).
+#: Converts (status, headers, body).
 Read = Callable[[int, Mapping[str, str], bytes], Answer]
 
-#: The ledger, and who waits, hold the deadline of a call.
+#: The ledger and the caller enforce the deadline of a call.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
-#: Headers that concern one connection (RFC 9110, 7.6.1), or the way to the server.
+#: Headers of one connection (RFC 9110, 7.6.1), or of the route to the server.
 _OF_CONNECTION = frozenset(
     "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade alt-svc".split()
 )
-#: What an answer that may be given again, from a journal, does not tell: what its body was on the connection, and what
-#: each server sets itself, cookies among them.
+#: Headers left out of an answer that a journal may repeat: the body's encoding on the connection, and those that each
+#: server sets itself, such as cookies.
 _OF_ONE_ANSWER = _OF_CONNECTION | frozenset(
     "content-length content-encoding content-type set-cookie date server via strict-transport-security".split()
 )
@@ -42,8 +42,8 @@ _LONGEST_END = max(map(len, _ENDS))
 class Server:
     """The address, keys and connections of one model. Use it from asyncio; close it with `aclose`.
 
-    headers: of the settings, which may hold secrets; told: those of the API, which hold none. write_key: makes the
-    header in which the key is sent. redact_answer: removes what was sent from texts of an answer.
+    headers: from the settings, may hold secrets. told: from the API, hold none. write_key: makes the header with the
+    key. redact_answer: removes what was sent from texts of an answer.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Server:
         self._proxy = None if is_loopback(str(base)) else _proxy(base)
         self._urls: dict[str, URL] = {}
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
-        self.sent_key, self.redact_answer = "", redactor("", headers)  # none has been sent yet
+        self.sent_key, self.redact_answer = "", redactor("", headers)  # no key has been sent yet
 
     def url(self, path: str) -> URL:
-        """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
+        """Return the address of a path below the base. A query in the path is added to that of the base."""
         if (known := self._urls.get(path)) is not None:
             return known
-        url = URL(f"{self.base.with_query(None)}".rstrip("/") + f"/{path}")  # what is encoded stays so
+        url = URL(f"{self.base.with_query(None)}".rstrip("/") + f"/{path}")  # encoded characters stay encoded
         if self.base.query:
             url = url.with_query(self.base.query).update_query(url.query)
         if path in API_PATHS.values():
@@ -89,11 +89,11 @@ class Server:
         reader: StreamReader | None = None,
         passes: bool = False,
     ) -> Answer:
-        """Send a POST and return what `read` makes of the answer.
+        """Send a POST and return the result of `read` on the answer.
 
         Args:
-            reader: is given an answer that streams, event by event.
-            passes: a connection that breaks is passed to a client, who asks again as it would without us.
+            reader: receives a streamed answer, event by event.
+            passes: report a broken connection to the client, which asks again as it would without us.
 
         Raises LMError.
         """
@@ -114,7 +114,7 @@ class Server:
     async def fetch(
         self, method: str, path: str, body: bytes | AsyncIterable[bytes] | None, headers: Mapping[str, str]
     ) -> Forwarded:
-        """The answer to a request that asks no model. Raises LMError."""
+        """Return the answer to a request that asks no model. Raise LMError."""
         url = self.url(path)
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
         with self._failing(url):
@@ -122,7 +122,7 @@ class Server:
                 method,
                 url,
                 data=body,
-                headers={**headers, "Accept-Encoding": "identity"},  # a key is not seen in a body that is packed
+                headers={**headers, "Accept-Encoding": "identity"},  # a key cannot be found in a compressed body
                 skip_auto_headers=("Accept", "Content-Type", "User-Agent"),
                 allow_redirects=False,
                 proxy=self._proxy,
@@ -154,7 +154,7 @@ class Server:
 
     @contextmanager
     def _failing(self, url: URL) -> Generator[None]:
-        """Around a request: raises LMError for what its connection raises."""
+        """Wrap a request: raise LMError for errors of its connection."""
         try:
             yield
         except aiohttp.ConnectionTimeoutError as error:
@@ -203,7 +203,7 @@ class Server:
                 relay.end()
 
     def _open(self) -> aiohttp.ClientSession:
-        """The session of the running event loop, with its pool of connections."""
+        """Return the session of the running event loop, with its pool of connections."""
         key = self.key()
         headers = {**self._told, **self.headers}
         if key:
@@ -219,20 +219,22 @@ class Server:
         return session
 
     def check_key(self) -> None:
-        """Raise LMError without the key that the server needs."""
+        """Raise LMError if the server needs a key and there is none."""
         if self._key_needed and not self.sent_key:
             self.key()
 
     def key(self) -> str | None:
-        """The key. Raises LMError without one that the server needs."""
+        """Return the key. Raise LMError if the server needs one and there is none."""
         key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
         if not key and self._key_needed:
             raise LMError("auth", f"{self.model} needs an API key: set the variable {self.key_variable}")
         return key or None
 
     def _explained(self, error: LMError, raw: bytes, url: URL, headers: Mapping[str, str]) -> LMError:
-        """The same error with the first 200 characters of the body; redacted first, lest half a key stays. And what to
-        do where that is known."""
+        """Return the same error with the first 200 characters of the body, and advice where there is any.
+
+        The body is redacted first, so that no half of a key remains.
+        """
         text = str(error)
         if raw:
             text += f": {self.redacted(wire.text_of(raw)).strip()[:200]}"
@@ -248,22 +250,22 @@ class Server:
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status, passed=error.passed)
 
     def redacted(self, text: str) -> str:
-        """A text for people, without any key of this machine, and without that which was sent: its variable may have
-        changed since."""
+        """Return a text for people, without any key of this machine and without the key that was sent, whose variable
+        may have changed since."""
         return self.redact_answer(redact(text, self.key_variable, self.headers))
 
     def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Select the headers of an answer for its client."""
+        """Select an answer's headers for the client."""
         clean, told = self.redact_answer, dict[str, str]()
         for name, value in headers.items():
-            if (own := name.lower()) not in _OF_ONE_ANSWER:  # several of one name are a list (RFC 9110, 5.3)
+            if (own := name.lower()) not in _OF_ONE_ANSWER:  # several headers with one name are a list (RFC 9110, 5.3)
                 value = header_text(clean(value))
                 told[own] = f"{told[own]}, {value}" if own in told else value
         return told
 
     def let_pass(self, error: LMError, status: int, headers: Mapping[str, str], raw: bytes) -> None:
-        """Add the server's answer to an error, for a client of the same API: as it came, without the key. But no
-        redirect, to which the client would go with a key of ours."""
+        """Add the server's answer to an error, for a client of the same API: unchanged, without the key. Redirects are
+        not passed on: the client would follow them with our key."""
         if "Location" in headers:
             return
         body = self.redact_answer(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
@@ -271,7 +273,7 @@ class Server:
         error.passed = status, {**self.told_headers(headers), **kind}, body
 
     def _break_off(self, error: LMError, heard: _Heard) -> None:
-        """Add what was heard before the connection broke. A length that was not reached says where."""
+        """Add the data received before the connection broke, with a length that shows the client that it is cut."""
         error.passed = NOTHING
         if heard.status:
             self.let_pass(error, heard.status, heard.headers, raw := heard.raw)
@@ -290,7 +292,7 @@ class Server:
 
 @dataclass(slots=True)
 class _Heard:
-    """An answer, as much of it as has come."""
+    """An answer, as far as it has arrived."""
 
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -302,29 +304,29 @@ class _Heard:
 
 
 class StreamReader(Protocol):
-    """Takes an answer that streams."""
+    """Receives a streamed answer."""
 
     def begin(self, headers: Mapping[str, str]) -> None:
-        """The answer has begun. headers: those for its client."""
+        """Begin an answer. headers: those for its client."""
         ...
 
     def add(self, events: bytes) -> None:
-        """Take events, of which the last is whole unless the stream has ended."""
+        """Take events. The last one is whole unless the stream has ended."""
         ...
 
     def end(self) -> None:
-        """The server has ended the stream."""
+        """End the answer: the server has ended the stream."""
         ...
 
 
 class _Relay:
-    """Passes a stream on in whole events, since a key that the server echoes may stand in two packets."""
+    """Passes a stream on in whole events, since a key that the server echoes may be split over two packets."""
 
     def __init__(self, reader: StreamReader, clean: Callable[[str], str]):
         self._reader, self._clean, self._held = reader, clean, bytearray()
 
     def add(self, chunk: bytes) -> None:
-        searched = max(0, len(self._held) - _LONGEST_END)  # what came before holds no end
+        searched = max(0, len(self._held) - _LONGEST_END)  # earlier data holds no end
         self._held += chunk
         if self._held.endswith(_ENDS):
             end = len(self._held)
@@ -347,8 +349,8 @@ class _Relay:
 
 
 async def _once(request: aiohttp.ClientRequest, ask: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Have a request sent once, whose client decides whether to send it again: aiohttp would send those by GET and the
-    like a second time where the connection breaks."""
+    """Send a request only once. Its client decides whether to send it again: aiohttp would repeat GET and similar
+    requests after a broken connection."""
     try:
         return await ask(request)
     except aiohttp.ClientConnectorError:  # nothing was sent
@@ -371,7 +373,7 @@ def _acknowledge(answer: aiohttp.ClientResponse) -> None:
 
 
 def base_url(text: str, path: str = "/chat/completions") -> URL:
-    """The base of a server's paths. path: an address may end with this one. Raises SpecError."""
+    """Return the base of a server's paths. path: an address may end with it. Raise SpecError."""
     try:
         url = URL(text)
         whole = url.path.rstrip("/")
@@ -381,7 +383,7 @@ def base_url(text: str, path: str = "/chat/completions") -> URL:
         url, whole, base = URL(), "", ""
     if url.scheme not in ("http", "https") or not url.host:
         raise SpecError(f"'{text}' is not the address of a server", hint="Write, say, http://127.0.0.1:8000/v1.")
-    return url if whole else url / "v1"  # a full address says that there is no /v1
+    return url if whole else url / "v1"  # a full address shows that there is no /v1
 
 
 def _proxy(base: URL) -> str | None:

@@ -1,4 +1,4 @@
-"""The common part of vendors with an API of their own: what a client wrote in its words goes there as it is."""
+"""The common part of vendors with their own API: requests written for it pass unchanged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from workbench_openai.server import Server, base_url
 
 
 class VendorLM:
-    """An LM of a vendor. Everything but requests in the words of its API is the client's that serves all other
-    providers.
+    """An LM of a vendor. The common client of all providers does everything but requests written for the vendor's API.
 
-    hosted: the vendor's own base. path: what an address may end with. header: in which the key is sent. told: further
-    headers of each request, unless the settings have them.
+    hosted: the vendor's own base. path: an address may end with it. header: carries the key. told: further headers of
+    each request, unless the settings have them.
     """
 
     hosted: str
@@ -29,8 +28,10 @@ class VendorLM:
     told: Mapping[str, str] = {}
 
     def __init__(self, model: str, settings: Any, key_variable: str):
-        """Raises SpecError for an address or settings that cannot be used. key_variable: serves where the settings
-        name none, and the address is no stranger's."""
+        """Create an LM. Raise SpecError for an invalid address or settings.
+
+        key_variable: used if the settings name none and the address is no stranger's.
+        """
         self._other = plugins().get("lms", "*")(settings.model, settings)
         base = base_url(self._find_address(settings), self.path)
         hosted = base.origin() == URL(self.hosted).origin()
@@ -53,7 +54,7 @@ class VendorLM:
         self._price = ModelPrice(settings.price, self._other.assumed_free, self._find_rates, extra)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_other":  # where it could not be made
+        if name == "_other":  # if it could not be created
             raise AttributeError(name)
         return getattr(self._other, name)
 
@@ -67,7 +68,7 @@ class VendorLM:
         return self._price.usual(prompt_tokens, completion_tokens)
 
     def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
-        """US dollars of a request at worst; None if unknown."""
+        """Return the worst-case cost of a request in US dollars; None if unknown."""
         return self._price.most(request, prompt_tokens)
 
     async def aclose(self) -> None:

@@ -38,18 +38,18 @@ from workbench_kit.wire import (
     unknown_parts,
 )
 
-#: US dollars of a call by our prices; and settings of the provider that are part of each request.
+#: The cost of a call in US dollars by our prices, and the provider's settings in each request.
 Price = Callable[[Billed], float | None]
 
 MAX_RETRY_AFTER = 86_400.0
-_ABOVE_ONE = 1e-3  # what rounding may make of the logarithm of a probability of 1
+_ABOVE_ONE = 1e-3  # rounding error of the logarithm of a probability of 1
 
 # ensure_ascii also escapes lone surrogates, which would not encode as UTF-8.
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
 def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
-    """The JSON to send (see `make_body`)."""
+    """Return the JSON to send (see `make_body`)."""
     return encode(make_body(model, request, extra, form))
 
 
@@ -58,7 +58,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def parse_body(raw: bytes, request: Request, price: Price, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer in a body that came with status 200. Raises LMError (the caller adds an excerpt)."""
+    """Parse the body of an answer with status 200. Raises LMError (the caller adds an excerpt)."""
     data = read_events(raw) or _loaded(raw)
     return _priced(_read(data, request), data, request, price, headers or {})
 
@@ -70,9 +70,9 @@ def parse_native(
     price: Price,
     billed_by: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer to a request that passed as it is, and itself as it came, unless that has another form than its API.
+    """Parse the answer to a native request, and keep it as it came, unless its form is not that of its API.
 
-    headers: for the client. billed_by: all of them, which may state the cost. Raises LMError.
+    headers: for the client. billed_by: all headers, which may state the cost. Raises LMError.
     """
     assert request.native is not None
     streamed = join_events(request.native.api, raw)
@@ -85,10 +85,10 @@ def parse_native(
 def _priced(
     read: tuple[Response, Usage], data: Mapping[str, Any], request: Request, price: Price, headers: Mapping[str, str]
 ) -> Response:
-    """An answer with its price. data: the body as its API has it."""
+    """Return an answer with its price. data: the body in the form of its API."""
     response, usage = read
     if response.usd is not None:
-        return response  # a refused prompt, which costs nothing
+        return response  # a refused prompt costs nothing
     call = answered_call(usage, response.prompt_tokens, response.completion_tokens, request, data)
     return replace(response, **price_fields(price, call, data.get("usage"), headers))
 
@@ -104,7 +104,7 @@ def _loaded(raw: bytes) -> dict[str, Any]:
 
 
 def _read(data: dict[str, Any], request: Request, native: Mapping[str, Any] | None = None) -> tuple[Response, Usage]:
-    """(the answer without its price, its tokens). native: the answer as it came, if it passes so."""
+    """Return (the answer without its price, its tokens). native: the answer as it came, if it is passed on."""
     choices = data.get("choices")
     if data.get("error") or not isinstance(choices, list) or not choices:
         kind = kind_of_error(None, data)
@@ -134,7 +134,7 @@ def _read(data: dict[str, Any], request: Request, native: Mapping[str, Any] | No
 
 
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
-    """(vectors in the order of the texts, tokens read or 0) of a body that came with status 200. Raises LMError."""
+    """Return (vectors in the order of the texts, tokens read or 0) from a body with status 200. Raise LMError."""
     try:
         data = json.loads(raw.removeprefix(BOM_UTF8).decode())
         rows = sorted(data["data"], key=lambda row: row["index"])
@@ -208,8 +208,7 @@ def _tool_call(call: Any) -> dict[str, Any]:
 
 
 def _arguments(value: Any) -> Any:
-    """A dict where the model wrote a JSON object, mended where it has to be; else its own text, so that an agent can
-    complain."""
+    """Return a dict for a JSON object, repaired if needed; else the text itself, so that an agent can report it."""
     if isinstance(value, str):
         parsed = load_loose(value or "{}")
         return parsed if isinstance(parsed, dict) else storable(value)
@@ -217,7 +216,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _logprobs(value: Any) -> tuple[float, ...] | None:
-    """Log-probabilities of the drawn tokens, of an entry each or of one list, as in completions (Together)."""
+    """Return log-probabilities of the drawn tokens, from one entry each or one list, as in completions (Together)."""
     told = value if isinstance(value, dict) else {}
     content, listed = told.get("content"), told.get("token_logprobs")
     if not isinstance(content, list) and not isinstance(listed, list):
@@ -234,13 +233,13 @@ def _ids(value: Any) -> tuple[int, ...] | None:
 
 
 def error_for(status: int, headers: Mapping[str, str], raw: bytes) -> LMError:
-    """Make the error for an answer with another status than 200."""
+    """Create the error for a status other than 200."""
     kind = kind_of_error(status, body_of(raw))
     return LMError(kind, f"status {status}", retry_after=retry_after(headers), status=status)
 
 
 def refusal_or_error(status: int, headers: Mapping[str, str], raw: bytes, request: Request) -> Response:
-    """The refusal of a prompt that the provider's filter stopped. Raises LMError for any other error."""
+    """Return the response for a prompt that the provider's filter stopped. Raise LMError for any other error."""
     error = error_for(status, headers, raw)
     if error.kind != "refused":
         raise error
@@ -248,7 +247,7 @@ def refusal_or_error(status: int, headers: Mapping[str, str], raw: bytes, reques
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from Retry-After (seconds or a date) or retry-after-ms; None for nonsense."""
+    """Return the seconds to wait, from Retry-After (seconds or a date) or retry-after-ms; None if unreadable."""
     milliseconds = headers.get("retry-after-ms")
     value = headers.get("Retry-After") if milliseconds is None else milliseconds
     if value is None:

@@ -1,5 +1,4 @@
-"""`optuna`: any search space, any sampler, several objectives, paired pruning. `tune`: settings of another
-optimizer."""
+"""`optuna`: any search space and sampler, several objectives, paired pruning. `tune`: settings of another optimizer."""
 
 from workbench import hookimpl
 

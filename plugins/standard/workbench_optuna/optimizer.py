@@ -1,4 +1,4 @@
-"""Search with Optuna: ask for a candidate, evaluate it, tell its objectives."""
+"""Search with Optuna: ask for a candidate, evaluate it, report its objectives."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from workbench_optuna.pruning import make_race, report
 from workbench_optuna.shared import SharedStudy, shared_study
 from workbench_optuna.storage import check_address, check_storage
 
-#: Random candidates before the sampler starts to learn: Optuna's ten are too many where a budget pays for thirty.
+#: Random candidates before the sampler starts to learn. Optuna's ten are too many if a budget pays for thirty.
 STARTUP = 6
-#: What a sampler of Optuna needs besides Optuna.
+#: The packages that a sampler of Optuna needs besides Optuna.
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
 
@@ -110,16 +110,16 @@ class Optuna(Optimizer):
         return _Search(self, study, searcher, shared)
 
     def prunes(self, study: Study) -> bool:
-        """Return True if losers are stopped."""
+        """Return True if losing candidates are stopped early."""
         return len(study.objectives) == 1 and self.race
 
 
 @dataclass
 class _Search:
-    """A search under way.
+    """The state of a search.
 
-    tried: what this run has evaluated, by hash. evaluated: the numbers of its trials; what was tried before is told to
-    the sampler, but is no news. p_values: by differences.
+    tried: this run's evaluations, by hash. evaluated: trial numbers of new evaluations. A candidate that was tried
+    before is reported to the sampler, but not counted as new. p_values: by differences.
     """
 
     settings: Optuna
@@ -131,7 +131,7 @@ class _Search:
     p_values: dict[tuple[float, ...], float] = field(default_factory=dict[tuple[float, ...], float])
 
     async def run(self) -> None:
-        """Try candidates until there are as many as there shall be, or none that is new or can be paid."""
+        """Try candidates until `trials` is reached, or no candidate is new, or none can be paid."""
         begun = list[AskedTrial]()
         if self.shared is not None:
             done, begun = await self.shared.repeat_own(self.searcher)
@@ -149,7 +149,7 @@ class _Search:
             repeats = 0 if tried else repeats + 1  # a cheaper candidate may still fit
 
     async def _try(self, asked: AskedTrial) -> bool:
-        """Evaluate a candidate, and tell what came of it. Returns False if it was not evaluated."""
+        """Evaluate a candidate and report the result. Returns False if it was not evaluated."""
         if (known := self.tried.get(asked.workflow.hash)) is not None:
             self._tell(asked, known)
             return False
@@ -164,7 +164,7 @@ class _Search:
         try:
             evaluation = await self.study.evaluate(asked.workflow, race=self._race(asked))
         except BudgetSpent:
-            if self.shared is None:  # else it stays begun: a resumed run may have a larger budget
+            if self.shared is None:  # else it stays open: a resumed run may have a larger budget
                 self.searcher.tell(asked, None)
             raise
         self._note(asked.number, evaluation)
@@ -187,12 +187,12 @@ class _Search:
 
 
 def directions(objectives: Sequence[str]) -> list[str]:
-    """Optuna's word for each objective."""
+    """Return Optuna's direction for each objective."""
     return ["maximize" if objective_sign(one) > 0 else "minimize" for one in objectives]
 
 
 def _without_steps(trial: Any) -> Any:
-    """A trial without the scores of its single examples: they stand in the results, and cost a transaction each."""
+    """Return a trial without the scores of single examples. The results hold them, and each costs a transaction."""
     import copy
 
     lean = copy.copy(trial)
@@ -220,8 +220,10 @@ def _keep(searcher: Searcher, study: Study, evaluated: set[int]) -> None:
 
 
 def missed_levels(levels: TargetsSpec | None, evaluation: Evaluation) -> dict[str, float]:
-    """By how much, as a part of its limit, a candidate misses each service level: 0 where it meets it. A sampler takes
-    them for constraints."""
+    """Return by how much a candidate misses each service level, as a fraction of the limit; 0 if it meets the level.
+
+    Samplers use them as constraints.
+    """
     if levels is None:
         return {}
     missed = Aims(levels, evaluation).shortfalls(evaluation)

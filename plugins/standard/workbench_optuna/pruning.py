@@ -1,4 +1,4 @@
-"""Losers that are stopped early, by the rule of Optuna's WilcoxonPruner, after each block of rows.
+"""Stop losing candidates early, by the rule of Optuna's WilcoxonPruner, after each block of rows.
 
 The pruner itself needs scipy. `signed_rank_p` is the same test, and tests/plugins/optuna compares their verdicts.
 """
@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from workbench.base.distributions import signed_rank_p
 from workbench.study import AskedTrial, Race, Searcher
 
-#: Scores of a candidate before its first test.
+#: Number of scores of a candidate before its first test.
 STARTUP_STEPS = 8
 #: The p-value below which a candidate is stopped: the default of Optuna's WilcoxonPruner.
 P_THRESHOLD = 0.1
 
 
 def make_race(searcher: Searcher, asked: AskedTrial, p_values: dict[tuple[float, ...], float]) -> Race:
-    """The rule by which a candidate is stopped. p_values: by differences, for a whole search: few of these
-    differ where scores are 0 or 1."""
+    """Return the rule that stops a candidate.
+
+    p_values: by differences, shared by a whole search: few differ if scores are 0 or 1.
+    """
 
     def stop(scores: Sequence[float]) -> bool:
         """Report each new score under the number of its example, and test the differences to the best trial.
@@ -41,8 +43,8 @@ def make_race(searcher: Searcher, asked: AskedTrial, p_values: dict[tuple[float,
 
 
 def report(asked: AskedTrial, scores: Sequence[float]) -> None:
-    """Tell the trial its scores so far. The best trial needs all of them, though it may have been scored without a
-    race (as the baseline is): the pruner compares others with it."""
+    """Report a trial's scores so far. The pruner compares other trials with the best one, which therefore needs all
+    scores, even if it was scored without a race, as the baseline is."""
     for step in range(asked.reported, len(scores)):
         asked.trial.report(scores[step], step)
     asked.reported = max(asked.reported, len(scores))

@@ -1,4 +1,4 @@
-"""A study of Optuna that several runs search, each under its own budget: they share its trials, and nothing else."""
+"""An Optuna study that several runs search, each under its own budget. They share its trials and nothing else."""
 
 from __future__ import annotations
 
@@ -15,36 +15,35 @@ from workbench.study import AskedTrial, Searcher
 from workbench.workflow import Patch
 from workbench_optuna.storage import close_storage, open_storage
 
-#: What a trial keeps of its run and of its candidate (a hash).
+#: Attributes of a trial: its run, and the hash of its candidate.
 OWNER, CANDIDATE = "workbench:searcher", "workbench:candidate"
 
 
 class SharedStudy:
-    """A study in a storage. trials: Optuna's study, without a sampler. created: by this run, in this process."""
+    """A study in a storage. trials: Optuna's study, without a sampler. created: True if this run, in this process, made
+    it."""
 
     def __init__(self, study: Study, run: str, trials: Any, created: bool):
         self.study, self.run, self.trials, self.created = study, run, trials, created
 
     def settings(self) -> dict[str, Any]:
-        """Settings of `workbench.study.Searcher`. The run that creates the study draws as one without a storage, until
-        it is resumed; all others draw other candidates."""
+        """Return settings of `workbench.study.Searcher`. The run that creates the study draws like one without a
+        storage, until it is resumed. All others draw other candidates."""
         salt = "" if self.created else f"{self.run}:{len(self._own_trials())}"
         return {"study": self.trials, "salt": salt, "starts": self.created}
 
     def sign(self, asked: AskedTrial) -> None:
-        """Note on a trial whose it is, and of which candidate."""
+        """Record a trial's run and candidate on the trial."""
         asked.trial.set_user_attr(OWNER, self.run)
         asked.trial.set_user_attr(CANDIDATE, asked.workflow.hash)
 
     def find_known(self, asked: AskedTrial) -> Any:
-        """The trial of another run that has evaluated this candidate; None if there is none."""
+        """Return another run's trial that evaluated this candidate, or None."""
         return next((t for t in self._evaluated() if t.user_attrs[CANDIDATE] == asked.workflow.hash), None)
 
     async def repeat_own(self, searcher: Searcher) -> tuple[list[tuple[int, Evaluation]], list[AskedTrial]]:
-        """Evaluate again what earlier processes of this run did, which its journal answers.
-
-        Returns the evaluations, with the numbers of their trials, and the trials that were begun and did not end.
-        """
+        """Repeat the evaluations of this run's earlier processes, which the journal answers. Returns the evaluations
+        with the numbers of their trials, and the trials that were begun and not finished."""
         done, begun = list[tuple[int, Evaluation]](), list[AskedTrial]()
         for trial in self._own_trials():
             n = len(trial.intermediate_values)
@@ -56,7 +55,7 @@ class SharedStudy:
         return done, begun
 
     async def evaluate_best(self) -> None:
-        """Evaluate the best candidates that other runs have found, as far as the budget covers it: they can win."""
+        """Evaluate the best candidates of other runs, as far as the budget allows: they can win."""
         for trial in self.trials.best_trials if self._evaluated() else ():
             if trial.user_attrs.get(OWNER) not in (None, self.run):
                 workflow = self._rebuild(trial)
@@ -67,12 +66,12 @@ class SharedStudy:
         return [t for t in self.trials.get_trials(deepcopy=False) if t.user_attrs.get(OWNER) == self.run]
 
     def _evaluated(self) -> list[Any]:
-        """The trials of all runs that have ended with values, or were stopped by the pruner."""
+        """Return the trials of all runs that ended with values, or were stopped by the pruner."""
         ended = [t for t in self.trials.get_trials(deepcopy=False) if t.state.name in ("COMPLETE", "PRUNED")]
         return [t for t in ended if CANDIDATE in t.user_attrs]
 
     def _rebuild(self, trial: Any) -> Workflow:
-        """The candidate of a trial, from its parameters."""
+        """Return a trial's candidate, built from its parameters."""
         import optuna
 
         values = self.study.space().suggest(optuna.trial.FixedTrial(trial.params, trial.number), self.study.workflow)
@@ -97,8 +96,10 @@ def _ask_again(searcher: Searcher, trial: Any, reported: int) -> AskedTrial:
 async def shared_study(
     study: Study, storage: str, name: str | None, directions: list[str]
 ) -> AsyncGenerator[SharedStudy]:
-    """Open a study in a storage. Its name ends with a hash of what makes scores and parameters comparable: the start of
-    the search, rows of val, domains and objectives. Runs in which these differ search studies of their own.
+    """Open a study in a storage.
+
+    Its name ends with a hash of everything that makes scores and parameters comparable: the start of the search, rows
+    of val, domains and objectives. Runs that differ in these search different studies.
 
     Raises:
         StoreError: the storage cannot be used.

@@ -1,4 +1,4 @@
-"""Optuna's storages of studies that several runs search: a journal file, or a PostgreSQL database."""
+"""Optuna's storages for studies that several runs search: a journal file or a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 from workbench.base.distribution import pip_install
 from workbench.errors import StoreError
 
-#: Seconds after which the lock of a journal counts as that of a run that was killed. It is held for one line.
+#: Age in seconds at which a journal's lock is considered left by a killed run. A lock is held for one line.
 LOCKED = 10
 
 
 def check_address(storage: str) -> str:
-    """Return an address of a storage. Raises ValueError, which does not show it, if it cannot be one."""
+    """Return a storage's address if it is valid. Raise ValueError, without quoting the address, if not."""
     if "://" not in storage:
         return storage
     try:
@@ -38,7 +38,7 @@ def check_address(storage: str) -> str:
 
 
 def open_storage(storage: str, base: Path) -> Any:
-    """Open Optuna's storage. base: what a path is relative to.
+    """Open Optuna's storage. base: folder that relative paths start from.
 
     Raises StoreError if it cannot be reached or written.
     """
@@ -56,7 +56,7 @@ def open_storage(storage: str, base: Path) -> Any:
 
 
 def check_storage(storage: str, base: Path) -> None:
-    """Raise StoreError for a storage that cannot be used. Creates no journal file."""
+    """Raise StoreError if a storage cannot be used. Creates no journal file."""
     path = base / storage
     if "://" in storage:
         close_storage(_open_database(storage))
@@ -74,7 +74,7 @@ def close_storage(storage: Any) -> None:
 
 
 def _check_journal(path: Path) -> None:
-    """Raise StoreError for a file that Optuna did not write, before it appends a line."""
+    """Raise StoreError if a file was not written by Optuna, before a line is appended to it."""
     first = b""
     try:
         if path.exists():
@@ -96,7 +96,7 @@ def _open_database(storage: str) -> Any:
     address = storage.replace("postgresql:", "postgresql+psycopg:", 1)
     try:
         with sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool).connect() as connection:
-            # Runs that start at once would create the tables at once, which fails for all but the first.
+            # Runs that start at the same time would all create the tables, which fails for all but the first.
             lock = {"key": zlib.crc32(b"workbench_optuna")}
             connection.execute(sqlalchemy.text("select pg_advisory_lock(:key)"), lock)
             try:

@@ -1,9 +1,8 @@
 """The optimizer `tune`: searches the settings of another optimizer, and stops trials that fall behind.
 
-Each trial is a run of that optimizer from the same start with an equal share of the budget that is left. What it has
-reached on val after each tenth of its share is compared with what earlier trials had reached there (Optuna's
-MedianPruner, after the median stopping rule of Google Vizier, Golovin et al. 2017); a trial that is stopped leaves its
-share to later ones.
+Each trial is a run of that optimizer from the same start with an equal share of the remaining budget. Its best score on
+val after each tenth of the share is compared with that of earlier trials at the same point (Optuna's MedianPruner,
+after the median stopping rule of Google Vizier, Golovin et al. 2017). A stopped trial leaves the rest of its share to
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from workbench.task import put_searched, suggest_value
 from workbench_optuna.optimizer import Optuna
 
 TENTHS = 10
-LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped
+LAST_SHARE = 0.999  # of the remaining budget: the last trial, too, then has a share that can be used up and be stopped
 
 
 class Behind(ShareSpent):
-    """This trial is stopped: it ends as if its share were used up."""
+    """Stops this trial, which ends as if its share were used up."""
 
 
 def _powers(settings: Written) -> Found:
-    """Return the capabilities of the tuned optimizer, with each value that its settings may get."""
+    """Return the capabilities of the tuned optimizer, for each value that its settings may take."""
     named = settings.value.get("optimizer")
     yield Part("optimizer", named, (*settings.at, "optimizer"))
     name, written = next(iter(named.items()), ("", None)) if is_dict(named) else (str(named), None)
@@ -40,7 +39,7 @@ def _powers(settings: Written) -> Found:
         yield Part("optimizer", {name: made}, (*settings.at, "search"))
 
 
-#: Trials before the sampler learns, and before trials are stopped.
+#: Trials before the sampler learns, and before pruning starts.
 STARTUP = 3
 
 
@@ -81,7 +80,8 @@ class Tune(Optimizer):
         return self
 
     def _extremes(self) -> list[dict[str, Any]]:
-        """Settings that stand for all: each choice, and the ends of each range, the others at their first."""
+        """Return settings that represent all: each choice, and the ends of each range, with the others at their first
+        value."""
         values = {n: d.choice or [*(d.int_ or d.float_ or ())] for n, d in self.search.items()}
         first = {name: found[0] for name, found in values.items()}
         return [{**first, name: value} for name, found in values.items() for value in found]
@@ -119,16 +119,16 @@ class Tune(Optimizer):
             if share * study.remaining("calls") < needed:
                 break
             trial = trials.ask()
-            # The first one is what the user wrote: whatever the search finds, that was tried.
+            # The first trial uses the user's own settings, so that they are tried in any case.
             values = {} if number == 0 else {n: suggest_value(trial, n, d) for n, d in self.search.items()}
             made = self._with(values)
             part = study.narrow(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
             watch = _Watch(part, trial, self.race and number >= STARTUP)
             part.progress.on_evaluation = watch
-            await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
+            await part.evaluate(part.workflow)  # paid before: answered by the journal, so that the trial begins with it
             try:
                 await part.improve(made)
-            # also where the whole run's budget ends: what the trial has found is paid, so it costs nothing here
+            # also if the whole run's budget ends: the trial's result is paid for, so that it costs nothing here
             finally:
                 if part.best.hash in part.progress.complete:
                     await study.evaluate(part.best)
@@ -151,7 +151,7 @@ class Tune(Optimizer):
         return study.best
 
     def _with(self, values: Mapping[str, Any]) -> Optimizer:
-        """The optimizer with these settings in place of its own. Raises ValueError for those that it does not take."""
+        """Return the optimizer with these settings in place of its own. Raise ValueError for invalid ones."""
         entry = {self.optimizer: {}} if isinstance(self.optimizer, str) else self.optimizer
         ((name, given),) = entry.items()
         settings: dict[str, Any] = copy.deepcopy(dict(given or {}))
@@ -170,7 +170,7 @@ def _share(trials: int) -> float:
 
 
 class _Watch:
-    """Follows a trial's evaluations: its best so far, by the tenths of its share that are used."""
+    """Follows a trial's evaluations and records its best score at each tenth of its share."""
 
     def __init__(self, part: Study, trial: Any, stops: bool):
         self.part, self.trial, self.stops = part, trial, stops
@@ -193,12 +193,12 @@ class _Watch:
 
 
 def _check_setting(cls: type[Optimizer], path: str) -> None:
-    """Raises ValueError where an optimizer has no setting of that name."""
+    """Raise ValueError if an optimizer has no setting of that name."""
     here: Any = cls
     for part in path.split("."):
         fields = getattr(here, "model_fields", None)
         if fields is None:
-            return  # inside free-form settings: trying them tells
+            return  # inside free-form settings: only a trial can show whether it exists
         if part not in fields:
             before = path.rpartition(".")[0] if path.endswith(f".{part}") else ""
             raise ValueError(

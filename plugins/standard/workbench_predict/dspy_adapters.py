@@ -13,7 +13,7 @@ from workbench_kit import answers
 
 @lru_cache(maxsize=512)
 def dspy_signature(signature: Signature, instructions: str, descriptions: tuple[tuple[str, str], ...] = ()) -> Any:
-    """Our signature as a `dspy.Signature` class."""
+    """Return our signature as a `dspy.Signature` class."""
     import dspy
 
     make_signature: Any = dspy.Signature
@@ -36,7 +36,7 @@ def get_adapter(name: str) -> Any:
 def render(
     config: Any, signature: Signature, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]
 ) -> list[dict[str, str]]:
-    """The adapter's messages."""
+    """Return the adapter's messages."""
     from workbench_dspy_seam.programs import to_messages
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
@@ -44,7 +44,7 @@ def render(
 
 
 def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) -> str:
-    """The assistant's message that gives these outputs."""
+    """Return the assistant message that states these outputs."""
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     return get_adapter(config.adapter).format_assistant_message_content(
         cls, {field.name: values[field.name] for field in signature.outputs}
@@ -52,7 +52,7 @@ def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) 
 
 
 def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
-    """The adapter's reading of an answer, and whether it failed and the plain reading was used instead."""
+    """Parse an answer with the adapter. Returns the values, and whether the plain parser had to step in."""
     from workbench_dspy_seam.programs import AdapterParseError
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))

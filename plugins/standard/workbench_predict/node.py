@@ -40,7 +40,7 @@ from workbench_kit.prompting import (
     user_content,
 )
 
-#: Words that the adapters put around the value of each field, at least.
+#: Minimum number of words that adapters put around the value of each field.
 _MARKERS = {"plain": 0, "chat": 3, "json": 1, "xml": 2}
 
 
@@ -70,7 +70,7 @@ class PredictConfig(NodeConfig):
 
 
 class Predict(SignatureNode):
-    """A language model answers a signature (DSPy's notation), optionally several times with a vote."""
+    """A signature (DSPy's notation) answered by a language model, optionally several times with a vote."""
 
     Config = PredictConfig
     primary = "signature"
@@ -114,7 +114,7 @@ class Predict(SignatureNode):
 
     @cached_property
     def asked(self) -> Signature:
-        """The signature that the model sees: with `reasoning` in front, if that is asked for."""
+        """Return the signature that the model sees: with `reasoning` first, if the settings ask for it."""
         if not self.config.reasoning or "reasoning" in self.outputs:
             return self.signature
         return Signature(self.signature.inputs, (SignatureField("reasoning"), *self.signature.outputs))
@@ -148,7 +148,7 @@ class Predict(SignatureNode):
         yield from prompts.find_few_tokens(limit, needed, "an answer", ("decoding", "max_tokens"))
 
     def demos_shown(self, values: Mapping[str, Any]) -> list[int]:
-        """The numbers of the demos shown for an input; never the input itself with its answer."""
+        """Return the numbers of the demos shown for an input. The input's own row is never shown."""
         return self.nearest.shown(values, self.config.retrieve)
 
     def training_chat(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -203,7 +203,7 @@ class Predict(SignatureNode):
         return as_urls(values, self.images, self.base)
 
     def _read(self, response: Response, ctx: Context) -> dict[str, Any]:
-        """Typed outputs of one answer; a refused, empty, cut or unreadable answer is a NodeError of that kind."""
+        """Return the typed outputs of one answer. Raise NodeError for a refused, empty, cut or unreadable answer."""
         text, cut = check_said(response)
         if self.config.adapter == "plain":
             values, read = answers.parse(self.asked, text, cut)
@@ -218,7 +218,7 @@ class Predict(SignatureNode):
         return values
 
     def _vote(self, answers: list[dict[str, Any]], ctx: Context) -> dict[str, Any]:
-        """The answer whose last output is most frequent; of equals, the one given first."""
+        """Return the answer whose last output is most frequent; on a tie, the earliest."""
         ballots = [json.dumps(a[self.outputs[-1]], sort_keys=True, default=str) for a in answers]
         counts = Counter(ballots)
         winner = max(ballots, key=lambda b: (counts[b], -ballots.index(b)))

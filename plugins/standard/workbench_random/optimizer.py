@@ -14,8 +14,8 @@ from workbench.study import RandomTrial
 class Random(Optimizer):
     """Draws every setting of the search space independently and uniformly.
 
-    Without a `search:` section it draws labelled demos for every node that takes them. No model proposes anything,
-    so any optimizer that thinks must beat it at the same budget.
+    Without a `search:` section it draws labelled demos for every node that takes them. It uses no proposer, so any
+    optimizer with one must beat it at the same budget.
     """
 
     powers = {}

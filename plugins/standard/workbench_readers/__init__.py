@@ -1,4 +1,4 @@
-"""Dataset readers: jsonl, json, csv, tsv, Excel, parquet and Hugging Face datasets, files of AGENTIF and GTA."""
+"""Dataset readers: jsonl, json, csv, tsv, Excel, parquet, Hugging Face datasets, and files of AGENTIF and GTA."""
 
 from workbench import hookimpl
 

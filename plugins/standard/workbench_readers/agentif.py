@@ -12,10 +12,10 @@ from workbench_readers.json_files import read_json
 
 @declares(location=PATH)
 def read_agentif(location: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows of `system`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
+    """Read rows of `system`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
 
-    A constraint's steps become one check: `llm_conditional_check` is its `if`, `llm` its `extract` where code follows,
-    and its `ask` where none does, `code` its code. Raises SpecError.
+    A constraint's steps become one check: `llm_conditional_check` becomes its `if`. `llm` becomes its `extract` if code
+    follows, else its `ask`. `code` becomes its `code`. Raises SpecError.
     """
     return (_row(number, one, location) for number, one in enumerate(read_json(location, options)))
 

@@ -1,4 +1,4 @@
-"""Rows of tables of Arrow, a batch at a time."""
+"""Rows of Arrow tables, one batch at a time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from workbench.task import RowWithHoles
 from workbench_readers.common import Row, fault
 from workbench_readers.values import as_json
 
-#: Reads batches, each with the place of its first row: all of them, or at least those with the rows at these places.
+#: Reads batches, each with the place of its first row: all, or at least those with the rows at the given places.
 Read = Callable[[Sequence[int] | None], Iterator[tuple[int, Any]]]
 
-#: Bytes that a value of a list takes in Python, at least: a reference. A number, and anything else without text, is an
-#: object of its own, except for small whole numbers. Of what lists take beside it a part is counted.
+#: Minimum bytes of a list's value in Python: a reference. Numbers and other values without text are separate objects,
+#: except for small whole numbers. The overhead of lists is counted in part.
 REFERENCE, _LIST, _NUMBER, _OTHER = 8, 16, 32, 120
-#: What a column that is too large for a row is to be done with.
+#: Advice for a column that is too large for a row.
 LEAVE_OUT = "Leave the column out with data: {options: {columns: [...]}}, or shorten it."
 
 
@@ -28,9 +28,9 @@ class ArrowRows:
     """The rows of a table (`workbench.task.Table`).
 
     Args:
-        count: of rows.
-        names: of columns.
-        features: what a hub says of the columns.
+        count: number of rows.
+        names: names of the columns.
+        features: a hub's description of the columns.
     """
 
     def __init__(self, count: int, names: Sequence[str], read: Read, features: Mapping[str, Any], location: str):
@@ -46,13 +46,13 @@ class ArrowRows:
             yield from self._rows(batch, first)
 
     def take(self, places: Sequence[int]) -> Iterator[Row]:
-        """The rows at these places, which ascend."""
+        """Yield the rows at these places, which must ascend."""
         for first, batch in self._read(places):
             for place in places[bisect_left(places, first) : bisect_left(places, first + len(batch))]:
                 yield from self._rows(batch.slice(place - first, 1), place)
 
     def _rows(self, batch: Any, first: int) -> Iterator[Row]:
-        """The rows of a batch, of which as many are made at once as there is room for."""
+        """Yield the rows of a batch, in parts that fit into the allowed memory."""
         longest = max(map(_longest_text, batch.columns), default=0)
         if longest > MOST_TEXT:
             raise too_large(f"a text in one of the rows from {first + 1:,} on", MOST_TEXT, self._location)
@@ -92,12 +92,12 @@ class ArrowRows:
 def _cells(column: Any) -> list[Any]:
     try:
         return column.to_pylist()
-    except (ValueError, OverflowError):  # a time that Python's has no room for: nanoseconds, the year 10000
+    except (ValueError, OverflowError):  # a time that Python cannot hold: nanoseconds, the year 10000
         return column.cast("string").to_pylist()
 
 
 def _longest_text(array: Any) -> int:
-    """The length in bytes of the longest text of an array, at any depth."""
+    """Return the length in bytes of the longest text in an array, at any depth."""
     compute: Any = import_module("pyarrow.compute")
     if _is_text(array.type):
         return compute.max(compute.binary_length(array)).as_py() or 0
@@ -105,14 +105,14 @@ def _longest_text(array: Any) -> int:
 
 
 def _bytes(array: Any) -> int:
-    """The bytes that the values of an array take in Python, about, at any depth."""
+    """Estimate the bytes that an array's values take in Python, at any depth."""
     from pyarrow import types
 
     compute: Any = import_module("pyarrow.compute")
     kind = array.type
     if _is_text(kind):
         return len(array) * _NUMBER + (compute.sum(compute.binary_length(array)).as_py() or 0)
-    if types.is_dictionary(kind):  # each of its values is made again where it occurs
+    if types.is_dictionary(kind):  # each of its values is created again at each occurrence
         of = compute.binary_length(array.dictionary) if _is_text(kind.value_type) else None
         texts = 0 if of is None else compute.sum(compute.take(of, array.indices)).as_py() or 0
         return len(array) * _NUMBER + texts
@@ -134,8 +134,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _parts_of(array: Any) -> Sequence[Any]:
-    """The arrays that an array consists of: the values of its lists, the fields of its objects, those of a dictionary;
-    none of numbers."""
+    """Return the arrays inside an array: the values of its lists, the fields of its objects, the values of a
+    dictionary. None for numbers."""
     from pyarrow import types
 
     kind = array.type
@@ -151,14 +151,14 @@ def _parts_of(array: Any) -> Sequence[Any]:
 
 
 def _listed(kind: Any) -> Any:
-    """The type of the pairs of a map, as a list."""
+    """Return the type of a map's pairs, as a list."""
     import pyarrow
 
     return pyarrow.list_(pyarrow.struct([("key", kind.key_type), ("value", kind.item_type)]))
 
 
 def _narrow_floats(kind: Any) -> Callable[[Any], Any] | None:
-    """Find what shortens each number of fewer than 64 bits in a value of a type; None: the type has none."""
+    """Find the function that shortens numbers of fewer than 64 bits in a value of a type; None if the type has none."""
     from pyarrow import types
 
     if types.is_floating(kind) and kind.bit_width < 64:

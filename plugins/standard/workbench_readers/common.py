@@ -14,12 +14,12 @@ Row = dict[str, Any]
 
 
 def fault(message: str, location: str, hint: str, line: int | None = None, column: int = 1) -> SpecError:
-    """The error of a file; of a place in it, where the line is known."""
+    """Return the error for a file, or for a place in it if the line is known."""
     return SpecError(message, file=location, line=line, column=None if line is None else column, hint=hint)
 
 
 def check_file(location: str) -> None:
-    """Raises SpecError unless there is such a file, which may be read."""
+    """Raise SpecError unless the file exists and may be read."""
     path = Path(location)
     if path.is_file():
         try:
@@ -37,7 +37,7 @@ def check_file(location: str) -> None:
 
 
 def known_options(options: Mapping[str, Any], names: tuple[str, ...], location: str) -> None:
-    """Raises SpecError for an option that the reader does not have."""
+    """Raise SpecError for an option that the reader does not have."""
     for name in options:
         if name not in names:
             hint = suggest(str(name), names) if names else "It has no options."
@@ -45,7 +45,7 @@ def known_options(options: Mapping[str, Any], names: tuple[str, ...], location: 
 
 
 def import_extra(module: str, extra: str, location: str) -> Any:
-    """A module that a reader needs. Raises SpecError that names its extra where it is not installed."""
+    """Import a module that a reader needs. Raise SpecError with the name of its extra if it is not installed."""
     try:
         return import_module(module)
     except ImportError:

@@ -13,11 +13,11 @@ from workbench_readers.json_files import parse_json_file
 
 @declares(location=PATH)
 def read_gta(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """A row a task (GTA, Wang et al., arXiv 2407.08713: its `dataset.json`, an object of tasks by number).
+    """Read one row per task (GTA, Wang et al., arXiv 2407.08713: its `dataset.json`, an object of tasks by number).
 
-    `question` is what the user asks first, `files` are paths and `tools` descriptions as they stand there. `steps` are
-    what the assistant does in the dialog, `{name, arguments}` or `{answer}`; `histories`, as many, what is said before
-    each, as text. `gt_answer` is `{whitelist, blacklist}`, a list of right answers, or `{}` where an image is the
+    `question` is the user's first message; `files` are paths and `tools` descriptions, unchanged. `steps` are the
+    assistant's actions in the dialog, `{name, arguments}` or `{answer}`. `histories` has, for each step, the preceding
+    messages as text. `gt_answer` is `{whitelist, blacklist}`, a list of right answers, or `{}` if an image is the
     answer. Option `encoding`. Raises SpecError.
     """
     known_options(options, ("encoding",), location)
@@ -45,7 +45,7 @@ def _row(number: str, task: Any, location: str) -> Row:
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool as a model is told of it: what is left open of its inputs, and what it returns, is left out."""
+    """Return a tool's description for a model, without its outputs and without empty fields of its inputs."""
     inputs = [{key: value for key, value in one.items() if value} for one in tool.get("inputs") or ()]
     return {"name": tool["name"], "description": tool.get("description") or "", "inputs": inputs}
 
@@ -58,7 +58,7 @@ def _step(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(dialog: Sequence[Mapping[str, Any]]) -> str:
-    """Messages as text, each on lines of its own."""
+    """Return messages as text, each starting on a new line."""
     lines = list[str]()
     for message in dialog:
         if message.get("tool_calls"):

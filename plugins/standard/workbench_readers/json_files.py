@@ -1,4 +1,4 @@
-"""Readers of JSON. Every error names the file and the line, and says what to write instead."""
+"""Readers of JSON. Every error names the file and the line, and the remedy."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from workbench_readers.values import as_json
 
 
 class _Twice(ValueError):
-    """A key that stands twice in an object: readers disagree on which of its values counts."""
+    """A duplicate key in an object: readers disagree on which of its values counts."""
 
 
 class _NotFinite(float):
-    """NaN, infinity or a number that is too large: what is not JSON, or has no value here. number: among those of its
-    text."""
+    """NaN, infinity or a number that is too large: not JSON, or without a value here. number: its position among the
+    numbers of its text."""
 
     number = 0
 
@@ -38,7 +38,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Decoder:
-    """Reads JSON texts. odd: the numbers of the last text that are not finite."""
+    """Decodes JSON texts. odd: the positions of numbers in the last text that are not finite."""
 
     def __init__(self) -> None:
         self.odd: list[_NotFinite] = []
@@ -47,12 +47,12 @@ class _Decoder:
         )
 
     def decode(self, text: str) -> Any:
-        """The value of a text. Raises ValueError and RecursionError."""
+        """Return the value of a text. Raise ValueError or RecursionError."""
         self.odd.clear()
         return self._decoder.decode(text)
 
     def decode_at(self, text: str, at: int) -> tuple[Any, int]:
-        """The value that begins at a place of a text, and where it ends. Raises ValueError and RecursionError."""
+        """Return the value that begins at a place in a text, and where it ends. Raise ValueError or RecursionError."""
         self.odd.clear()
         return self._decoder.raw_decode(text, at)
 
@@ -67,7 +67,7 @@ class _Decoder:
 
 
 def decode_strictly(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError, also for a number that is not finite, and RecursionError."""
+    """Return the value of a JSON text. Raise ValueError, also for numbers that are not finite, or RecursionError."""
     decoder = _Decoder()
     value = decoder.decode(text)
     if decoder.odd:
@@ -75,10 +75,10 @@ def decode_strictly(text: str) -> Any:
     return value
 
 
-# Texts are skipped, so that the word NaN in one of them is not taken for the culprit.
+# Skips texts, so that the word NaN inside one is not found.
 _FILLED = re.compile(r"[^ \t\n\r]")
 _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity)|-?\d[\d.]*+(?:[eE][+-]?\d+)?)')
-#: How a list of objects begins, and how an object does that ends on its line and has others below it.
+#: The start of a list of objects, and a line with one object that is followed by another line with an object.
 _LIST, _LINES = re.compile(r"\s*\[\s*(?:\{|\]\s*$)"), re.compile(r"\s*(\{.*\})[^\S\n]*\n\s*\{")
 
 _AS_LINES = "Write JSON Lines, one object a line, which are read one at a time."
@@ -86,7 +86,7 @@ _AS_LINES = "Write JSON Lines, one object a line, which are read one at a time."
 
 @declares(location=PATH)
 def read_jsonl(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """JSON Lines: an object per line; empty lines are skipped. Also a list of objects. Option `encoding`."""
+    """Read JSON Lines: an object per line; empty lines are skipped. Also a list of objects. Option `encoding`."""
     known_options(options, ("encoding",), location)
     begin, second = _first_lines(location, options)
     if _LIST.match(begin + second) and not (second.strip() and is_json(begin)):
@@ -96,8 +96,8 @@ def read_jsonl(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
 
 @declares(location=PATH)
 def read_json(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """A list of objects; options `{path: data.rows}` says where it lies inside the file; `encoding`. Also one object a
-    line."""
+    """Read a list of objects. Also one object per line. Options: `{path: data.rows}`, its place in the file;
+    `encoding`."""
     known_options(options, ("path", "encoding"), location)
     path = str(options.get("path") or "")
     begin, second = _first_lines(location, options)
@@ -109,14 +109,14 @@ def read_json(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _first_lines(location: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """The first line that is not blank, and the next one; of a long line the beginning, and what follows it."""
+    """Return the first line that is not blank, and the next one; of a long line its start and what follows."""
     with open_text(location, options, newline="\n") as file:
         filled = (line for line in iter(lambda: file.readline(MOST_ROW), "") if line.strip())
         return next(filled, ""), next(filled, "")
 
 
 def parse_json_file(location: str, options: Mapping[str, Any]) -> Any:
-    """The value of a whole file. Raises SpecError, also for a number that is not finite."""
+    """Return the value of a whole file. Raise SpecError, also for a number that is not finite."""
     text, decoder = read_text(location, options), _Decoder()
     value = _parse(text, location, 1, decoder)
     if decoder.odd:
@@ -147,7 +147,7 @@ def _rows_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _rows_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """The rows of a file that is one list, read one at a time."""
+    """Yield the rows of a file that is a single list, one at a time."""
     decoder = _Decoder()
     with open_text(location, options) as file:
         stretch = _Stretch(file, decoder, location)
@@ -159,9 +159,9 @@ def _rows_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
 
 
 class _Stretch:
-    """A stretch of a file that is one JSON list: what was read and not taken yet.
+    """A part of a file that is one JSON list: read, but not yet consumed.
 
-    line: the line that the last item begins on. last: the text of the last item.
+    line: the line on which the last item begins. last: the text of the last item.
     """
 
     def __init__(self, file: TextIO, decoder: _Decoder, location: str):
@@ -171,7 +171,7 @@ class _Stretch:
         self.line, self.last = 1, ""
 
     def items(self) -> Iterator[Any]:
-        """The items of the list. Raises SpecError."""
+        """Yield the items of the list. Raise SpecError."""
         self._expect("[", "Expecting value")
         if self._next() != "]":
             yield self._item()
@@ -183,7 +183,7 @@ class _Stretch:
             raise self._wrong("Extra data", self._at)
 
     def _next(self) -> str:
-        """The next character that is not blank; "" at the end."""
+        """Return the next character that is not blank; "" at the end."""
         while True:
             found = _FILLED.search(self._text, self._at)
             if found:
@@ -219,7 +219,7 @@ class _Stretch:
                 return value
 
     def _read(self) -> bool:
-        """Read on, as much again as there is. Raises SpecError where an item is too long."""
+        """Read on, doubling the amount. Raise SpecError if an item is too long."""
         if self._ended:
             return False
         left = len(self._text) - self._at
@@ -269,7 +269,7 @@ def _rows_at_path(location: str, options: Mapping[str, Any], path: Sequence[str]
 
 
 def _where_rows_are(value: Any, path: Sequence[str]) -> str:
-    """A hint at the lists of objects in an object, or at its columns."""
+    """Return a hint at the lists of objects in an object, or at its columns."""
     inner = [*value.items()] if isinstance(value, dict) else []
     if lists := [name for name, rows in inner if isinstance(rows, list) and rows and isinstance(rows[0], dict)]:
         return f"Write data: {{options: {{path: {'.'.join([*path, lists[0]])}}}}}."
@@ -279,8 +279,10 @@ def _where_rows_are(value: Any, path: Sequence[str]) -> str:
 
 
 def _without_odd(row: Row, text: str, location: str, line: int) -> Row:
-    """A row with null for each number that is not finite, and a note of its field. text: that the row stands in, from
-    the given line of the file."""
+    """Return a row with null for each number that is not finite, and a note of its field.
+
+    text: contains the row, from the given line of the file.
+    """
     holes = dict[str, SpecError]()
 
     def missing(field: str, value: Any, _: str) -> None:
@@ -298,7 +300,7 @@ def _without_odd(row: Row, text: str, location: str, line: int) -> Row:
 
 
 def _odd_numbers(text: str) -> Iterator[tuple[int, str]]:
-    """Where the numbers of a JSON text stand that are not finite, and they."""
+    """Yield position and text of each number in a JSON text that is not finite."""
     for found in _NUMBERS.finditer(text):
         number = found[1]
         if number and not number.lstrip("-").isdigit() and not math.isfinite(float(number)):
@@ -306,7 +308,7 @@ def _odd_numbers(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _parse(text: str, location: str, line: int, decoder: _Decoder) -> Any:
-    """A JSON text that begins in the given line of the file."""
+    """Parse a JSON text that begins in the given line of the file."""
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
@@ -325,7 +327,7 @@ def _json_hint(text: str, at: int) -> str:
 
 
 def _unparsed(error: Exception, location: str, line: int) -> SpecError:
-    """The error of JSON that is not read, although its form is right."""
+    """Return the error for JSON that is well-formed and still cannot be read."""
     if isinstance(error, RecursionError):
         return fault("the JSON is nested too deeply", location, "Write flatter rows.", line)
     if isinstance(error, _Twice):

@@ -20,15 +20,15 @@ from workbench_readers.arrow_rows import LEAVE_OUT, REFERENCE, ArrowRows
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 
 _HF_OPTIONS = ("split", "config", "revision", "columns")
-#: What `save_to_disk` writes beside the rows.
+#: Files that `save_to_disk` writes next to the rows.
 _SAVED = ("state.json", "dataset_dict.json")
-#: Rows that are read together, and how many times a large column may be packed.
+#: Number of rows that are read together, and maximum compression ratio of a large column.
 _BATCH, _MOST_TIMES = 1024, 200
 
 
 @declares(location=PATH)
 def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
-    """A parquet file (extra `[parquet]`); option `columns` reads only some of them."""
+    """Read a parquet file (extra `[parquet]`). Option `columns` selects columns."""
     known_options(options, ("columns",), location)
     check_file(location)
     pyarrow, parquet = (import_extra(name, "parquet", location) for name in ("pyarrow", "pyarrow.parquet"))
@@ -41,7 +41,7 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
         sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
 
     def read(places: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
-        # Texts are read with their dictionary, so that one that occurs often takes its room once.
+        # Read texts with their dictionary, so that a frequent text takes memory once.
         with _read_error(broken, location), parquet.ParquetFile(location, read_dictionary=texts) as file:
             begin = 0
             for group, size in enumerate(sizes):
@@ -74,7 +74,7 @@ def _values_a_row(group: Any) -> int:
 
 
 def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> None:
-    """Refuse columns that are packed as no honest ones are. Raises SpecError."""
+    """Raise SpecError for columns with an implausibly high compression ratio, or too many values per row."""
     for group in range(meta.num_row_groups):
         for index in range(meta.num_columns):
             chunk = meta.row_group(group).column(index)
@@ -88,7 +88,7 @@ def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> No
 
 
 def _hub(setting: Written) -> Found:
-    """A name on the hub, which is public, has an owner. One without is a format, whose files are looked for here."""
+    """Find the path in a setting. A public name on the hub has an owner. One without is a format of local files."""
     place = str(setting.value).partition("?")[0]
     if "/" not in place:
         yield Power("reads a path", place, place, setting.at, (), True)
@@ -98,11 +98,11 @@ def _hub(setting: Written) -> Found:
 
 @declares(location=_hub)
 def read_hf(location: str, options: Mapping[str, Any]) -> Iterable[Row]:
-    """A Hugging Face dataset (extra `[datasets]`): `hf:FOLDER` saved with save_to_disk, `hf:FOLDER` of files
-    as a hub has them, or `hf:owner/name`.
+    """Read a Hugging Face dataset (extra `[datasets]`).
 
-    Options: split (default train), config, revision, columns; also as `hf:owner/name?split=test&columns=text,label`.
-    Code from a hub is never run. A number of a ClassLabel becomes its name.
+    Forms: `hf:FOLDER` saved with save_to_disk, `hf:FOLDER` of files as on a hub, or `hf:owner/name`. Options: split
+    (default train), config, revision, columns; also as `hf:owner/name?split=test&columns=text,label`. Code from a hub
+    is never run. A number of a ClassLabel becomes its name.
     """
     place, _, query = location.partition("?")
     asked: dict[str, Any] = dict(parse_qsl(query))
@@ -126,7 +126,7 @@ def read_hf(location: str, options: Mapping[str, Any]) -> Iterable[Row]:
             found = datasets.load_dataset(place, options.get("config"), split=split, revision=options.get("revision"))
         if columns := _chosen(options, found.column_names, place):
             found = found.select_columns(columns)
-        table = found.with_format("arrow")  # in which nothing is decoded: no pictures, and no sounds
+        table = found.with_format("arrow")  # nothing is decoded: no pictures, no sounds
     except SpecError:
         raise
     except Exception as error:
@@ -144,7 +144,7 @@ def read_hf(location: str, options: Mapping[str, Any]) -> Iterable[Row]:
 
 
 def _rows_of_files(place: str, split: str, options: Mapping[str, Any]) -> Iterable[Row]:
-    """The rows of files as a hub has them: of those whose names begin with the split's, or of all."""
+    """Yield the rows of files as on a hub: of those whose names begin with the split's, or of all."""
     files = find_shards(Path(place), ".", split)
     read = plugins().get("readers", reader_of(files[0].name))
     kept = {name: value for name, value in options.items() if name == "columns"}
@@ -152,7 +152,7 @@ def _rows_of_files(place: str, split: str, options: Mapping[str, Any]) -> Iterab
 
 
 def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:
-    """Read the column types of a hub's dataset, from the metadata of a parquet file that was made of it."""
+    """Read the column types of a hub's dataset from the metadata of its parquet file."""
     try:
         found = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
     except (KeyError, ValueError, TypeError):
@@ -161,7 +161,7 @@ def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:
 
 
 def _chosen(options: Mapping[str, Any], known: Sequence[str], location: str) -> list[str] | None:
-    """The option `columns`. Raises SpecError for one that there is not."""
+    """Return the option `columns`. Raise SpecError for an unknown column."""
     columns = options.get("columns")
     if columns is None:
         return None

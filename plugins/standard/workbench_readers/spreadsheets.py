@@ -1,4 +1,4 @@
-"""The reader of Excel's files, which needs an extra."""
+"""The reader of Excel files, which needs an extra."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from workbench.task import RowWithHoles
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 from workbench_readers.tables import holds, table_rows
 
-#: What a file holds that has formulas or merged cells.
+#: Marks of formulas and merged cells in a file.
 _SECOND_LOOK = re.compile(rb"<f[ >]|<mergeCell ")
-#: Cells of a sheet, and bytes of the sheets of a book of which each cell is looked at twice.
+#: Maximum number of cells of a sheet, and bytes of a book's sheets up to which cells are read a second time.
 MOST_CELLS, _MOST_AMENDED = 20_000_000, 64 << 20
-#: A number's format that fills it up with zeros: 00042 is an id.
+#: A number format that pads with zeros: 00042 is an id.
 _FILLED = re.compile("0{2,}")
 
 
 @declares(location=PATH)
 def read_xlsx(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """A sheet of Excel with a header (extra `[xlsx]`): the first that has a cell, or option `sheet: NAME`. Option
-    `{types: {id: str}}` converts columns. Texts, numbers and truth values stay what they are, dates become texts;
-    formulas give the values that were last computed."""
+    """Read an Excel sheet with a header (extra `[xlsx]`): the first one with a cell, or option `sheet: NAME`.
+
+    Option `{types: {id: str}}` converts columns. Texts, numbers and truth values are kept, dates become texts. Formulas
+    give the last computed values.
+    """
     known_options(options, ("sheet", "types"), location)
     check_file(location)
     openpyxl = import_extra("openpyxl", "xlsx", location)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of parts of a file that are not read
+            warnings.simplefilter("ignore")  # about parts of a file that are not read
             grid = _grid(openpyxl, location, options.get("sheet"))
     except SpecError:
         raise
@@ -49,7 +51,7 @@ def read_xlsx(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class _NoValue:
-    """A cell that holds something, and no value."""
+    """A cell that is not empty and has no value."""
 
     place: str
     line: int
@@ -65,7 +67,7 @@ class _NoValue:
 
 
 def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
-    """The cells of a sheet, line by line; none is shorter than the header."""
+    """Return the cells of a sheet, line by line. No line is shorter than the header."""
     amended = _look_inside(location)
     book = openpyxl.load_workbook(location, read_only=True, data_only=True)
     try:
@@ -77,13 +79,13 @@ def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
     if amended:
         _amend(openpyxl.load_workbook(location)[sheet], grid, width)
     lines = [["" if cell is None else cell for cell in line] for line in grid]
-    if lines:  # a cell beyond stands in a column without a name
+    if lines:  # a cell beyond is in a column without a name
         lines[header] += [""] * (max(map(len, lines)) - width)
     return lines
 
 
 def _sheet(book: Any, location: str, wanted: Any) -> tuple[str, list[list[Any]]]:
-    """The name of the sheet that is meant, and its cells."""
+    """Return the name of the requested sheet, and its cells."""
     known = [sheet.title for sheet in book.worksheets]
     if wanted is not None:
         if wanted not in known:
@@ -96,8 +98,8 @@ def _sheet(book: Any, location: str, wanted: Any) -> tuple[str, list[list[Any]]]
 
 
 def _cells(sheet: Any) -> list[list[Any]]:
-    """The cells of a sheet, without empty ones at the ends."""
-    sheet.reset_dimensions()  # what the file says of its size may be wrong, or very large
+    """Return the cells of a sheet, without empty ones at the ends."""
+    sheet.reset_dimensions()  # the size that the file states may be wrong, or very large
     grid: list[list[Any]] = []
     count = 0
     for line in sheet.rows:
@@ -115,7 +117,7 @@ def _cells(sheet: Any) -> list[list[Any]]:
 
 
 def _value(cell: Any) -> Any:
-    """A cell's value; "" is an empty text, and None nothing."""
+    """Return a cell's value; "" is an empty text, None an empty cell."""
     value = cell.value
     if value is None:
         return "" if cell.data_type == "str" else None
@@ -123,7 +125,7 @@ def _value(cell: Any) -> Any:
         return _NoValue(cell.coordinate, cell.row, cell.column, str(value))
     if isinstance(value, datetime):
         return str(value.date() if value.time() == time() else value)
-    if isinstance(value, float) and value.is_integer():  # Excel knows one kind of number
+    if isinstance(value, float) and value.is_integer():  # Excel has only one kind of number
         value = int(value)
     if type(value) is int and _FILLED.fullmatch(cell.number_format):
         return f"{value:0{len(cell.number_format)}}"
@@ -131,8 +133,9 @@ def _value(cell: Any) -> Any:
 
 
 def _look_inside(location: str) -> bool:
-    """Return True if a book has formulas or merged cells. Raises SpecError if it unpacks to more than there is room
-    for: `zipfile` unpacks no more of a part than the file says.
+    """Return True if a book has formulas or merged cells. Raise SpecError if it unpacks to more than the allowed size.
+
+    `zipfile` unpacks no more of a part than the file states.
     """
     hint = "Save it as .csv, which is read a row at a time."
     with zipfile.ZipFile(location) as file:
@@ -157,7 +160,7 @@ def _look_inside(location: str) -> bool:
 
 
 def _amend(sheet: Any, grid: list[list[Any]], width: int) -> None:
-    """Mark formulas of which the file has no value, and write what a merged cell holds into each of its lines."""
+    """Mark formulas without a stored value, and copy the value of a merged cell into each of its lines."""
     for number, line in enumerate(grid, 1):
         for column in range(1, width + 1):
             if line[column - 1] is None and (cell := sheet.cell(number, column)).data_type == "f":

@@ -1,4 +1,4 @@
-"""Tables: a header, and rows below it. Cells of one as a spreadsheet writes it, and the readers of CSV and TSV."""
+"""Tables: a header and the rows below it. Cells as a spreadsheet writes them, and the readers of CSV and TSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench_readers.json_files import decode_strictly
 from workbench_readers.texts import open_text, text_lines
 
 _OPTIONS = ("types", "delimiter", "encoding")
-#: A first line of Excel's that says what stands between cells.
+#: Excel's first line that states the delimiter.
 _SEPARATOR = re.compile(r'"?sep=([^"\r\n])"?[^\S\r\n]*(?:\r\n|\r|\n|$)', re.IGNORECASE)
 
 
@@ -30,21 +30,23 @@ _TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": _finite, "str": 
 
 @declares(location=PATH)
 def read_csv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns; `delimiter`,
-    `encoding`."""
+    """Read comma-separated values with a header. Cells stay text.
+
+    Options: `{types: {price: float}}` converts columns; `delimiter`; `encoding`.
+    """
     return _delimited(location, options, ",")
 
 
 @declares(location=PATH)
 def read_tsv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
-    """Tab-separated with a header, else like csv."""
+    """Read tab-separated values with a header, else like csv."""
     return _delimited(location, options, "\t")
 
 
 def _delimited(location: str, options: Mapping[str, Any], default: str) -> Iterator[Row]:
     known_options(options, _OPTIONS, location)
     with open_text(location, options) as file:
-        # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
+        # Lines end as csv defines it, not at U+2028 or a form feed, which may be in a cell.
         lines = text_lines(file, location)
         first = next(lines, (1, ""))[1]
         if stated := _SEPARATOR.match(first):
@@ -59,7 +61,7 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> Itera
 
 
 def _numbered(lines: Iterable[str], delimiter: str, location: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row, with the number of the line that it ends on."""
+    """Yield the cells of each row, with the number of the line on which it ends."""
     size = 0
 
     def measured() -> Iterator[str]:
@@ -90,13 +92,14 @@ def _endless(line: int, most: int, location: str) -> SpecError:
 def table_rows(
     lines: Iterable[tuple[int, Sequence[Any]]], types: Any, location: str, guessed: str | None = None
 ) -> Iterator[Row]:
-    """The rows of a table: the first line with a cell that is not blank is the header. Blank lines, and blank columns
-    without a name, as spreadsheets write them, are left out. Raises SpecError.
+    """Yield the rows of a table. The first line with a cell that is not blank is the header.
+
+    Skips blank lines, and blank columns without a name, which spreadsheets write. Raises SpecError.
 
     Args:
-        lines: the number of each, and its cells; what is not there is "".
-        types: the option: by column, what its cells are converted to.
-        guessed: the delimiter, where nobody named it.
+        lines: the number of each line, and its cells; a missing cell is "".
+        types: the option: target type by column.
+        guessed: the delimiter, if the user did not name one.
     """
     header = None
     for number, cells in lines:
@@ -119,12 +122,12 @@ def holds(cell: Any) -> bool:
 
 
 def _visible(text: str) -> str:
-    """A text without spaces and characters of no width around it."""
+    """Return a text without surrounding spaces and zero-width characters."""
     return text.strip("\ufeff\u200b\u2060" + string.whitespace + "\u00a0\u3000")
 
 
 class _Header:
-    """The names of columns. The first may have none, as where a library writes its index; others without are blank."""
+    """The names of columns. The first may have none, e.g. a library's index; others without a name must be blank."""
 
     def __init__(self, cells: Sequence[Any], types: Any, location: str, line: int):
         self.location, self.cells = location, len(cells)
@@ -137,7 +140,7 @@ class _Header:
         self.types = _column_types(types, self.names, location)
 
     def row(self, cells: Sequence[Any], line: int) -> Row:
-        """The row of a line. Raises SpecError for a cell that belongs to no column, or that is not of its type."""
+        """Return the row of a line. Raise SpecError for a cell without a column, or of the wrong type."""
         names, width = self.names, len(self.names)
         beyond = [i for i in range(width, len(cells)) if holds(cells[i])] if len(cells) > width else []
         if len(cells) < width or any(i >= self.cells for i in beyond):
@@ -168,7 +171,7 @@ class _Header:
 
 
 def _twice(names: Iterable[str]) -> str | None:
-    """The first name that stands twice."""
+    """Return the first duplicate name."""
     seen = set[str]()
     for name in names:
         if name in seen:
@@ -178,7 +181,7 @@ def _twice(names: Iterable[str]) -> str | None:
 
 
 def _check_delimiter(header: list[str], delimiter: str, location: str, line: int) -> None:
-    """Refuse a header of one column that holds another usual delimiter. Raises SpecError."""
+    """Raise SpecError for a header of one column that contains another usual delimiter."""
     other = next((mark for mark in ";\t|," if len(header) == 1 and mark != delimiter and mark in header[0]), None)
     if other is not None:
         shown = {"\t": '"\\t"'}.get(other, f"'{other}'")

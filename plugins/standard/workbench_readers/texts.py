@@ -1,4 +1,4 @@
-"""The text of a file, in the encoding that its user or the mark at its beginning names."""
+"""The text of a file, in the encoding that the user or the byte order mark names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.base.data_files import MOST_FILE, MOST_ROW, open_data, too_large
 from workbench.errors import SpecError
 from workbench_readers.common import check_file, fault
 
-#: Marks at the beginning of a file, and the encodings that they name. UTF-32's begins with that of UTF-16.
+#: Byte order marks and their encodings. UTF-32's begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -23,7 +23,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: What files of another kind begin with, where text was to be, and what to do about them.
+#: First bytes of other kinds of files, with the kind and a remedy.
 _OTHERS = {
     b"PK\x03\x04": ("a book of a spreadsheet, or a zip archive", "Name it .xlsx, or unpack it."),
     b"PAR1": ("a parquet file", "Name it .parquet."),
@@ -33,20 +33,19 @@ _OTHERS = {
     b"<!doctype html": ("a page of HTML", "Download the file itself, not the page that shows it."),
     b"<html": ("a page of HTML", "Download the file itself, not the page that shows it."),
 }
-#: Bytes of a file that tell UTF-16 without a mark.
+#: Number of bytes that are tested for UTF-16 without a mark.
 _LOOKED_AT = 1000
-#: Bytes that are looked at together for what cannot be decoded.
+#: Size in bytes of the blocks that are tested for decoding errors.
 _BLOCK = 1 << 20
-#: Letters in cp1252, control characters in latin-1.
+#: Bytes that are letters in cp1252, and control characters in latin-1.
 _WINDOWS = re.compile(rb"[\x80-\x9f]")
 
 
 @contextmanager
 def open_text(location: str, options: Mapping[str, Any], newline: str = "") -> Generator[TextIO]:
-    """Open a file as text: by the mark at its beginning, else in the option `encoding`, else in UTF-8. Raises
-    SpecError, also while the text is read.
+    """Open a file as text: by its byte order mark, else in the option `encoding`, else in UTF-8.
 
-    newline: as for `open`.
+    Raises SpecError, also while the text is read. newline: as for `open`.
     """
     check_file(location)
     head, told = _head(location), options.get("encoding")
@@ -70,7 +69,7 @@ def open_text(location: str, options: Mapping[str, Any], newline: str = "") -> G
 
 
 def read_text(location: str, options: Mapping[str, Any], hint: str = "") -> str:
-    """The text of a file that can only be read as a whole. Raises SpecError."""
+    """Return the text of a file that can only be read as a whole. Raise SpecError."""
     with open_text(location, options) as file:
         text = file.read(MOST_FILE + 1)
     if len(text) > MOST_FILE:
@@ -79,7 +78,7 @@ def read_text(location: str, options: Mapping[str, Any], hint: str = "") -> str:
 
 
 def text_lines(file: TextIO, location: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of each line. Raises SpecError for a longer one than a row may be."""
+    """Yield (number, text) of each line. Raise SpecError for a line longer than a row may be."""
     for number, line in enumerate(iter(lambda: file.readline(MOST_ROW + 1), ""), 1):
         if len(line) > MOST_ROW:
             raise too_large("the line", MOST_ROW, location, number)
@@ -92,7 +91,7 @@ def _head(location: str) -> bytes:
 
 
 def _further_marks(head: bytes) -> int:
-    """The bytes of marks before the last of those at the beginning, as some programs write one more each time."""
+    """Count the bytes of all marks but the last at the beginning: some programs add one each time."""
     mark = next((mark for mark, _ in _MARKS if head.startswith(mark)), b"")
     count = 0
     while mark and head.startswith(mark, (count + 1) * len(mark)):
@@ -101,11 +100,13 @@ def _further_marks(head: bytes) -> int:
 
 
 def _check_kind(head: bytes, location: str) -> None:
-    """Refuse files of another kind, and UTF-16 without a mark, which can be read as UTF-8: every other byte is null.
-    Raises SpecError."""
+    """Raise SpecError for files of another kind, and for UTF-16 without a mark.
+
+    UTF-16 can be read as UTF-8: every other byte is null.
+    """
     begin = head.lstrip()
     for mark, (what, hint) in _OTHERS.items():
-        whole = mark != b"PAR1" or _ends_with(location, mark)  # which a column may be called, too
+        whole = mark != b"PAR1" or _ends_with(location, mark)  # a column may have this name, too
         if whole and mark in (begin[: len(mark)], begin[: len(mark)].lower()):
             raise fault(f"the file is {what}", location, hint, 1)
     nulls = [part.count(0) / max(1, len(part)) for part in (head[0::2], head[1::2])]
@@ -137,7 +138,7 @@ def _undecodable(encoding: str, marked: str | None, told: Any, location: str) ->
 
 
 def _find_undecodable(encoding: str, location: str) -> tuple[int, int, bool]:
-    """(line, column) of the first bytes that are not in an encoding, and whether there are letters of Windows."""
+    """Return (line, column) of the first bytes invalid in an encoding, and whether there are Windows letters."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line, column, windows, found = 1, 1, False, False
     with open_data(location) as file:

@@ -1,4 +1,4 @@
-"""Values of other formats as JSON, which rows consist of."""
+"""Values of other formats as JSON, for rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from workbench.base.plain_values import plain_or_text
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
 
-#: Told of each value that JSON has no form for, which becomes null: its field, dotted if nested, the value, and what is
-#: wrong with it.
+#: Called for each value without a form in JSON, which becomes null: its field (dotted if nested), the value, and the
+#: fault.
 Missing = Callable[[str, Any, str], None]
 
 
 def as_json(value: Any, missing: Missing, field: str = "", feature: Any = None) -> Any:
-    """A value as JSON: times and dates as texts, numbers of labels as their names, images as data URIs.
+    """Convert a value to JSON: times and dates to texts, numbers of labels to their names, images to data URIs.
 
-    feature: what a hub's dataset says of the value, as `datasets.Features.to_dict` writes it.
+    feature: a hub dataset's description of the value, as `datasets.Features.to_dict` writes it.
     """
     kind = feature.get("_type") if is_dict(feature) else None
     if isinstance(value, list | tuple):
@@ -45,7 +45,7 @@ def as_json(value: Any, missing: Missing, field: str = "", feature: Any = None) 
 
 
 def _inside(feature: Any) -> Any:
-    """Return the type of the items of a list. Of a list of objects Arrow may make an object of lists: of that, too."""
+    """Return the type of a list's items, also for a list of objects that Arrow has made an object of lists."""
     if is_list(feature):
         return feature[0] if feature else None
     return feature["feature"] if is_dict(feature) and "_type" in feature and "feature" in feature else feature
@@ -76,7 +76,7 @@ def _scalar(value: Any, missing: Missing, field: str) -> Any:
 
 
 def _content(value: bytes, missing: Missing, field: str) -> str | None:
-    """Bytes as a text, or as the data URI of an image."""
+    """Return bytes as a text, or as the data URI of an image."""
     from workbench_kit.prompting import image_url
 
     try:

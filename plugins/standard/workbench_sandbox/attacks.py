@@ -15,7 +15,7 @@ from workbench.runtime import Sandbox, SandboxResult
 
 @dataclass(frozen=True)
 class Attack:
-    """`source` defines attack(secret, port, pid), which returns a true value if it got through."""
+    """An attack. `source` defines attack(secret, port, pid), which returns a true value on success."""
 
     name: str
     source: str
@@ -100,7 +100,7 @@ ATTACKS = [
 
 _GUARDED = ("js", "pyodide", "pyodide_js", "_pyodide", "_pyodide_core")
 _UNGUARD = f"for name in [n for n in sys.modules if n.partition('.')[0] in {_GUARDED}]: del sys.modules[name]"
-#: Ways out of Pyodide through the embedding JavaScript.
+#: Ways out of Pyodide through the JavaScript around it.
 JAVASCRIPT = [
     Attack("JavaScript, imported", _body("import js", "return js.Deno.readTextFileSync(secret)")),
     Attack(
@@ -149,7 +149,7 @@ JAVASCRIPT = [
 
 
 async def self_test(sandbox: Sandbox, attacks: Sequence[Attack] = ATTACKS) -> list[str]:
-    """The names of the attacks that got through."""
+    """Return the names of the attacks that got through."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

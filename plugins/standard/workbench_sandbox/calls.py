@@ -1,6 +1,6 @@
-"""A call of the sandbox, on the workbench's side: request, output and outcome.
+"""A sandbox call on workbench's side: request, output and outcome.
 
-The output is untrusted: a limited number of bytes that must be JSON in the agreed form; anything else is a bad result.
+The output is untrusted: a limited number of bytes that must be JSON in the agreed form. Anything else is a bad result.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Running:
         self._open.clear()
 
     def outcome(self, end: Mapping[str, Any] | None, timeout: float) -> SandboxResult:
-        """The call's result, after the end of its child."""
+        """Return the call's result, after the end of its child."""
         printed = self.printed.decode("utf-8", "replace")
         seconds = float(end["seconds"]) if end else 0.0
         if self.verdict is not None:
@@ -111,7 +111,7 @@ class Running:
 
 
 def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> SandboxResult:
-    """The child's answer as a SandboxResult; anything but the agreed form is a bad result."""
+    """Convert the child's answer to a SandboxResult. Anything but the agreed form is a bad result."""
     try:
         body = json.loads(answer.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
         _check_depth(body)
@@ -158,8 +158,10 @@ def _check_depth(value: Any) -> None:
 
 
 def describe_exit(code: int) -> tuple[str, str]:
-    """(kind, message) of a call that ended without an answer. code: its exit code; negative: the signal that ended
-    it."""
+    """Return (kind, message) for a call that ended without an answer.
+
+    code: its exit code; if negative, the signal that ended it.
+    """
     if code == -signal.SIGXCPU:
         return "timeout", "used up its processor time"
     return "crashed", f"ended by signal {-code}" if code < 0 else f"ended with code {code} and no result"

@@ -29,19 +29,20 @@ HERE = Path(__file__).parent
 CONFINE = Path(workbench_kit.acting.confine.__file__)
 AT_ONCE = 2 * (os.cpu_count() or 1)  # concurrent calls
 GRACE = 5.0  # seconds after a call's own timeout before the zygote is restarted
-#: What this process saw pass the self-test: level, user, and the files that confine. The kernel below stays the same.
+#: Configurations that passed the self-test in this process: level, user, and the confining files. The kernel is
+#: constant.
 _PASSED: set[tuple[Any, ...]] = set()
 
 
 def _confining_files() -> list[tuple[Any, ...]]:
-    """List the files that confine, each as it is now."""
+    """List the files that confine, each with its current state."""
     states = ((path, os.stat(path)) for path in (shutil.which("bwrap"), CONFINE) if path is not None)
     return [(str(path), at.st_ino, at.st_size, at.st_mtime_ns) for path, at in states]
 
 
 async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only")) -> LinuxSandbox:
-    """Open the sandbox at the strongest level whose self-test passes, once in a process. Raises SandboxError if none
-    does."""
+    """Open the sandbox at the strongest level whose self-test passes, tested once per process. Raise SandboxError if
+    none does."""
     if sys.platform != "linux":
         raise SandboxError(f"this sandbox needs Linux, not {sys.platform}; use --sandbox wasm")
     reasons = []
@@ -52,7 +53,7 @@ async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only
         sandbox, tested = LinuxSandbox(level), (level, os.geteuid(), *_confining_files())
         try:
             await sandbox.start()
-            # Attacking a level that is known to stop nothing would only do harm.
+            # Attacking a level that is known to stop nothing would only cause damage.
             missed = await self_test(sandbox) if level != "limits-only" and tested not in _PASSED else []
         except SandboxError as error:
             reasons.append(f"{level}: {error}")
@@ -87,7 +88,7 @@ class LinuxSandbox:
         self._control: socket.socket | None = None
 
     async def start(self) -> None:
-        """Start the zygote unless it runs. Raises SandboxError with its message."""
+        """Start the zygote unless it is running. Raise SandboxError with its message."""
         async with self._starting:
             if (
                 self._process is not None
@@ -212,20 +213,20 @@ class LinuxSandbox:
 
 
 def _python() -> list[str]:
-    """The base interpreter, not that of a virtual environment, so that only the standard library is available."""
+    """Return the base interpreter, not that of a virtual environment, to allow only the standard library."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     return [str(base if base.exists() else sys.executable), "-P", "-s", "-S", "-B"]
 
 
 def _readable() -> list[str]:
-    """The folders of Python's library, and of the shared libraries that it loads."""
+    """Return the folders of Python's library, and of the shared libraries that it loads."""
     base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}  # not the virtual environment's packages
     paths = [sysconfig.get_path(name, vars=base) for name in ("stdlib", "platstdlib")] + [f"{sys.base_prefix}/lib"]
     return list(dict.fromkeys([*filter(None, paths), "/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/dev/null"]))
 
 
 def _bwrap() -> list[str]:
-    """The command of bubblewrap, with separate namespaces and a file system that holds only Python."""
+    """Return the bubblewrap command, with separate namespaces and a file system that holds only Python."""
     binds = [x for p in ("/usr", sys.base_prefix, str(HERE), str(CONFINE)) for x in ("--ro-bind", p, p)]
     links = []
     for name in ("lib", "lib64", "bin"):

@@ -1,4 +1,4 @@
-"""The `code` node: Python source in the workflow file, run in the sandbox. Forged programs are saved as such nodes."""
+"""The `code` node: Python source from the workflow file, run in the sandbox. Forged programs are stored as these."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class CodeNode(SignatureNode):
 
 
 def _last_function(source: str) -> str:
-    """The name of the last function in a source. Raises SpecError, with the line of a syntax error."""
+    """Return the name of the last function in a source. Raise SpecError with the line of a syntax error."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -32,7 +32,7 @@ for _name in (
 
 
 def close() -> None:
-    """Forget JavaScript and the world."""
+    """Remove access to JavaScript, installed packages and the environment."""
     ours = ("js", "pyodide_js", "pyodide", "_pyodide", "_pyodide_core")
     for name in [*ours, *(n for n in sys.modules if n.partition(".")[0] in ours)]:
         sys.modules[name] = None  # type: ignore[assignment]
@@ -47,5 +47,5 @@ def close() -> None:
 
 
 def answer(request: str) -> str:
-    """JSON in, JSON out."""
+    """Run a JSON request and return the JSON answer."""
     return json.dumps(run(json.loads(request)))  # type: ignore[name-defined]  # noqa: F821

@@ -1,6 +1,6 @@
 """Finds Deno and Pyodide, and installs Pyodide: one version, through npm or from a file, checked by its hash.
 
-Only `workbench plugin sandbox install` has anything downloaded, by npm and from where npm is set to look.
+Only `workbench plugin sandbox install` downloads anything, by npm and from npm's configured registry.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ BY_HAND = f"Run `npm pack {PACKAGE}` on a machine that can, and {INSTALL} --file
 
 
 def home() -> Path:
-    """The folder of Pyodide's files: WORKBENCH_PYODIDE, else one in ~/.cache/workbench."""
+    """Return the folder of Pyodide's files: WORKBENCH_PYODIDE, else one in ~/.cache/workbench."""
     given = os.environ.get("WORKBENCH_PYODIDE")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return (Path(given) if given else cache / "workbench" / f"pyodide-{VERSION}").absolute()
 
 
 def find_pyodide() -> Path:
-    """The folder with all files of this version. Raises SandboxError that names the command to install it."""
+    """Return the folder with all files of this version. Raise SandboxError with the command to install it."""
     folder = home()
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
@@ -48,7 +48,7 @@ def find_pyodide() -> Path:
 
 
 def find_deno() -> str:
-    """Deno's program. Raises SandboxError if there is none or it is too old."""
+    """Return Deno's program. Raise SandboxError if it is missing or too old."""
     try:
         from deno import find_deno_bin  # type: ignore[import-not-found]
 
@@ -77,7 +77,7 @@ def find_deno() -> str:
 
 
 def fetch() -> bytes:
-    """Have npm download the package, from the registry that it is set to use. Raises SandboxError."""
+    """Download the package with npm, from npm's configured registry. Raise SandboxError."""
     npm = shutil.which("npm")
     if npm is None:
         raise SandboxError(f"npm, which downloads Pyodide {VERSION}, is not installed", hint=BY_HAND)
@@ -103,8 +103,10 @@ def fetch() -> bytes:
 
 
 def install(package: bytes, folder: Path) -> None:
-    """Unpack Pyodide's files into the folder, completely or not at all. Raises SandboxError if the package's hash
-    differs or the folder cannot be written."""
+    """Unpack Pyodide's files into the folder, completely or not at all.
+
+    Raises SandboxError if the package's hash differs or the folder cannot be written.
+    """
     found = base64.b64encode(hashlib.sha512(package).digest()).decode()
     if found != SHA512:
         raise SandboxError(

@@ -15,7 +15,7 @@ LONGEST_MESSAGE = 2000
 
 
 def run(request: dict) -> dict:
-    """The answer to {"source", "function", "arguments"}: kind, and value, message or line."""
+    """Return the answer to {"source", "function", "arguments"}: kind, and value, message or line."""
     try:
         module = sys.modules["forged"] = types.ModuleType("forged")  # dataclasses look their module up
         exec(compile(request["source"], NAME, "exec"), module.__dict__)
@@ -29,7 +29,7 @@ def run(request: dict) -> dict:
             return {"kind": "bad_result", "message": f"the result is not JSON: {error}"[:LONGEST_MESSAGE]}
     except MemoryError:
         return {"kind": "memory", "message": "out of memory"}
-    except BaseException as error:  # SystemExit and KeyboardInterrupt are its own affair too
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are the code's own failures, too
         kind = "forbidden" if isinstance(error, PermissionError) or _no_threads(error) else "error"
         return {"kind": kind, "line": _line(error), "message": _describe(error)[:LONGEST_MESSAGE]}
     finally:
@@ -41,7 +41,8 @@ def run(request: dict) -> dict:
 
 
 def _describe(error: BaseException) -> str:
-    """The error as a traceback ends; of one in a text that the source parsed, as by `eval`, with the text."""
+    """Return the last line of the traceback. For an error in text that the source parsed, as by `eval`, include the
+    text."""
     text = error.text if isinstance(error, SyntaxError) and error.filename != NAME else None
     return f"{type(error).__name__}: {error}" + (f" in {text!r}" if text else "")
 

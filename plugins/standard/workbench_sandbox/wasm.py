@@ -74,7 +74,7 @@ open_wasm = _Opener()
 
 
 async def prepare_sandbox(**limits: int) -> WasmSandbox:
-    """The sandbox, neither started nor tested. Raises SandboxError that says what is missing and how to install it."""
+    """Return the sandbox, neither started nor tested. Raise SandboxError with what is missing and how to install it."""
     if sys.platform not in ("linux", "darwin"):
         raise SandboxError(f"the memory of a process cannot be measured on {sys.platform}; use Linux or macOS")
     deno, pyodide = find_deno(), find_pyodide()
@@ -84,7 +84,7 @@ async def prepare_sandbox(**limits: int) -> WasmSandbox:
 def build_command(
     deno: str, readable: Path, script: Path, *arguments: str, megabytes: int = LIMITS["memory"]
 ) -> list[str]:
-    """The command that runs a script under Deno, with permission to read one folder and nothing else."""
+    """Return the command that runs a script under Deno, with permission to read one folder and nothing else."""
     engine = f"--disallow-code-generation-from-strings,--wasm-max-mem-pages={megabytes * 16},--max-old-space-size=256"
     allowed = f"--allow-read={str(readable).replace(',', ',,')}"
     return [
@@ -103,7 +103,7 @@ def build_command(
 
 
 async def ensure_memory_state(deno: str, pyodide: Path) -> Path:
-    """The file with the memory image of a Python that is ready to serve; made if missing. Raises SandboxError."""
+    """Return the file with the memory image of a ready Python, created if missing. Raise SandboxError."""
     parts = [(HERE / name).read_bytes() for name in ("runner.py", "prepare.py", "harness.mjs")]
     state = pyodide / f"state-{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.bin"
     if state.exists():
@@ -158,7 +158,7 @@ class WasmSandbox:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def start(self) -> None:
-        """Wait until the first process is ready. Raises SandboxError with its message."""
+        """Wait until the first process is ready. Raise SandboxError with its message."""
         self._fill()
         await asyncio.shield(self._ready[0])
 
@@ -183,7 +183,7 @@ class WasmSandbox:
                 await guest.aclose()
 
     async def _next(self) -> Guest:
-        """A ready process. If one ended while it was idle, the system ended it, not the code."""
+        """Return a ready process. If an idle one has ended, the system ended it, not the code."""
         for _ in range(READY + 1):
             self._fill()
             task = self._ready.popleft()

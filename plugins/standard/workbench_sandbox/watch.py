@@ -1,5 +1,7 @@
-"""Measures the memory of another process and waits until it exceeds a limit. For processes whose address space cannot
-be limited."""
+"""Measure the memory of another process and wait until it exceeds a limit.
+
+For processes whose address space cannot be limited.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ async def wait_until_exceeds(pid: int, most: int) -> int:
 
 
 async def read_resident(pid: int) -> int:
-    """The bytes of memory that a process holds (resident set); 0 if it is gone."""
+    """Return the bytes of memory that a process holds (resident set); 0 if it is gone."""
     if sys.platform == "linux":
         try:
             with open(f"/proc/{pid}/statm") as file:

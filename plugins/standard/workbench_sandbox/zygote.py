@@ -156,7 +156,7 @@ class Child:
 
 
 def _child(request_fd: int, answer: int, printed: int, timeout: float, config: dict) -> None:
-    """Drop all rights, run the function, write its answer."""
+    """Drop all rights, run the function and write its answer."""
     confine.die_with_parent()
     with open(request_fd, "rb") as file:
         request = json.loads(file.read())

@@ -1,4 +1,4 @@
-"""A corpus: documents of a row, or of files, which are read and indexed once for all nodes with the same content."""
+"""A corpus: documents of a row or of files, read and indexed once for all nodes with the same content."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from workbench_kit.searching import WordIndex
 
 #: Suffixes of files that are one document each.
 TEXTS = (".txt", ".md")
-#: What a corpus in a field of the row begins with.
+#: Prefix of a corpus in a field of the row.
 FIELD = "field:"
-#: The most documents of a row that are searched by vectors; the budget counts their requests.
+#: Maximum number of a row's documents that are searched by vectors; the budget counts their requests.
 MOST_OF_ROW = 640
 
 
@@ -53,7 +53,7 @@ class Document:
 
 
 class Corpus:
-    """Documents in their order, and the index over their titles and texts, which the first search builds."""
+    """Documents in order, and the index over their titles and texts, which the first search builds."""
 
     def __init__(self, documents: list[Document], digest: str):
         self.documents, self.digest = documents, digest
@@ -63,7 +63,7 @@ class Corpus:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The documents as they are searched."""
+        """Return the documents as texts to be searched."""
         return [f"{document.title}\n{document.text}".strip() for document in self.documents]
 
     @cached_property
@@ -71,7 +71,8 @@ class Corpus:
         return WordIndex(self.texts)
 
     def cut(self, chars: int) -> Corpus:
-        """The corpus in pieces of limited length: the second piece of a document has the id ID#2, as its page has."""
+        """Return the corpus in pieces of limited length: the second piece of a document has the id ID#2, as its page
+        does."""
         if chars not in self._cut:
             pieces = [piece for document in self.documents for piece in _pieces(document, chars)]
             self._cut[chars] = Corpus(pieces, self.digest)
@@ -79,9 +80,9 @@ class Corpus:
 
 
 def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
-    """The corpus at a place: a file of rows (JSONL, CSV and others that a reader knows), a text, or a folder of texts.
+    """Open the corpus at a place: a file of rows (JSONL, CSV and others with a reader), a text, or a folder of texts.
 
-    What was read before with the same content is not read again. Raises SpecError for a path or rows of no use.
+    Files with unchanged content are not read again. Raises SpecError for an invalid path or invalid rows.
     """
     path = (base / place).resolve()
     if path.is_dir():
@@ -101,7 +102,7 @@ def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
 
 
 def read_field(value: Any, field: str, fields: Fields) -> Corpus:
-    """The corpus in a field of a row: a text, a list, or a mapping of lists, one for each field of the documents.
+    """Read the corpus in a field of a row: a text, a list, or a mapping of lists, one for each field of the documents.
 
     An item of a list is a text, a mapping with the fields of a document, or a title and its text. A text may be a list
     of sentences. Raises NodeError for anything else.
@@ -144,7 +145,7 @@ def _joined(text: Any) -> str:
 
 
 def split_pages(text: str, chars: int) -> list[str]:
-    """A text in pages of limited length, which end between words where they can. One page if empty."""
+    """Split a text into pages of limited length, between words if possible. An empty text is one page."""
     pages: list[str] = []
     rest = text.strip()
     while len(rest) > chars:
@@ -167,7 +168,7 @@ def _texts(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=64)
 def _digest(stamps: tuple[tuple[str, int, int], ...]) -> str:
-    """Of the content of files. stamps: path, time of change and size of each."""
+    """Hash the contents of files. stamps: path, modification time and size of each."""
     content = hashlib.sha256()
     for path, _, _ in stamps:
         data = Path(path).read_bytes()
@@ -195,7 +196,7 @@ def _read(place: str, digest: str, fields: str) -> Corpus:
 
 
 def _whole(file: Path, place: Path) -> Document:
-    """A file as one document, under its name within the folder."""
+    """Return a file as one document, under its name within the folder."""
     name = file.name if file == place else file.relative_to(place).as_posix()
     return Document(name, file.stem, file.read_text(encoding="utf-8", errors="replace"))
 

@@ -15,18 +15,18 @@ from workbench.task import Example, Score
 from workbench_kit.searching import split_words
 from workbench_search.queries import cosine
 
-ENOUGH = 10  # items of a full list
+ENOUGH = 10  # number of items in a full list
 ALIKE = 0.6  # items more alike than this repeat each other
 
 
 class FindingsF1:
     """F1 of the findings of an answer against the key findings of the row.
 
-    A finding of the row is found if some finding of the answer is alike, by the cosine of their words; the most alike
-    one counts for it. Precision and recall count findings of the answer that count for at least one, so one finding
-    cannot stand for two. Departures: words in place of embedded sentences, with a threshold of our own (theirs is 0.75
-    for embeddings); and their assignment by the largest sum, which may give up a pair above the threshold for two below
-    it, is not made.
+    A finding of the row counts as found if some finding of the answer is similar, by the cosine of their words; the
+    most similar one is matched to it. Precision and recall count matched findings of the answer, so one finding cannot
+    stand for two. Departures: words instead of embedded sentences, with our own threshold (theirs is 0.75 for
+    embeddings). Their assignment by the largest sum, which may give up a pair above the threshold for two below it, is
+    omitted.
 
     Args:
         field: the answer, a list or a text with an item a line.
@@ -80,14 +80,15 @@ class ListFormat:
 
 
 def list_items(value: Any) -> list[str]:
-    """The items of a list, or of a text with an item a line."""
+    """Return the items of a list, or of a text with one item per line."""
     lines = value if isinstance(value, Sequence) and not isinstance(value, str) else str(value).splitlines()
     items = (str(line).strip().removeprefix("- ").strip() for line in lines)
     return [item for item in items if item and item != "-"]
 
 
 def count_matches(alike: Sequence[Sequence[float]], threshold: float) -> int:
-    """Count the given items that are the best for some wanted one. alike: likeness by given item, then wanted item."""
+    """Count the given items that are the best for some wanted one. alike: similarity by given item, then wanted
+    item."""
     best = set[int]()
     for column in zip(*alike, strict=True):
         most = max(range(len(column)), key=column.__getitem__)
@@ -97,7 +98,7 @@ def count_matches(alike: Sequence[Sequence[float]], threshold: float) -> int:
 
 
 def score_list(text: str) -> float:
-    """In [0, 1]."""
+    """Return the score, in [0, 1]."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     items = [line[2:].strip() for line in lines if line.startswith("- ") and line[2:].strip()]
     if not lines:
@@ -109,8 +110,9 @@ def score_list(text: str) -> float:
 
 
 def measure_item_diversity(items: Sequence[str]) -> float:
-    """1 - s^1.5, and at least 0; s is half of the largest cosine between two items, 0.3 times twice the share of pairs
-    above 0.6, and 0.2 times the mean. Cosines are between TF-IDF vectors over words of two characters or more."""
+    """Compute 1 - s^1.5, and at least 0; s is half of the largest cosine between two items, 0.3 times twice the share
+    of pairs above 0.6, and 0.2 times the mean. Cosines are between TF-IDF vectors over words of two characters or more.
+    """
     if len(items) <= 1:
         return 1.0
     bags = [Counter(word for word in split_words(item) if len(word) > 1) for item in items]

@@ -1,7 +1,7 @@
-"""The nodes `search` and `browse`: finding documents of a corpus, and reading long ones page by page.
+"""The nodes `search` and `browse`: find documents of a corpus, and read long ones page by page.
 
-Source: DeepResearcher (Zheng et al., arXiv 2504.03160), whose agent searches and then browses what it found. Departure:
-a page is shown as it stands, where the paper has a second model that reads it.
+Source: DeepResearcher (Zheng et al., arXiv 2504.03160), whose agent searches and then browses its findings. Departure:
+a page is shown unchanged, where the paper has a second model that reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workbench_search.corpus import (
 )
 from workbench_search.rerank import Reranker
 
-#: What a search that finds nothing says.
+#: The text returned by a search without results.
 NOTHING = "nothing found"
 
 
@@ -80,8 +80,11 @@ class BrowseConfig(CorpusConfig):
 
 
 class CorpusNode(NodeKind):
-    """A node that reads a corpus. What it finds by words follows from corpus and query alone, so it is not journalled;
-    a run is not resumed once a corpus of files has changed."""
+    """A node that reads a corpus.
+
+    A search by words depends only on corpus and query, so it is not journalled. A run cannot be resumed after its
+    corpus files have changed.
+    """
 
     primary = "corpus"
     powers = {"corpus": CORPUS}
@@ -93,13 +96,13 @@ class CorpusNode(NodeKind):
 
     @property
     def field(self) -> str | None:
-        """The field of the row with the corpus; None if it is read from files."""
+        """Return the field of the row with the corpus; None if it is read from files."""
         corpus = self.config.corpus
         return corpus.removeprefix(FIELD).strip() if corpus.startswith(FIELD) else None
 
     @cached_property
     def of_files(self) -> Corpus | None:
-        """The corpus of files; None if it is in the row."""
+        """Return the corpus of files; None if it is in the row."""
         if self.field is None:
             with errors_at("corpus"):
                 return open_corpus(self.config.corpus, self.base, self.config.fields)
@@ -109,14 +112,14 @@ class CorpusNode(NodeKind):
         return None
 
     def read(self, inputs: Mapping[str, Any]) -> Corpus:
-        """The corpus for a row."""
+        """Return the corpus for a row."""
         if self.of_files is not None:
             return self.of_files
         assert self.field is not None
         return read_field(inputs[self.field], self.field, self.config.fields)
 
     def with_field(self, *names: str) -> tuple[str, ...]:
-        """Names of inputs, and the field with the corpus."""
+        """Return the names of inputs, and the field with the corpus."""
         return tuple(dict.fromkeys([*names, *([self.field] if self.field is not None else [])]))
 
     @property
@@ -185,7 +188,7 @@ class SearchNode(CorpusNode):
 
     @property
     def _pool(self) -> int:
-        """The most documents that are reranked."""
+        """Return the maximum number of documents that are reranked."""
         return max(self.config.k, self.config.candidates) * (2 if self.config.by == "both" else 1)
 
     def _cut(self, corpus: Corpus) -> Corpus:
@@ -212,7 +215,7 @@ class SearchNode(CorpusNode):
         return written
 
     async def _scores(self, corpus: Corpus, query: str, ctx: Context) -> dict[int, float]:
-        """The candidates by their numbers, best first; of equal ones the earlier."""
+        """Return the candidates by their numbers, best first; on a tie, the earlier one first."""
         c, rankings = self.config, list[dict[int, float]]()
         most = max(c.k, c.candidates) if c.by == "both" or self.reranker is not None else c.k
         if c.by != "vectors":
@@ -267,7 +270,7 @@ class BrowseNode(CorpusNode):
 
 
 def as_query(value: Any) -> str:
-    """A query as text; a model may write a list of words."""
+    """Return a query as text; a model may write a list of words."""
     return " ".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
 
 
@@ -287,7 +290,7 @@ def _show(document: Document, query: str, chars: int) -> str:
 
 
 def cut_snippet(text: str, query: str, chars: int) -> str:
-    """The part of a text with most words of the query, on one line; of equal ones the first."""
+    """Return the part of a text with most words of the query, on one line; on a tie, the first one."""
     text = " ".join(text.split())
     if len(text) <= chars:
         return text

@@ -1,4 +1,4 @@
-"""The metric `query_diversity`: how little the queries of a run repeat each other."""
+"""The metric `query_diversity`: how little the queries of a run overlap."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class QueryDiversity:
 
 
 def find_queries(trace: Any, tool: str, argument: str) -> list[str]:
-    """The queries that agents asked a tool, in order."""
+    """Return the queries that agents sent to a tool, in order."""
     spans = trace.spans if trace else ()
     asked = [call["arguments"] for span in spans for call in span.notes.get("tools", ()) if call["name"] == tool]
     found = [arguments.get(argument) for arguments in asked if isinstance(arguments, Mapping)]
@@ -48,7 +48,7 @@ def find_queries(trace: Any, tool: str, argument: str) -> list[str]:
 
 
 def measure_diversity(queries: Sequence[str]) -> float:
-    """In [0, 1]."""
+    """Compute the diversity, in [0, 1]."""
     queries = queries[:MOST]
     n = len(queries)
     if n < 2:
@@ -69,7 +69,7 @@ def _weight(n: int) -> float:
 
 
 def cosine(a: Mapping[str, float], b: Mapping[str, float]) -> float:
-    """Between two bags of words, in [0, 1]; two empty ones are the same."""
+    """Compute the cosine of two bags of words, in [0, 1]; two empty ones are equal."""
     norms = math.sqrt(math.fsum(v * v for v in a.values()) * math.fsum(v * v for v in b.values()))
     if not norms:
         return float(not a and not b)

@@ -1,7 +1,7 @@
-"""A reranker: a node that puts in order what a search found.
+"""A reranker: a node that orders the results of a search.
 
-Sources: lists ordered at once as in RankGPT (Sun et al., arXiv 2304.09542), where what the model leaves out keeps its
-place behind the others; or each document scored by itself, as in monoT5 (Nogueira et al., arXiv 2003.06713). Departure:
+Sources: lists ordered at once as in RankGPT (Sun et al., arXiv 2304.09542), where documents omitted by the model follow
+in their original order; or each document scored by itself, as in monoT5 (Nogueira et al., arXiv 2003.06713). Departure:
 there is no sliding window, so all candidates must fit into one prompt.
 """
 
@@ -25,7 +25,7 @@ ONE, SCORE = "document", "score"
 
 
 class Reranker:
-    """The node under `rerank`. Raises SpecError if it does not read and write what it must."""
+    """The node under `rerank`. Raises SpecError if it does not read and write the required fields."""
 
     def __init__(self, tree: Mapping[str, Any], base: Path, code: Code):
         self.node: NodeKind = child_node("rerank", tree, base, ("rerank",), code)
@@ -39,14 +39,14 @@ class Reranker:
 
     @property
     def inputs(self) -> list[str]:
-        """The fields that it reads besides what was found."""
+        """Return the fields that it reads besides the search results."""
         return [name for name in self.node.inputs if name != (LIST if self.whole else ONE)]
 
     def calls_of(self, documents: int) -> int:
         return self.node.max_calls * (1 if self.whole else documents)
 
     async def order(self, shown: Sequence[str], inputs: Mapping[str, Any], ctx: Context) -> list[int]:
-        """Numbers of the documents, best first; each stands there once. shown: the documents in their order so far."""
+        """Return numbers of the documents, each once, best first. shown: the documents in their current order."""
         given = {name: inputs[name] for name in self.inputs}
         if self.whole:
             numbered = "\n".join(f"{number}. {text}" for number, text in enumerate(shown, 1))

@@ -1,4 +1,4 @@
-"""The node `simulated_search`: a language model plays the search engine, and some of what it writes is of no use.
+"""The node `simulated_search`: a language model plays the search engine, and some of its documents are useless.
 
 Source: ZeroSearch (Sun et al., arXiv 2505.04588), read in summaries of the paper and in its published code: a model is
 told the question and its answer and writes five documents of about 30 words, useful ones or, with a probability that
@@ -29,7 +29,7 @@ _PLAY = """\
 You play a search engine. For a query you write {count} documents of about {words} words each, and nothing else. Each \
 begins on a line of its own with `Doc` and its number, as in `Doc 1: ...`.
 {wanted}"""
-#: Words of a document, about.
+#: Approximate number of words in a document.
 WORDS = 30
 USEFUL = "The documents are useful: they hold what a user with this task looks for."
 NOISY = (
@@ -106,17 +106,17 @@ class SimulatedSearch(NodeKind):
 
 
 def draw_noise(ctx: Context) -> float:
-    """A number in [0, 1) for this search: uniform over searches, and the same whenever it is run again.
+    """Return a number in [0, 1) for this search: uniform over searches, and the same in each rerun.
 
-    A search is known by the workflow (its weights and settings included, and so the seed), the row, the sample, and its
-    place there.
+    A search is identified by the workflow (including its weights and settings, and so the seed), the row, the sample,
+    and its position there.
     """
     where = [ctx.program.workflow.hash, ctx.example, ctx.node, ctx.draw.replica, list(ctx.draw.order)]
     return random.Random(digest(where)).random()
 
 
 def cut_documents(text: str, most: int) -> str:
-    """The first documents of an answer, numbered anew; the whole answer if it marks none."""
+    """Return the first documents of an answer, renumbered; the whole answer if it marks none."""
     marks = [*_DOCUMENT.finditer(text)]
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     found = [" ".join(text[mark.end() : end].split()) for mark, end in zip(marks, ends, strict=True)] if marks else []

@@ -1,4 +1,4 @@
-"""A proposer that is no model: instructions from templates."""
+"""A proposer without a model: instructions from templates."""
 
 from __future__ import annotations
 

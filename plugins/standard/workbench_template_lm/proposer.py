@@ -1,8 +1,6 @@
-"""Answers proposal requests (`workbench_kit.prompting`) with instructions put together from templates. No model is
-involved.
+"""Answer proposal requests (`workbench_kit.prompting`) with instructions built from templates, without a model.
 
-For task models that cannot write an instruction, and as the control of those that can: whatever a proposer adds must
-show against this one.
+For task models that cannot write an instruction, and as the control for those that can: a proposer must beat this one.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ _WANTED = re.compile(r"Write a better part (\d+),")
 
 @declares()
 def templates(model: str, settings: Any) -> Templates:
-    """The provider of `templates/...`."""
+    """Create the provider of `templates/...`."""
     return Templates(model)
 
 
 class Templates:
-    """An LM of the workbench's protocol; `templates/instructions` is its only name."""
+    """An LM of workbench's protocol. Its only name is `templates/instructions`."""
 
     identity, concurrency = "templates, no model", 64
 
@@ -38,7 +36,7 @@ class Templates:
     async def complete(self, request: Request) -> Response:
         text = "\n".join(str(m["content"]) for m in request.messages)
         draw = random.Random(hashlib.sha256(request.key(self.identity).encode()).digest())
-        if part := _WANTED.search(text):  # of a message in several: the one that is asked for
+        if part := _WANTED.search(text):  # in a message with several: the requested one
             shown = re.findall(rf"<part {part[1]}>\n(.*?)\n</part {part[1]}>", text, re.DOTALL)
             written = _instruction(f"{text.partition('<part')[0]}{wrap_in_tags(shown[0] if shown else '')}", draw)
             answer = f"<part {part[1]}>\n{written}\n</part {part[1]}>"
@@ -54,7 +52,7 @@ class Templates:
 
 
 def _instruction(request: str, draw: random.Random) -> str:
-    """Several prompts are merged sentence by sentence; one is edited by a sentence or written anew."""
+    """Return an instruction: several prompts are merged by sentences, one is edited by a sentence or rewritten."""
     shown = [block.strip() for block in re.findall(r"<prompt>\n(.*?)</prompt>", request, re.DOTALL)]
     if len(shown) > 1:
         return " ".join(dict.fromkeys(s for block in shown for s in split_sentences(block)))

@@ -16,7 +16,7 @@ from workbench_textgrad.prompts import Gradient
 
 @dataclass(frozen=True)
 class Layer:
-    """A top-level node with the learnable parts of it and of its inner nodes."""
+    """A top-level node with its own learnable parts and those of its inner nodes."""
 
     node: NodeKind
     prompts: Sequence[str]
@@ -29,7 +29,7 @@ class Layer:
 
 
 def layers_of(workflow: Workflow, *, tools: bool = True) -> dict[str, Layer]:
-    """The layers by name, the last to run first."""
+    """Return the layers by name, the last to run first."""
     import networkx
 
     def inside(name: str, kind: str) -> list[str]:
@@ -49,7 +49,7 @@ def layers_of(workflow: Workflow, *, tools: bool = True) -> dict[str, Layer]:
 
 
 def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
-    """The disabled optional nodes, by name."""
+    """Return the disabled optional nodes, by name."""
     return {
         name: make_node(name, tree, workflow.base, workflow.code)
         for name, tree in workflow.nodes.items()
@@ -58,7 +58,7 @@ def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
 
 
 def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result]:
-    """A node's inputs and outputs, as results. Empty if the node is on no trace.
+    """Return a node's inputs and outputs, as results. Empty if the node is on no trace.
 
     path: as in spans, e.g. `vote.of`. whole: whether to include the example's own fields.
     """
@@ -82,14 +82,16 @@ def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result
     return seen
 
 
-#: Characters of examples in a prompt.
+#: Maximum number of characters of examples in a prompt.
 CHARS = 4000
 
 
 @dataclass
 class Backward:
-    """A backward pass over failed results with traces. scored: names of outputs that the metric reads. spared: nodes
-    that are known to be right, and pass the blame on as tools do."""
+    """A backward pass over failed results with traces.
+
+    scored: names of outputs that the metric reads. spared: nodes known to be right; like tools, they pass the blame on.
+    """
 
     workflow: Workflow
     failed: Sequence[Result]
@@ -110,16 +112,15 @@ class Backward:
         return await self.proposer.ask(request, self.replica) or ""
 
     def last(self, name: str) -> bool:
-        """Return True if a node gives the final output: no node reads it, or it is the last to write the scored
-        field."""
+        """Return True if a node gives the final output: nothing reads it, or it writes the scored field last."""
         writers = {field: n for n, layer in reversed(list(self.layers.items())) for field in layer.node.outputs}
         return self.workflow.graph.out_degree(name) == 0 or any(writers.get(field) == name for field in self.scored)
 
     async def gradients(self, loss: str) -> dict[str, Gradient]:
-        """Gradients by node. An unblamed node gets no gradient and blames no other.
+        """Return gradients by node. An unblamed node gets no gradient and blames no other.
 
-        The only one that learns is at fault without being asked. If each is said to be without fault, the outputs are
-        still wrong, and the last one is taken.
+        A node that is the only one to learn is at fault without being asked. If the proposer finds no node at fault,
+        the outputs are still wrong, so the last node is blamed.
         """
         import networkx
 
@@ -138,7 +139,7 @@ class Backward:
                 continue
             if layer.learns and name not in self.spared:
                 found[name] = await self.gradient(layer, seen, blame, above) if asks else Gradient("\n".join(blame))
-            else:  # a tool or a program: pass the blame on to its own inputs
+            else:  # a tool or a program: pass the blame on to its inputs
                 found[name] = Gradient("", "\n".join(blame))
         if not any(gradient.step for gradient in found.values()):
             last = (n for n in found if n not in self.spared and (self.layers[n].prompts or self.layers[n].functions))
@@ -161,7 +162,7 @@ class Backward:
         return prompts.read_gradient(text, asks_inputs=above) if text is not None else Gradient()
 
     def evidence(self, address: str, prompt: str = "") -> tuple[NodeKind, str] | None:
-        """The node that holds a parameter, with its results as text; None if it took no part in these examples."""
+        """Return the node that holds a parameter, and its results as text; None if it took no part in the examples."""
         path = prompt_in_use(address, prompt, self.failed)
         if path is None:
             return None

@@ -26,9 +26,9 @@ from workbench_textgrad import prompts
 from workbench_textgrad.backward import CHARS, Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
 
-#: Worst failures of a batch that the loss is written from.
+#: Number of a batch's worst failures that the loss is written from.
 WRONG = 8
-#: Score above which a batch is a good one, and consecutive good batches that end the search.
+#: Score above which a batch is good, and number of consecutive good batches that ends the search.
 ENOUGH, STREAK = 0.9, 3
 
 
@@ -82,7 +82,7 @@ class _Descent:
         self.settings, self.study, self.start = settings, study, study.best
         self.proposer = Proposer(study, settings.temperature)
         self.current = study.best  # the latest solution, also when the budget ends the search
-        self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
+        self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with the scores of their batches
         self.batches = Batches(study, settings.batch)
         self.finalists = finalists(study)
         self.edited: list[str] = []  # outcomes of edits
@@ -120,7 +120,7 @@ class _Descent:
         )
 
     async def stepped(self, current: Workflow, now: Evaluation, step: int) -> Workflow:
-        """The workflow after one backward pass and one update; the same one if no node is blamed."""
+        """Return the workflow after one backward pass and one update; the same one if no node is blamed."""
         failed = sorted((r for r in now.results if r.score is not None and r.score < 1), key=score_of)
         if not failed:
             return current
@@ -152,7 +152,7 @@ class _Descent:
         return base.patched(Patch(values, note=f"gradient step {step}")) if values else base
 
     async def spared(self, current: Workflow, now: Evaluation) -> frozenset[str]:
-        """The nodes that get no gradient of their own in this step: those that decide no failure."""
+        """Return the nodes that decide no failure. They get no gradient of their own in this step."""
         if not self.settings.guided:
             return frozenset()
         blame = await blame_nodes(self.study, current, [r.example for r in now.results])
@@ -185,8 +185,10 @@ class _Descent:
     async def restructured(
         self, backward: Backward, loss: str, gradients: dict[str, Gradient], now: Evaluation
     ) -> Workflow:
-        """The workflow with at most one optional node switched, if the same batch scores better; a node is also
-        switched off if the score does not change."""
+        """Return the workflow with at most one optional node switched, if the same batch scores better.
+
+        A node is also switched off if the score does not change.
+        """
         current = backward.workflow
         switch = {n: False for n, g in gradients.items() if g.removes and backward.layers[n].optional}
         on = prompts.enabled_by(loss, list(switched_off(current)))
@@ -206,7 +208,7 @@ class _Descent:
         return current
 
     async def edited_by(self, loss: str, current: Workflow, now: Evaluation, step: int) -> Workflow:
-        """The workflow with one structural edit that the proposer chose, if the same batch scores better."""
+        """Return the workflow with one structural edit by the proposer, if the same batch scores better."""
         names, rows = self.settings.edits, [r.example for r in now.results]
         if not self.affords(current, rows, 1):
             return current
@@ -234,7 +236,7 @@ class _Descent:
         self.study.log(f"edit {outcome[:200]}")
 
     async def decide(self) -> None:
-        """Evaluate the latest solution, and the best ones by their batches, on all of val, which decides."""
+        """Evaluate the latest solution and those with the best batches on all of val, which decides."""
         best = [w for w, _ in sorted(self.kept[::-1], key=lambda k: -k[1])]
         ranked = [w for w in dict.fromkeys([self.current, *best]) if w != self.start]
         for workflow in ranked[: self.finalists]:

@@ -1,4 +1,4 @@
-"""Prompts of the proposer, and parsers of its answers. Training examples alone are shown."""
+"""Prompts of the proposer, and parsers of its answers. Prompts show training examples only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from workbench.workflow import NodeKind, Workflow
 from workbench_kit.prompting import describe, fold, outline, wrap_in_tags
 
 _PART = re.compile(r"(?ims)^[^\w\n]*+(step|inputs):(.*?)(?=^[^\w\n]*+(?:step|inputs):|\Z)")
-#: What is asked for, in the form of the answer; and that there is none: at the beginning, or behind a mark at the end.
+#: The text that the form asks for; and statements of no fault: at the beginning, or after a mark at the end.
 _FORM = {"step": "what this step should do differently", "inputs": "what was wrong with what it got"}
 _NONE = re.compile(r"(?i)\A\W{0,9}none\b(?:\W{0,9}\Z|\s{0,9}[.,:;(-])|[:;.(\n]\W{0,9}none\W{0,9}\Z")
 
 
 def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> list[dict[str, str]]:
-    """Asks what is wrong with the final output. off: optional nodes that are switched off."""
+    """Return a prompt that asks what is wrong with the final output. off: optional nodes that are switched off."""
     parts = [
         "A workflow of these steps failed on the examples below.\n" + "\n".join(describe(n) for n in nodes),
         f"Its final outputs:\n{evidence}",
@@ -32,13 +32,13 @@ def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> l
 
 
 def enabled_by(text: str, names: Sequence[str]) -> str | None:
-    """The step that an answer asks to switch on."""
+    """Return the step that an answer asks to switch on, or None."""
     found = re.findall(r"^[^\w\n]*+enable:\W*([\w-]+)", text, re.MULTILINE | re.IGNORECASE)
     return next((name for name in reversed(found) if name in names), None)
 
 
 def edit(workflow: Workflow, loss: str, edits: str, tried: Sequence[str]) -> list[dict[str, str]]:
-    """Asks for one edit of the structure. edits: those that may be chosen. tried: what came of earlier ones."""
+    """Return a prompt that asks for one edit of the structure. edits: the choices. tried: outcomes of earlier edits."""
     parts = [
         "You improve the structure of a workflow of language model calls.",
         f"The workflow:\n{outline(workflow)}",
@@ -56,8 +56,7 @@ def edit(workflow: Workflow, loss: str, edits: str, tried: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Gradient:
-    """A gradient: what a step should do differently, and what was wrong with its inputs; empty where it is not at
-    fault."""
+    """A gradient: what a step should do differently, and faults of its inputs. Empty if it is not at fault."""
 
     step: str = ""
     inputs: str = ""
@@ -76,8 +75,8 @@ def gradient(
     asks_inputs: bool,
     optional: bool,
 ) -> list[dict[str, str]]:
-    """Asks for a node's share in the loss. settings: its prompts and tools. blame: what those say who read its
-    output."""
+    """Return a prompt that asks for a node's share in the loss. settings: its prompts and tools. blame: from the
+    nodes that read its output."""
     parts = [
         "A workflow failed on some examples. Find out what one of its steps has to do with it.",
         describe(node),
@@ -95,8 +94,8 @@ def gradient(
 
 
 def read_gradient(text: str, *, asks_inputs: bool) -> Gradient:
-    """Small models forget the form: an answer without it is about the step, and about its inputs, too. Some give the
-    form back: that says nothing."""
+    """Parse a gradient. Small models forget the requested form: text without it counts for the step and for its inputs.
+    Some models repeat the form itself, which is ignored."""
     found = {key.lower(): body for key, body in _PART.findall(text)}
     if not found:
         found = {"step": text, "inputs": text}
@@ -109,7 +108,7 @@ def read_gradient(text: str, *, asks_inputs: bool) -> Gradient:
 
 
 def tools(node: NodeKind, functions: Sequence[Mapping[str, Any]], evidence: str, advice: str) -> list[dict[str, str]]:
-    """Asks for better descriptions of an agent's functions."""
+    """Return a prompt that asks for better descriptions of an agent's functions."""
     listed = "\n".join(f"{f['name']}: {f.get('description', '')}" for f in functions)
     return [
         {
@@ -130,7 +129,7 @@ def tools(node: NodeKind, functions: Sequence[Mapping[str, Any]], evidence: str,
 
 
 def read_tools(text: str, functions: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """New descriptions by position."""
+    """Return new descriptions by position."""
     said = dict(re.findall(r"^[^\w\n]*+(\w++)[^\w\n]*:[ \t]*(.+)$", text, re.MULTILINE))
     return {
         i: said[f["name"]].strip()[:1000]

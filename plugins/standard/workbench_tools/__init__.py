@@ -1,4 +1,4 @@
-"""Node kinds `tool` (a call of a Python or MCP tool), `calls` (those of a list) and `agent` (a model with tools)."""
+"""Node kinds `tool` (one Python or MCP tool), `calls` (a list of tool calls) and `agent` (a model with tools)."""
 
 from workbench import hookimpl
 

@@ -141,12 +141,12 @@ class Agent(SignatureNode):
 
     @property
     def most_calls(self) -> int | None:
-        """Calls of nodes and screens that ask a model; None: one at each step."""
+        """Return the maximum number of calls of model-asking nodes and screens; None: one per step."""
         return self.config.calls if self.session else None
 
     @cached_property
     def head(self) -> str:
-        """The instructions and the form of the answer, without tools."""
+        """Return the instructions and the form of the answer, without tools."""
         return plain.system_text(self.told, self.config.instructions, {}, True) + ask_for_kept(self.config.kept)
 
     @cached_property
@@ -155,7 +155,7 @@ class Agent(SignatureNode):
 
     @cached_property
     def readable(self) -> Collection[Tool]:
-        """The tools whose calls are accepted in other forms than the requested one."""
+        """Return the tools whose calls are accepted in other forms than the requested one."""
         return [*self.tools.values(), *([REGISTRATION] if self.config.register_ == "lazy" else [])]
 
     def tool_names(self) -> Collection[str]:
@@ -169,12 +169,12 @@ class Agent(SignatureNode):
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
         if self.tools_unknown:
-            return ()  # all of them are about the tools that there are
+            return ()  # all of them are about existing tools
         found = find_agent_defects(self.config, self.told, self.tools, self.base, around, self.code)
         return [*found, *find_undescribed_nodes(self.node_tools, self.config.descriptions)]
 
     def system(self, shown: Shown) -> str:
-        """The system prompt: instructions, and, unless tools are native, the tools and the form of a call."""
+        """Return the system prompt: instructions, and, unless tools are native, the tools and the form of a call."""
         return self._with_tools(shown) + (RULES if self.config.user else "")
 
     def _with_tools(self, shown: Shown) -> str:
@@ -187,7 +187,7 @@ class Agent(SignatureNode):
         return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
 
     def definitions(self, shown: Shown) -> tuple[dict[str, Any], ...] | None:
-        """The current tool definitions for a server with native tools; None without."""
+        """Return the current tool definitions for a server with native tools, else None."""
         if not self.config.native or not self.tools:
             return None
         tools = [*shown.whole.values(), *([shown.registering] if shown.named else [])]
@@ -195,7 +195,7 @@ class Agent(SignatureNode):
 
     @cached_property
     def wire(self) -> Mapping[str, str]:
-        """The names of the tools for servers, by their own."""
+        """Return the server-side tool names, by the tools' own names."""
         return answers.wire_names([*self.tools, REGISTER])
 
     def demo(self, span: Span) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class Agent(SignatureNode):
                 continue
             if reading.fault:
                 told = unreadable_call(ctx, response, reading, self.readable)
-                # An apparent call that may be an answer is accepted as one the second time.
+                # The second time, an apparent call that may be an answer is accepted as one.
                 if reading.certain or not corrected:
                     corrected = True
                     messages += [to_message(response), {"role": "user", "content": told}]
@@ -253,7 +253,7 @@ class Agent(SignatureNode):
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 
     async def _shown(self, inputs: Mapping[str, Any], ctx: Context) -> Shown:
-        """The tools that the model sees at the start."""
+        """Return the tools that the model sees at the start."""
         c = self.config
         lazy = c.register_ == "lazy"
         if not c.nearest:
@@ -291,7 +291,7 @@ class Agent(SignatureNode):
     async def _turn(
         self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context, begun: str, labels: Collection[str]
     ) -> tuple[Response, Sequence[dict[str, Any]]]:
-        """(the model's answer, the results of its calls if they were made already). begun: words it begins with."""
+        """Return (the model's answer, the results of its calls if already made). begun: the answer's first words."""
         c = self.config
         asked = [*messages, {"role": "assistant", "content": begun}] if begun else messages
         offered = shown
@@ -316,7 +316,7 @@ class Agent(SignatureNode):
         return read_turn(response, self.readable, labels, values)
 
     async def _attempt(self, response: Response, shown: Shown, ctx: Context) -> Attempt:
-        """An answer with its calls made."""
+        """Make the calls of an answer, and return both."""
         reading = self._calls(response, self.outputs)
         if reading.calls:
             results = await self._results(reading.calls, shown, ctx)
@@ -330,11 +330,12 @@ class Agent(SignatureNode):
         return Attempt(response, None if reading.fault else json.dumps(["answer", answer], default=str))
 
     async def _results(self, calls: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context) -> list[dict[str, Any]]:
-        """The results of calls as messages to the model."""
+        """Return the results of calls as messages to the model."""
         return result_messages([(call, *await self._result(call, shown, ctx)) for call in calls])
 
     async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> tuple[str, Sequence[str]]:
-        """(a tool's result as text, the images in it that the model takes); for a wrong call, the text is the error."""
+        """Return (a tool's result as text, its images if the model takes them). For a wrong call, the text is the
+        error."""
         images: Sequence[str] = ()
         name, arguments = call.get("name"), call.get("arguments")
         value: Any = ...
@@ -350,8 +351,11 @@ class Agent(SignatureNode):
         return text, images
 
     async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any, Sequence[str]]:
-        """(the text for the model, the tool's result; {"error": text} for a failure, images if the model takes any).
-        A wrapper makes what the model sees from the result. If it fails, the whole result is shown."""
+        """Return (the text for the model, the tool's result, images if the model takes any). A failure's result is
+        {"error": text}.
+
+        A wrapper derives the text from the result. If the wrapper fails, the whole result is shown.
+        """
         images: Sequence[str] = ()
         try:
             kind, value = "result", await self._call(tool, arguments, ctx)
@@ -372,7 +376,7 @@ class Agent(SignatureNode):
         return f"{kind}: {shown}", value, images
 
     async def _reached(self, ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
-        """The result of a call that code makes: noted as others, and never shown by itself."""
+        """Return the result of a call made by code. It is noted like others, and not shown to the model by itself."""
         try:
             value = await self._call(tool, arguments, ctx)
         except NodeError as error:

@@ -108,14 +108,14 @@ class AgentConfig(NodeConfig):
 
     @model_serializer(mode="wrap")
     def _without_later(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings that came after the first stored runs are left out at their defaults: hashes of workflows stay."""
+        """Omit settings newer than the first stored runs at their defaults, so that hashes of workflows stay."""
         found = serialize(self)
         defaults = {k: type(self).model_fields[k].get_default(call_default_factory=True) for k in _LATER}
         return {k: v for k, v in found.items() if k not in _LATER or v != defaults[k]}
 
 
 def check_names_differ(config: AgentConfig, tools: Collection[str]) -> None:
-    """Raise SpecError where two tools have one name. tools: those at addresses."""
+    """Raise SpecError if two tools have the same name. tools: those at addresses."""
     seen = set(tools)
     for name in (*(function.name for function in config.functions), *config.nodes):
         if name in seen:
@@ -125,7 +125,7 @@ def check_names_differ(config: AgentConfig, tools: Collection[str]) -> None:
 
 
 def check_tool_names(config: AgentConfig, tools: Collection[str], live: Collection[str]) -> None:
-    """Raise SpecError for settings by tool that name none. live: those that may be called as live services."""
+    """Raise SpecError for per-tool settings of an unknown tool. live: tools that may be called as live services."""
     for key in ("asked", "descriptions", "wrappers", "live"):
         for tool in getattr(config, key):
             if tool not in (live if key == "live" else tools):
@@ -133,7 +133,7 @@ def check_tool_names(config: AgentConfig, tools: Collection[str], live: Collecti
 
 
 def check_settings(config: AgentConfig, outputs: Collection[str]) -> None:
-    """Raise SpecError for settings that do not go together."""
+    """Raise SpecError for settings that exclude each other."""
     if config.user and "say" in outputs:
         raise SpecError(
             "with `user`, no output may be named 'say'",

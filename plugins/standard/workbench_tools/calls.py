@@ -1,4 +1,4 @@
-"""The `calls` node: calls of tools that were written beforehand, made in their order."""
+"""The `calls` node: prepared tool calls, made in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.workflow import NodeConfig, NodeKind, Surroundings, parse_signatu
 from workbench_kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
 from workbench_kit.answers import load_loose
 
-#: Levels of arguments in which references are looked for.
+#: Maximum depth of arguments at which references are found.
 DEEPEST = 30
 
 
@@ -27,12 +27,11 @@ class CallsConfig(NodeConfig):
 
 
 class Calls(NodeKind):
-    """Makes the calls of tools in a list, {name, arguments}, one after the other.
+    """Makes the tool calls of a list, {name, arguments}, one after the other.
 
-    In place of a value a call may refer to what an earlier one returned: {"$ref": "1"} is all that the first call
-    returned, {"$ref": "1.order.id"} a part of it (as plans of ReWOO, arXiv 2305.18323, refer to their evidence). The
-    first output has the calls with values, the second what they returned. A call that fails, or that the policy
-    refuses, fails the row.
+    In place of a value, a call may refer to an earlier result: {"$ref": "1"} is all that the first call returned,
+    {"$ref": "1.order.id"} a part of it (as plans of ReWOO, arXiv 2305.18323, refer to their evidence). The first output
+    has the calls with values, the second their results. A call that fails, or that the policy refuses, fails the row.
     """
 
     Config = CallsConfig
@@ -76,7 +75,7 @@ class Calls(NodeKind):
         return dict(zip(self.made, (made, results), strict=True))
 
     def _read(self, value: Any) -> list[tuple[str, Mapping[str, Any]]]:
-        """The calls as (name, arguments). Raises NodeError("tool") before any of them is made."""
+        """Return the calls as (name, arguments). Raise NodeError("tool") before making any of them."""
         calls = load_loose(value) if isinstance(value, str) else value
         found = list[tuple[str, Mapping[str, Any]]]()
         if not isinstance(calls, list | dict):
@@ -92,8 +91,10 @@ class Calls(NodeKind):
 
 
 def fill_references(value: Any, results: Sequence[Any], depth: int = DEEPEST) -> Any:
-    """Arguments with the values of what they refer to. Raises NodeError("tool") for a reference to no earlier call, or
-    to a part that it did not return."""
+    """Return arguments with references replaced by values.
+
+    Raises NodeError("tool") for a reference to no earlier call, or to a missing part of a result.
+    """
     if depth < 0:
         raise NodeError("tool", "the arguments are nested too deeply")
     if isinstance(value, list):

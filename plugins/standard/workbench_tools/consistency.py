@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.lm import Response
 
-#: Sampling temperature where the file gives none: that of the authors' examples.
+#: Sampling temperature if the file gives none: that of the authors' examples.
 TEMPERATURE = 0.4
 
 
@@ -24,8 +24,8 @@ TEMPERATURE = 0.4
 class Attempt:
     """An answer at a step.
 
-    outcome: of its calls, or its outputs, as text; None where a call failed or the answer could not be read.
-    results: the messages that tell the model of its calls; empty for other answers.
+    outcome: of its calls, or its outputs, as text; None if a call failed or the answer could not be read. results:
+    messages that report its calls to the model; empty for other answers.
     """
 
     response: Response
@@ -34,9 +34,9 @@ class Attempt:
 
 
 def choose_attempt(attempts: Sequence[Attempt]) -> Attempt:
-    """The first attempt with the most frequent outcome; the first of all where none has an outcome."""
+    """Return the first attempt with the most frequent outcome; the first of all if none has an outcome."""
     counts = Counter(a.outcome for a in attempts if a.outcome is not None)
     if not counts:
         return attempts[0]
-    most = counts.most_common(1)[0][0]  # of equally frequent ones the first
+    most = counts.most_common(1)[0][0]  # on a tie, the first
     return next(a for a in attempts if a.outcome == most)

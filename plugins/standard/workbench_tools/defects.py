@@ -1,4 +1,4 @@
-"""Defects of an agent's settings: what is valid but cannot work (`workbench validate --deep`)."""
+"""Defects of an agent's settings: valid, but cannot work (`workbench validate --deep`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench_kit.prompting import prompt_defects as prompts
 def find_agent_defects(
     config: Any, signature: Signature, tools: Mapping[str, Tool], base: Path, around: Surroundings, code: Code
 ) -> Iterator[Defect]:
-    """config: an `AgentConfig`. tools: all of the agent's, by name. code: of the agent."""
+    """Find defects. config: an `AgentConfig`. tools: all of the agent's, by name. code: of the agent."""
     yield from _of_tools(config, tools, base, code)
     yield from _of_steps(config, tools)
     described = {name: tool.description for name, tool in tools.items()}
@@ -63,7 +63,7 @@ def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path, code: Code) ->
 
 
 def find_undescribed_nodes(nodes: Mapping[str, NodeTool], descriptions: Mapping[str, str]) -> Iterator[Defect]:
-    """nodes: tools that are nodes. descriptions: of the agent, by tool."""
+    """Find nodes without a description. nodes: tools that are nodes. descriptions: of the agent, by tool."""
     for name, tool in nodes.items():
         if (
             not (tool.about or name in descriptions or tool.node.introduce)
@@ -78,7 +78,7 @@ def find_undescribed_nodes(nodes: Mapping[str, NodeTool], descriptions: Mapping[
 
 
 def _of_steps(config: Any, tools: Mapping[str, Tool]) -> Iterator[Defect]:
-    """Fewer steps than a call and an answer take, or than the calls that the instructions ask for in order."""
+    """Report fewer steps than a call and an answer take, or than the calls that the instructions order."""
     if not tools:
         return
     lazy = config.register_ == "lazy" and not config.nearest
@@ -99,7 +99,7 @@ def _of_steps(config: Any, tools: Mapping[str, Tool]) -> Iterator[Defect]:
 
 
 def _calls_in_order(text: str, tools: Mapping[str, Tool]) -> list[str]:
-    """The tools that instructions ask for one after the other: `First call a. Then use b.`"""
+    """List the tools that instructions order one after the other: `First call a. Then use b.`"""
     if not re.search(r"(?i)\b(then|after that|afterwards|finally)\b", text) or re.search(r"(?i)\b(or|if)\b", text):
         return []
     verb = r"\b(?:use|call|run|invoke|query)\s(?:the\s)?[`'\"]?"

@@ -18,18 +18,18 @@ from workbench_kit.answers import Reading
 from workbench_kit.prompting import image_parts, plain_adapter as plain, split_images
 from workbench_kit.wire import read_content
 
-#: Where a call begins in a text, for what stands before it.
+#: Start of a call in a text, to find the words before it.
 _CALL = re.compile(r"```|[<{\[]|^\W{0,9}call:", re.MULTILINE)
-#: A label that is left in front of it.
+#: A label in front of a call.
 _LABEL = re.compile(r"^\W{0,9}\w{1,60}\W{0,9}:\W{0,9}\Z", re.MULTILINE)
-#: Characters; shorter results of tools are kept whole in a trace.
+#: Maximum characters of a tool's result that a trace keeps whole.
 _KEPT = 4000
 
 
 def note_call(ctx: Context, name: Any, arguments: Any, text: str, value: Any) -> None:
     """Note a call on the span, and for the nodes of later calls.
 
-    text: what is told of its result. value: the result; ... where none was made.
+    text: report of its result. value: the result; ... if there is none.
     """
     known = {"value": value} if value is not ... and len(plain.as_text(value)) <= _KEPT else {}
     told = {"name": name, "arguments": arguments, "result": text[:500], **known}
@@ -55,7 +55,7 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
 
 
 def see_result(value: Any, ctx: Context, lm: LMSpec | None) -> tuple[str, Sequence[str]]:
-    """(a tool's result as text, the images in it that the model takes). lm: the agent's own, if it has one."""
+    """Return (a tool's result as text, its images if the model takes them). lm: the agent's own, if it has one."""
     shown, images = split_images(cut_result(value))
     runtime = ctx.program.runtime
     if images and not runtime.reads_images(lm or runtime.lm_spec("task", ctx.program.workflow)):
@@ -64,10 +64,10 @@ def see_result(value: Any, ctx: Context, lm: LMSpec | None) -> tuple[str, Sequen
 
 
 def result_messages(told: Sequence[tuple[Mapping[str, Any], str, Sequence[str]]]) -> list[dict[str, Any]]:
-    """The results of calls as messages to the model. Images of native calls stand in a message behind all of them: the
-    results themselves can hold text only.
+    """Return the results of calls as messages to the model.
 
-    told: (call, its result as text, images) each.
+    Images of native calls are in a message after all of them: results can hold text only. told: (call, its result as
+    text, images) each.
     """
     found, behind = list[dict[str, Any]](), list[dict[str, Any]]()
     for call, text, images in told:
@@ -82,10 +82,10 @@ def result_messages(told: Sequence[tuple[Mapping[str, Any], str, Sequence[str]]]
 
 
 def read_turn(response: Response, tools: Collection[Tool], labels: Collection[str], values: Collection[str]) -> Reading:
-    """The calls in a turn of an agent (`read_calls`).
+    """Return the calls in a turn of an agent (`read_calls`).
 
-    labels: of an answer. values: those of them behind which a call is a call: of outputs that hold no object, and all
-    where the model was told of no other form.
+    labels: of an answer. values: labels after which a call counts as one: of outputs that hold no object, or all labels
+    if the model was given no other form.
     """
     reading, text = read_calls(response, tools, labels), response.text.strip()
     names = "|".join(map(re.escape, values))
@@ -98,16 +98,16 @@ def read_turn(response: Response, tools: Collection[Tool], labels: Collection[st
 def lift_calls(
     response: Response, calls: Sequence[Mapping[str, Any]], names: Mapping[str, str], turn: int | None
 ) -> Response:
-    """An answer whose calls stand in its text, as if the server had read them: some do not read e.g. bare JSON, and a
-    chat template shows a tool's result only behind a call.
+    """Return an answer whose calls are in its text, as if the server had parsed them.
 
-    names: of the tools, for servers, by their own.
+    Some servers do not parse e.g. bare JSON, and a chat template shows a tool's result only after a call. names:
+    server-side tool names, by the tools' own names.
     """
     if response.tool_calls or not calls:
         return response
     lifted = tuple(
         {
-            "id": f"call{(turn or 0) % 1000:03}{number % 100:02}",  # Mistral takes nine letters and digits
+            "id": f"call{(turn or 0) % 1000:03}{number % 100:02}",  # Mistral requires nine letters and digits
             "name": names.get(call["name"], call["name"]),
             "arguments": json.dumps(call["arguments"], ensure_ascii=False),
         }
@@ -118,12 +118,12 @@ def lift_calls(
 
 
 def without_images(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of a run for a demo, with text alone where there are images: a demo with those would be large."""
+    """Return a message of a run for a demo, with text in place of images, which would make the demo large."""
     return {**message, "content": read_content(message["content"])[0]} if count_images(message) else dict(message)
 
 
 def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
-    """A message of a demo for replay. For an agent without native tools, native calls and results become text."""
+    """Return a demo's message for replay. For an agent without native tools, native calls and results become text."""
     if native or (message["role"] != "tool" and not message.get("tool_calls")):
         return dict(message)
     text, functions = read_content(message.get("content"))[0], [c["function"] for c in message.get("tool_calls") or ()]

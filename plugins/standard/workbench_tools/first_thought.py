@@ -1,4 +1,4 @@
-"""First-thought prefix: an agent's first answer goes on from the first step of an answer without tools.
+"""First-thought prefix: an agent's first answer continues the first step of an answer without tools.
 
 Source: Agent Distillation (Kang et al., arXiv 2505.17612), as in the authors' code at
 github.com/Nardien/agent-distillation (`build_prefix_memory.py`: "Thought: ", and the chain-of-thought answer up to its
@@ -16,7 +16,7 @@ _STEP_BY_STEP = "Think step by step."
 
 
 async def think_first(head: str, question: str, ctx: Context, lm: LMSpec | None, **settings: Any) -> str:
-    """The words that the agent's first answer begins with; "" if the model wrote no step.
+    """Return the first words of the agent's first answer; "" if the model wrote no step.
 
     Args:
         head: instructions and form of the answer, without tools.

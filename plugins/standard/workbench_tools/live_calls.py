@@ -1,8 +1,8 @@
-"""Calls of live tools, such as a search engine on the web: asked again after a failure, and never twice for one query.
+"""Calls of live tools, such as a web search engine: retried after a failure, and never repeated for the same query.
 
 Source: DeepResearcher (arXiv 2504.03160), which trains against real search engines: it retries requests and caches
-their results by query. Departures: a result is kept for the run that asked for it, in its journal, where the paper's
-cache lasts seven days; what fails after all attempts is not kept, so a later rollout may ask again.
+their results by query. Departures: a result is kept in the journal of the run that asked for it, where the paper's
+cache lasts seven days. A call that fails after all attempts is not kept, so a later rollout may try again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench_kit.acting import Tool, read_arguments
 
-#: Seconds before the second attempt, doubled for each further one, and the longest pause.
+#: Seconds before the second attempt, doubled for each further one, and the maximum pause.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 
 
@@ -34,7 +34,7 @@ class LiveCalls(BaseModel):
     attempts: int = Field(3, ge=1, le=10, description="attempts at a call that fails; wrong arguments are not retried")
 
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
-        """The tool's result. Raises NodeError("tool") after the last attempt."""
+        """Return the tool's result. Raise NodeError("tool") after the last attempt."""
         read_arguments(tool, arguments)
 
         async def ask() -> Any:

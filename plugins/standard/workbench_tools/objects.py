@@ -1,4 +1,4 @@
-"""Objects of an agent that writes code: those put into its session as variables, and those that come out as outputs."""
+"""Objects of an agent that writes code: inputs put into its session as variables, and outputs taken from it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ FUNCTIONS_TOO = "The other tools are functions in it; an error of one is a ToolE
 
 
 def find_session(config: AgentConfig, signature: Signature, tools: Mapping[str, Tool]) -> Tool | None:
-    """The tool that runs the agent's code, described with the others. Raises SpecError for settings that it does not
-    bear."""
+    """Return the tool that runs the agent's code, with the other tools in its description.
+
+    Raises SpecError for settings that it does not allow.
+    """
     found = next((tool for tool in tools.values() if is_session(tool)), None)
     for key, fields in (("given", signature.inputs), ("kept", signature.outputs)):
         names: Sequence[str] = getattr(config, key)
@@ -45,23 +47,23 @@ def find_session(config: AgentConfig, signature: Signature, tools: Mapping[str, 
 
 
 def without_kept(signature: Signature, kept: Collection[str]) -> Signature:
-    """The signature with the outputs that the model writes itself."""
+    """Return the signature with the outputs that the model writes itself."""
     return replace(signature, outputs=tuple(field for field in signature.outputs if field.name not in kept))
 
 
 def describe_given(value: Any) -> str:
-    """The words of a prompt in place of an object: its type and size."""
+    """Return the text that a prompt shows in place of an object: its type and size."""
     size = f" of {len(value)}" if isinstance(value, Sequence | Mapping) else ""
     return f"(a variable in Python: {type(value).__name__}{size})"
 
 
 def ask_for_kept(kept: Sequence[str]) -> str:
-    """The words of a system prompt on the outputs that are variables."""
+    """Return the part of a system prompt about outputs that are variables."""
     return f"\nBefore you answer, put these into Python variables of the same name: {', '.join(kept)}" if kept else ""
 
 
 async def read_kept(ctx: Context, tool: Tool | None, signature: Signature, kept: Sequence[str]) -> dict[str, Any]:
-    """The outputs that are variables. Raises NodeError("tool") that says what is wrong with one of them."""
+    """Return the outputs that are variables. Raise NodeError("tool") with the fault of one of them."""
     from pydantic import TypeAdapter, ValidationError
 
     values = await session_of(ctx, tool).values(ctx, kept) if tool and kept else {}

@@ -1,4 +1,4 @@
-"""Screens: nodes that look at the result of a tool before an agent reads it, and withhold what is not clean."""
+"""Screens: nodes that check a tool's result before an agent reads it, and withhold results that are not clean."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from workbench.spec import Code
 from workbench.workflow import NodeKind, Signature
 from workbench_kit.acting import Unavailable, child_node, claim_call
 
-#: Inputs of a screen that are of the call; the others are inputs of the agent.
+#: Inputs of a screen that come from the call. Others are inputs of the agent.
 _OF_CALL = ("result", "tool")
 
 
 class Screens:
-    """The screens of an agent by tool, `*` being that of all others.
+    """The screens of an agent by tool; `*` stands for all other tools.
 
-    trees: their nodes, each of which writes `verdict`; only `clean` lets a result pass. tools: that the agent has; none
+    trees: their nodes, each of which writes `verdict`. Only `clean` lets a result pass. tools: the agent's tools; None
     if they are not known. code: of the agent. Raises SpecError.
     """
 
@@ -38,7 +38,7 @@ class Screens:
 
     @property
     def inputs(self) -> list[str]:
-        """The inputs that the agent needs for them."""
+        """Return the agent's inputs that its screens need."""
         return [name for node in self.nodes.values() for name in node.inputs if name not in _OF_CALL]
 
     @property
@@ -46,12 +46,12 @@ class Screens:
         return max((node.max_calls for node in self.nodes.values()), default=0)
 
     def claim(self, tool: str, ctx: Context, most: int | None) -> None:
-        """Refuse a screened call whose model's calls the budget does not count: by default a second one at a step."""
+        """Refuse a screened call whose model calls the budget does not count: by default a second one in a step."""
         if (node := self._node(tool)) is not None and node.max_calls:
             claim_call(tool, ctx, "screened", most)
 
     async def check(self, tool: str, result: Any, ctx: Context) -> Any:
-        """The result, if it is clean, or that it is withheld. Raises Unavailable."""
+        """Return the result if it is clean, else a notice that it is withheld. Raise Unavailable."""
         if (node := self._node(tool)) is None:
             return result
         given = {**ctx.span.inputs, "result": result, "tool": tool}
@@ -61,7 +61,7 @@ class Screens:
         except NodeError as error:
             if FailureKind(error.kind).infrastructure:
                 raise Unavailable(error) from error
-            verdict = "unreadable"  # what nobody has seen to be clean is not read
+            verdict = "unreadable"  # a result that nobody has checked is not shown
         return result if verdict.strip().lower() == "clean" else f"(withheld: a screen calls this result {verdict})"
 
     def _node(self, tool: str) -> NodeKind | None:
@@ -69,7 +69,7 @@ class Screens:
 
 
 def _may_say_clean(screen: NodeKind) -> bool:
-    """Return False for one whose listed verdicts lack `clean`: it would withhold every result."""
+    """Return False for a screen whose listed verdicts lack `clean`: it would withhold every result."""
     signature = getattr(screen, "signature", None)
     fields = signature.outputs if isinstance(signature, Signature) else ()
     listed = [str(value).lower() for field in fields if field.name == "verdict" for value in field.values]

@@ -1,4 +1,4 @@
-"""The `tool` node: one call of a tool with fields as arguments."""
+"""The `tool` node: one call of a tool, with fields as arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ToolNode(NodeKind):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         self.tool = load_tool(config.tool, base, config.env, self.code)
-        # Where the file names the arguments, a server is not asked for them.
+        # If the file names the arguments, the server is not asked for them.
         required = () if config.arguments else self.tool.schema.get("required", ())
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}
 

@@ -1,4 +1,4 @@
-"""Selects which of an agent's tools a model sees: all in full, the nearest to the task, or names to register.
+"""Select the tools of an agent that a model sees: all in full, the nearest to the task, or names to register.
 
 Sources: EcoAct (arXiv 2411.01643): names only, and one more tool, `register`, which returns the full description; one
 tool per registration, since several did worse there. Toolshed (arXiv 2410.14594): search for tools by their
@@ -46,7 +46,7 @@ class ToolIndex:
         self.index = TfIdf([count_words_and_stems(text) for text in texts])
 
     def nearest(self, texts: Sequence[str], count: int) -> list[str]:
-        """Names of the `count` nearest tools, best first. With several texts, a tool's best rank counts."""
+        """Return the names of the `count` nearest tools, best first. With several texts, a tool's best rank counts."""
         ranks = [self._ranks(text) for text in texts]
         order = sorted(range(len(self.names)), key=lambda i: (min(r[i] for r in ranks), sum(r[i] for r in ranks), i))
         return [self.names[i] for i in order[:count]]
@@ -71,7 +71,7 @@ class Shown:
         self.named = {name: tool for name, tool in tools.items() if name not in self.whole} if lazy else {}
 
     def only(self, keep: Callable[[str], bool]) -> Shown:
-        """The tools that are kept."""
+        """Return the tools for which `keep` is true."""
         some = Shown({}, (), lazy=False)
         some.whole = {name: tool for name, tool in self.whole.items() if keep(name)}
         some.named = {name: tool for name, tool in self.named.items() if keep(name)}
@@ -90,7 +90,7 @@ class Shown:
         return TOLD + describe_tool(self.whole[name])
 
     def refusal(self, name: Any) -> str | None:
-        """The reason why a tool cannot be called now; None if it can."""
+        """Return the reason why a tool cannot be called now, or None."""
         if isinstance(name, str) and name in self.whole:
             return None
         if isinstance(name, str) and name in self.named:
@@ -99,7 +99,7 @@ class Shown:
 
     @cached_property
     def registering(self) -> Tool:
-        """The tool `register`, for servers with native tool definitions."""
+        """Return the tool `register`, for servers with native tool definitions."""
         return replace(REGISTRATION, description=f"Make one of these tools callable: {', '.join(self.named)}")
 
 
@@ -119,11 +119,11 @@ def check_wrapper(source: str, path: tuple[str, ...]) -> None:
 
 
 def count_prompt_characters(tools: Sequence[Tool], fixed: int) -> tuple[int, int]:
-    """(all tools shown, lazy registration): the characters of system prompts and registrations that a run sends which
-    calls one tool of mean size. fixed: characters of a system prompt without its tools.
+    """Return (with all tools shown, with lazy registration): characters of prompts in a run that calls one tool of mean
+    size.
 
-    The registration adds a step, which sends the prompt again; its description stays in the context. The conversation
-    itself is not counted.
+    fixed: characters of a system prompt without its tools. Registration adds a step, which sends the prompt again; its
+    description stays in the context. The conversation itself is not counted.
     """
     texts = [describe_tool(tool) for tool in tools]
     names = len(LAZY.format(names=", ".join(tool.name for tool in tools)))
@@ -132,7 +132,7 @@ def count_prompt_characters(tools: Sequence[Tool], fixed: int) -> tuple[int, int
 
 
 def find_crossover(tools: Sequence[Tool], fixed: int) -> int:
-    """The least number of tools of this mean size for which lazy registration sends less where one is used."""
+    """Return the minimum number of tools of this mean size for which lazy registration sends less if one is used."""
     if not tools:
         return 0
     for count in range(1, 10_000):
@@ -143,7 +143,7 @@ def find_crossover(tools: Sequence[Tool], fixed: int) -> int:
 
 
 def tell_crossover(tools: Sequence[Tool], fixed: int) -> str:
-    """The words on what lazy registration saves with these tools, or from how many on it would."""
+    """Describe the saving by lazy registration with these tools, or the number of tools from which on it saves."""
     full, lazy = count_prompt_characters(tools, fixed)
     begun = f"with {len(tools)} tools, register: lazy sends about"
     if lazy < full:

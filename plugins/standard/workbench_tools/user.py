@@ -1,8 +1,7 @@
-"""A simulated user for an agent: a language model of the role `user`, which knows what the agent must find out.
+"""A simulated user for an agent: a language model of the role `user` that knows facts that the agent must find out.
 
 Source: MUA-RL (arXiv 2508.18669), where a model plays the user while an agent is trained, and tau-bench (arXiv
-2406.12045). What the user says reaches the agent as messages of its user, so that training masks it as it masks results
-of tools.
+2406.12045). The user's replies reach the agent as user messages, so that training masks them like results of tools.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _PLAY = (
     "DONE."
 )
 
-#: Ends the conversation: the word, not a part of one.
+#: Ends the conversation: as a whole word.
 _DONE = re.compile(r"(?<!\w)DONE(?!\w)")
-#: Most tokens of a message of the user, where the role names no other number.
+#: Maximum number of tokens of a user message, unless the role sets another number.
 MAX_TOKENS = 200
 
 
@@ -46,7 +45,7 @@ class UserConfig(BaseModel):
 
 
 def extract_user_message(text: str, outputs: Collection[str]) -> str | None:
-    """The message to the user in the agent's reply, alone or after a thought; None for any other reply."""
+    """Return the message to the user in the agent's reply, alone or after a thought; None for any other reply."""
     return answer_text(text, outputs)
 
 
@@ -59,14 +58,14 @@ class SimulatedUser:
         play = "\n".join([_PLAY, config.instructions, *known])
         self._messages: list[dict[str, str]] = [{"role": "system", "content": play.replace("\n\n", "\n").strip()}]
         if opening.strip():
-            # Templates want turns to alternate, beginning with the other side.
+            # Chat templates require alternating turns that begin with the other side.
             self._messages += [
                 {"role": "user", "content": "How can I help you?"},
                 {"role": "assistant", "content": opening},
             ]
 
     async def replies(self, said: str, ctx: Context) -> tuple[str, bool]:
-        """(the user's reply, whether the conversation is over). Raises SpecError if the role `user` has no model."""
+        """Return (the user's reply, whether the conversation is over). Raise SpecError if `user` has no model."""
         spec = ctx.program.runtime.roles.get("user")
         if spec is None:
             raise SpecError(

@@ -1,4 +1,4 @@
-"""Acting: tools, MCP servers, environments, and what a program of somebody else may do."""
+"""Acting: tools, MCP servers, environments, and the permissions of foreign programs."""
 
 from workbench_kit.acting.asking_code import answered as answered, run_asking as run_asking
 from workbench_kit.acting.beside import LEAST_CHANGES as LEAST_CHANGES, Beside as Beside, Leftovers as Leftovers

@@ -1,7 +1,7 @@
-"""Code that asks: it runs in the sandbox again from its start, with the answers so far, up to the next thing it asks.
+"""Code that asks: it is rerun in the sandbox from its start, with the answers so far, up to its next request.
 
-So code of a model never holds a tool, a model, a key or a connection, and what it asks for is permitted, paid and
-journalled as elsewhere. The same inputs and answers must lead to the same questions; the sandbox seeds `random`.
+So a model's code never holds a tool, a model, a key or a connection, and its requests are permitted, paid and
+journalled as usual. The same inputs and answers must lead to the same requests; the sandbox seeds `random`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from workbench.errors import NodeError
 from workbench.runtime import Context
 
-#: Times that code may ask, in all: each runs it again.
+#: Maximum number of requests of a program: each one reruns it.
 MOST_ASKED = 1_000
-#: The source has a function `workbench_main(ask, ...)`, and stands first: lines of errors are its own.
+#: The source has a function `workbench_main(ask, ...)`, and comes first, so that line numbers in errors are its own.
 _DRIVER = '''
 
 class ToolError(Exception):
@@ -67,17 +67,19 @@ async def run_asking(
 ) -> Any:
     """Run a source to its end and return what its `workbench_main(ask, ...)` returns.
 
+    Run a source to its end and return the result of its `workbench_main(ask, ...)`.
+
     Args:
         ctx: of the node.
-        source: Python; `ask(request)` in it gives the reply, or raises ToolError.
+        source: Python; `ask(request)` in it returns the reply, or raises ToolError.
         arguments: of `workbench_main`.
-        answers: {asked, value} or {asked, error} each; what is asked beyond them is answered and added.
-        reply: answers a request by {value}, or by {error}, which is a ToolError in the code (`answered`).
+        answers: {asked, value} or {asked, error} each; further requests are answered and added.
+        reply: answers a request by {value}, or by {error}, which becomes a ToolError in the code (`answered`).
         timeout: seconds of computing for one step.
-        large: further arguments, of which the journal keeps the hash alone.
+        large: further arguments, of which the journal keeps only the hash.
 
-    Raises NodeError("code") where the source fails, or asks another thing than when it ran before, and
-    NodeError("steps") where it asks without end.
+    Raises NodeError("code") if the source fails, or makes other requests than before, and NodeError("steps") if it
+    never stops asking.
     """
     while True:
         step = await ctx.sandboxed(
@@ -86,7 +88,7 @@ async def run_asking(
         if step["kind"] != "ok":
             line = f" in line {step['line']}" if step["line"] else ""
             raise NodeError("code", f"{step['kind']}{line}: {step['message']}")
-        found = step["value"] if isinstance(step["value"], dict) else {}  # of a model's code: anything may come
+        found = step["value"] if isinstance(step["value"], dict) else {}  # from a model's code: it may be anything
         if "done" in found:
             return found["done"]
         if "ask" not in found:
@@ -98,7 +100,7 @@ async def run_asking(
 
 
 async def answered(call: Awaitable[Any]) -> dict[str, Any]:
-    """The reply to code that asks for a call: {value}, or {error} for a NodeError."""
+    """Return the reply to code that requests a call: {value}, or {error} for a NodeError."""
     try:
         return {"value": await call}
     except NodeError as error:

@@ -1,4 +1,4 @@
-"""Notices files that programs and tools leave beside themselves: rows that run from there can read them later."""
+"""Detect files that programs and tools leave next to themselves: later rows that run there can read them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pathlib import Path
 from workbench.base.files import NEVER_COPIED
 from workbench.store import is_run_database
 
-#: Rows after which files changed, from which on this is no accident, as an edit by hand may be.
+#: Number of rows followed by changed files from which on it is no accident, such as an edit by hand.
 LEAST_CHANGES = 3
-#: Files of a folder that are looked at; of more, the others are not seen.
+#: Maximum number of files of a folder that are watched; the others are not seen.
 _MOST = 2000
-#: Names that are kept of a row.
+#: Maximum number of names kept for a row.
 _KEPT = 3
-#: Compiled code, and what shells and programs write of how it goes.
+#: Compiled code, and logs of shells and programs.
 _IGNORED = (".pyc", ".log", "nohup.out")
 
 
 class Beside:
-    """The contents of some folders: which files changed since the last look."""
+    """The contents of some folders: which files changed since the last check."""
 
     def __init__(self, folders: Iterable[Path]):
         self._lock = threading.Lock()
         self._seen = {folder: _look(folder) for folder in folders}
 
     def find_changed(self) -> list[str]:
-        """The names of files that were made, changed or removed since the last look, a few of them.
+        """Return the names of files created, changed or removed since the last check, at most a few.
 
         Run databases, workflow files, logs and compiled code do not count: runs, shells and Python write them.
         """
@@ -40,7 +40,7 @@ class Beside:
             found: list[str] = []
             for folder, before in self._seen.items():
                 now = self._seen[folder] = _look(folder)
-                full = len(before) >= _MOST or len(now) >= _MOST  # which files were looked at may differ
+                full = len(before) >= _MOST or len(now) >= _MOST  # the watched files may differ
                 names = before.keys() & now.keys() if full else before.keys() | now.keys()
                 differ = sorted(name for name in names if before.get(name) != now.get(name))
                 found += [os.path.relpath(name, folder) for name in differ if not _is_of_workbench(Path(name))]
@@ -49,7 +49,7 @@ class Beside:
 
 @dataclass
 class Leftovers:
-    """Files that the nodes of a run left beside their programs and tools; shared by its rows (`Runtime.shared`)."""
+    """Files that a run's nodes left next to their programs and tools; shared by its rows (`Runtime.shared`)."""
 
     changes: dict[str, list[Sequence[str]]] = field(default_factory=dict[str, list[Sequence[str]]])
     _looks: dict[tuple[Path, ...], asyncio.Future[Beside]] = field(
@@ -68,7 +68,7 @@ class Leftovers:
         return await asyncio.shield(self._looks[asked])
 
     def count(self, node: str, names: Sequence[str]) -> None:
-        """Count a row, or a call of a tool, after which these files had changed, whether it was run or replayed."""
+        """Count a row, or a tool call, that was followed by changes of these files, whether it was run or replayed."""
         if names:
             self.changes.setdefault(node, []).append(names)
 
@@ -93,15 +93,15 @@ def _look(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """(path, (size, time of its last change)) of the files in a folder and below."""
-    printed = {(status.st_dev, status.st_ino) for status in (os.fstat(1), os.fstat(2))}  # what we print may go there
+    """Yield (path, (size, modification time)) of the files in a folder and below."""
+    printed = {(status.st_dev, status.st_ino) for status in (os.fstat(1), os.fstat(2))}  # our output may go there
     waiting = [str(folder)]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.name in NEVER_COPIED or entry.name.endswith(_IGNORED):
                     continue
-                with suppress(OSError):  # it went meanwhile
+                with suppress(OSError):  # it was removed meanwhile
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     elif entry.is_file(follow_symlinks=False):
@@ -112,7 +112,8 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _is_of_workbench(path: Path) -> bool:
-    """Return True if a file is a run database or beside one, or a workflow file, as a result of another run is."""
+    """Return True if a file is a run database or one of its side files, or a workflow file, e.g. another run's
+    result."""
     for end in [found.start() for found in re.finditer("-", path.name)] + [len(path.name)]:
         database = path.with_name(path.name[:end] or path.name)
         if database.is_file() and is_run_database(database):

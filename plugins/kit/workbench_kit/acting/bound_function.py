@@ -11,31 +11,32 @@ from typing import Annotated, Any
 from workbench.errors import NodeError
 from workbench_kit.answers import load_loose
 
-#: Of what cannot be looked into, e.g. some functions written in C.
+#: For callables without a signature, e.g. some functions written in C.
 _ANY = Signature([Parameter("given", Parameter.VAR_POSITIONAL), Parameter("named", Parameter.VAR_KEYWORD)])
 _SHOWN = 80
 
 
 class BoundFunction:
-    """A function with the JSON Schema of its arguments. Calls give all of them by name, also those that Python takes by
-    position only. What a parameter like `**options` takes goes on as it comes; `*parts` is an argument that is a list.
+    """A function with the JSON Schema of its arguments. Calls give all arguments by name, also positional-only ones.
+
+    Arguments for `**options` are passed on unconverted; `*parts` is an argument that is a list.
     """
 
     def __init__(self, function: Callable[..., Any], signature: Signature | None = None):
         self.function, self.signature = function, signature or _signature_of(function)
         parameters = self.signature.parameters.values()
         self._rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        # Beside **options, *args is most often that of a decorator, whose function has names for its arguments.
+        # Together with **options, *args is most often a decorator's, whose function has names for its arguments.
         self._given = [p for p in parameters if p.kind is not p.VAR_KEYWORD and not (self._rest and _is_listed(p))]
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """The default values of optional arguments, by name, as rules of a policy compare them."""
+        """Return the default values of optional arguments, by name, as a policy's rules compare them."""
         return self.as_json({p.name: p.default for p in self._given if p.default is not p.empty})
 
     @cached_property
     def _types(self) -> dict[str, Any]:
-        """Return converters and checks by parameter; without those of no type, or of one that JSON cannot hold."""
+        """Return converters by parameter, except for parameters without a type, or with one that JSON cannot hold."""
         found: dict[str, Any] = {}
         for parameter in [*self._given, *([self._rest] if self._rest else [])]:
             adapter = _adapter(_annotation(parameter, self.function), _is_listed(parameter))
@@ -45,7 +46,7 @@ class BoundFunction:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments; what its parts refer to stands in `$defs` at its root."""
+        """Return the JSON Schema of the arguments. References point to `$defs` at its root."""
         told, shared = _schemas(self._types)
         needed = [p.name for p in self._given if p.default is p.empty and not _is_listed(p)]
         found = {
@@ -58,8 +59,8 @@ class BoundFunction:
         return {**found, **shared}
 
     def read(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the types of the function. Raises NodeError("tool") that says which one is wrong, and what
-        is wanted. name: of the tool."""
+        """Convert the arguments to the types of the function. name: of the tool. Raises NodeError("tool") with the
+        wrong argument and the expected type."""
         known = {p.name for p in self._given}
         if self._rest is None and (unknown := sorted(set(arguments) - known)):
             raise NodeError("tool", f"{name} takes no argument '{unknown[0]}'")
@@ -86,7 +87,7 @@ class BoundFunction:
                     return kind.validate_python(found)
             except (ValidationError, ValueError, RecursionError):
                 pass
-        if value is None and argument in self.defaults:  # so models leave one out whose schema names all as required
+        if value is None and argument in self.defaults:  # models omit one like this if the schema requires all
             return self.defaults[argument]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong["loc"])
         if wrong["type"] == "missing":
@@ -96,14 +97,14 @@ class BoundFunction:
         raise NodeError("tool", f"{tool}: the argument '{argument}{place}' is {told}. {wrong['msg']}")
 
     def as_json(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Converted arguments as rules of a policy compare them."""
+        """Return converted arguments as a policy's rules compare them."""
         return {name: self._dumped(name, value) for name, value in values.items()}
 
     def _dumped(self, name: str, value: Any) -> Any:
         kind = self._types.get(name) or (self._types.get(self._rest.name) if self._rest else None)
         try:
             return value if kind is None else kind.dump_python(value, mode="json", warnings=False)
-        except Exception:  # of a serializer that is the user's own, too
+        except Exception:  # also from a serializer of the user's
             return value
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
@@ -116,7 +117,7 @@ class BoundFunction:
                     break
                 placed.append(values.pop(parameter.name, parameter.default))
             elif listed is not None and values.get(listed.name) and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-                placed.append(values.pop(parameter.name, parameter.default))  # before *parts, a place is a name's
+                placed.append(values.pop(parameter.name, parameter.default))  # before *parts, all are positional
         if listed is not None:
             placed += values.pop(listed.name, ())
         return self.function(*placed, **values)
@@ -136,13 +137,13 @@ def _signature_of(function: Callable[..., Any]) -> Signature:
             return inspect.signature(function, eval_str=evaluated)
         except (ValueError, TypeError):
             return _ANY
-        except Exception:  # an annotation that cannot be evaluated, e.g. of an import for types alone
+        except Exception:  # an annotation that cannot be evaluated, e.g. of an import for type checkers only
             continue
     return _ANY
 
 
 def _annotation(parameter: Parameter, function: Callable[..., Any]) -> Any:
-    """The type that a parameter says; Parameter.empty for none, or one that cannot be found."""
+    """Return a parameter's type; Parameter.empty if it has none, or one that cannot be found."""
     found = parameter.annotation
     if not isinstance(found, str):
         return found
@@ -153,7 +154,7 @@ def _annotation(parameter: Parameter, function: Callable[..., Any]) -> Any:
 
 
 def _adapter(annotation: Any, listed: bool) -> Any:
-    """Return a converter and check of values; None where every value is right."""
+    """Return a converter of values; None if every value is valid."""
     from pydantic import ConfigDict, Field, TypeAdapter
     from pydantic.errors import PydanticUserError
 
@@ -164,18 +165,18 @@ def _adapter(annotation: Any, listed: bool) -> Any:
         annotation = Annotated[annotation, Field(description=words)]
     kind = list[annotation] if listed else annotation
     try:
-        try:  # models write numbers where a text is wanted, e.g. a postcode
+        try:  # models write numbers for texts, e.g. a postcode
             found = TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True))
-        except PydanticUserError:  # a class of pydantic has a configuration of its own
+        except PydanticUserError:  # a class of pydantic has its own configuration
             found = TypeAdapter(kind)
         found.json_schema()
-    except Exception:  # a class that pydantic cannot look into, or that fails when it does; a function
+    except Exception:  # a class that pydantic cannot inspect, or that fails during inspection; a function
         return None
     return found
 
 
 def _schemas(types: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the schema of each type, {"$defs": ...} of all together or {})."""
+    """Return (the schema of each type, {"$defs": ...} of all together or {})."""
     from pydantic import TypeAdapter
 
     found, shared = TypeAdapter.json_schemas([(name, "validation", adapter) for name, adapter in types.items()])

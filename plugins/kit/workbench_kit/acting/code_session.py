@@ -1,10 +1,10 @@
-"""A session of Python that a model writes: cells run one after the other, variables stay, and tools are functions.
+"""A session of Python written by a model: cells run one after the other, variables persist, and tools are functions.
 
 `sandbox:session`        a session for each run of a node
-`sandbox:session#NAME`   one of the row, for all nodes and rounds that name it
+`sandbox:session#NAME`   a session of the row, shared by all nodes and rounds that name it
 
-The sandbox keeps nothing. A session is its cells and the answers of its tools: each further cell runs all again, with
-the answers so far (`asking_code`). So its cost grows with the square of the cells, some milliseconds a call.
+The sandbox keeps nothing. A session consists of its cells and the answers of its tools. Each further cell reruns all of
+them with the answers so far (`asking_code`). So its cost grows with the square of the cells, some milliseconds a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench_kit.acting.asking_code import answered, run_asking
 from workbench_kit.acting.tool import Tool
 
 SESSION = "sandbox:session"
-#: Characters of what a cell prints that the model is told.
+#: Maximum number of characters of a cell's output that the model sees.
 LONGEST_PRINT = 8_000
 _CELLS = '''
 import ast, contextlib, io, json, re, traceback
@@ -81,7 +81,7 @@ def workbench_value(name, space):
 
 @dataclass(frozen=True)
 class Reach:
-    """Things that code in a session can reach: tools as functions, and objects put into it as variables.
+    """Objects available to code in a session: tools as functions, and inputs as variables.
 
     call: makes a call; its NodeError is a ToolError in the code.
     """
@@ -96,7 +96,7 @@ NOTHING = Reach()
 
 @dataclass(frozen=True)
 class _Told:
-    """The report of a run of the cells; it comes from the sandbox, so anything may stand there."""
+    """The report of a run of the cells. It comes from the sandbox, so it may hold anything."""
 
     printed: str
     error: str
@@ -104,18 +104,18 @@ class _Told:
 
 
 def is_session(tool: Tool) -> bool:
-    """Return True for the tool that runs code in a session."""
+    """Return True if a tool runs code in a session."""
     return tool.source.partition("#")[0] == SESSION
 
 
 def session_of(ctx: Context, tool: Tool) -> CodeSession:
-    """The session of a tool: of the row if its address names one, else of this run of the node."""
+    """Return the session of a tool: the row's if its address names one, else that of this run of the node."""
     name = tool.source.partition("#")[2]
     return ctx.row.get((CodeSession, name) if name else (CodeSession, ctx.node, ctx.draw.order), CodeSession)
 
 
 class CodeSession:
-    """The cells of a session so far, what they reached, and the answers to what they asked."""
+    """The cells of a session so far, its objects, and the answers to its requests."""
 
     def __init__(self) -> None:
         self._cells, self._answers = list[str](), list[dict[str, Any]]()
@@ -123,10 +123,10 @@ class CodeSession:
         self._running = False
 
     async def run(self, ctx: Context, code: str, reach: Reach = NOTHING) -> str:
-        """Run a cell and return what it prints.
+        """Run a cell and return its output.
 
-        Raises NodeError("tool") with the error of the code, after which variables are as it left them; where it ran out
-        of time or memory, they are as they were before it.
+        Raises NodeError("tool") with the error of the code, after which variables are as it left them. After a timeout
+        or out-of-memory error they are as before the cell.
         """
         callable_here = {name: tool for name, tool in reach.tools.items() if not is_session(tool)}
         self._functions |= {name: list(tool.schema.get("properties", ())) for name, tool in callable_here.items()}
@@ -146,14 +146,14 @@ class CodeSession:
         return printed or "(nothing was printed)"
 
     async def values(self, ctx: Context, names: Sequence[str]) -> dict[str, Any]:
-        """The values of variables. Raises NodeError("tool") for one that is not there, or is no JSON value."""
+        """Return the values of variables. Raise NodeError("tool") if one is missing, or no JSON value."""
         found = (await self._run(self._cells, names, ctx, NOTHING)).kept
         if wrong := [name for name in names if "value" not in found.get(name, {})]:
             raise NodeError("tool", "; ".join(str(found.get(name, {}).get("error")) for name in wrong))
         return {name: found[name]["value"] for name in names}
 
     async def _run(self, cells: Sequence[str], kept: Sequence[str], ctx: Context, reach: Reach) -> _Told:
-        if self._running:  # by a node that runs at once with this one, or by one that this code calls
+        if self._running:  # by a node that runs concurrently, or that this code calls
             raise NodeError("code", "the session runs other code now")
 
         async def reply(asked: Any) -> dict[str, Any]:
@@ -176,4 +176,4 @@ class CodeSession:
             self._running = False
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -23,9 +23,9 @@ _ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 class FieldCondition:
     """A condition on fields.
 
-    It has names of fields, texts, numbers, true and false, lists of these, `len(field)`, comparisons, `in`, `not`,
-    `and` and `or`. A text is compared without case and outer spaces, with a number as the number that it says, and read
-    as true or false where it stands alone; an empty text or list, and 0, are false.
+    It consists of names of fields, texts, numbers, true and false, lists of these, `len(field)`, comparisons, `in`,
+    `not`, `and` and `or`. A text is compared without case and outer spaces; with a number, as the number that it
+    spells; by itself, as a truth value. An empty text or list, and 0, are false.
 
     Args:
         text: the condition.
@@ -45,12 +45,12 @@ class FieldCondition:
 
     @property
     def names(self) -> list[str]:
-        """The fields that it reads."""
+        """Return the fields that it reads."""
         return list(dict.fromkeys(_names(self._tree)))
 
     @property
     def wanted(self) -> tuple[str, Any] | None:
-        """(field, value) of a condition that is `field == value` as a whole."""
+        """Return (field, value) if the whole condition is `field == value`."""
         tree = self._tree
         if isinstance(tree, ast.Compare) and [type(op) for op in tree.ops] == [ast.Eq]:
             left, right = tree.left, tree.comparators[0]
@@ -59,7 +59,7 @@ class FieldCondition:
         return None
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return True if the condition holds. Raises NodeError for a text that is no truth value, or no number."""
+        """Return True if the condition holds. Raise NodeError for a text that is no truth value or no number."""
         return self._truth(self._tree, values)
 
     def _check(self, tree: ast.expr) -> None:

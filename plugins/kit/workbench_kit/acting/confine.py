@@ -21,10 +21,10 @@ _SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
 # Landlock: the same numbers on every architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
-#: Rights over files, by the version of Landlock that introduced them. All are dropped.
+#: Rights to files, by the version of Landlock that introduced them. All are dropped.
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
-#: By machine, its number in seccomp.
+#: Machine names and their numbers in seccomp.
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 #: The system calls that Python needs to compute, read its library and answer, with their numbers on these machines.
 #: Some are on x86_64 alone. All others are denied: no processes, threads, sockets or signals to others, and no new
@@ -94,8 +94,11 @@ _ALLOWED = {
 
 
 def drop_rights(readable: list[str], *, memory: int, processor: int) -> None:
-    """Drop all rights that the system lets a process drop: files but those below `readable`, the network, other
-    processes, and more than so many bytes and seconds. Without Landlock and seccomp, only limits remain."""
+    """Drop all rights that the system lets a process drop.
+
+    These are files except those below `readable`, the network, other processes, and memory (bytes) and processor time
+    (seconds) beyond the limits. Without Landlock and seccomp, only limits remain.
+    """
     for what, limit in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, processor),
@@ -115,7 +118,8 @@ def die_with_parent() -> None:
 
 
 def landlock(readable: list[str]) -> bool:
-    """Drop TCP, signals to others, and all access to files except reading below `readable`. False if unavailable."""
+    """Drop TCP, signals to others, and all access to files except reading below `readable`. Return False if
+    unavailable."""
     version = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
@@ -155,7 +159,7 @@ _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, o
 
 
 def seccomp() -> bool:
-    """Deny all system calls that are not listed above, with the error "not permitted". False if unavailable."""
+    """Deny all system calls not listed above, with the error "not permitted". Return False if unavailable."""
     if (machine := platform.machine()) not in _MACHINES:
         return False
     own = [*_MACHINES].index(machine)
@@ -169,7 +173,7 @@ def seccomp() -> bool:
 
 
 def seccomp_program(architecture: int, calls: dict[str, int]) -> list[_Instruction]:
-    """The filter as a classic BPF program: it kills on a call of another architecture, and denies unlisted calls."""
+    """Return the filter as a classic BPF program: it kills calls of another architecture, and denies unlisted calls."""
     numbers = sorted(set(calls.values()) - {calls["fcntl"]})
     program = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_GIVE, 0, 0, _KILL)]
     program += [(_LOAD, 0, 0, _NUMBER)]

@@ -61,7 +61,7 @@ class Environment(BaseModel):
 
     #: The form of actions, for the agent.
     help: ClassVar[str] = ""
-    #: What it may do, by setting (`workbench.spec`). One that does not say is not opened for an untrusted file.
+    #: Its powers, by setting (`workbench.spec`). An environment without them is not opened for an untrusted file.
     powers: ClassVar[Powers]
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
@@ -78,7 +78,7 @@ class Environment(BaseModel):
     def reset(self, task: Mapping[str, Any]) -> str:
         """Begin an episode and return the first observation. task: fields of the example.
 
-        Raises ValueError for a task that cannot be played, and says what is missing.
+        Raises ValueError, with the missing fields, for a task that cannot be played.
         """
         raise NotImplementedError
 
@@ -86,27 +86,30 @@ class Environment(BaseModel):
         raise NotImplementedError
 
     def score(self) -> float:
-        """The value of the state, in [0, 1]; 1 means that the task is done. The agent does not see it."""
+        """Return the value of the state, in [0, 1]; 1 means that the task is done. The agent does not see it."""
         raise NotImplementedError
 
     @classmethod
     def call(cls, action: str) -> Mapping[str, Any]:
-        """An action as the arguments of a tool call, for the rules of `policy:`: its text, and its first word in lower
-        case. Override it if an action can be written in several ways, or if rules should distinguish its arguments."""
+        """Return an action as arguments of a tool call, for the rules of `policy:`: its text, and its first word in
+        lower case.
+
+        Override it if an action can be written in several ways, or if rules should distinguish its arguments.
+        """
         words = action.split(maxsplit=1)
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
 
     def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """The same as several tool calls, each of which must be allowed. Override it where the effect of an action does
-        not follow from its text alone: each action then opens the environment a second time."""
+        """Return an action as several tool calls, each of which must be allowed. Override it if the effect of an action
+        does not follow from its text alone. Each action then opens the environment a second time."""
         return [self.call(action)]
 
     def actions(self) -> Sequence[str] | None:
-        """The possible actions in this state, as the agent writes them; None if they are too many to list."""
+        """Return the possible actions in this state, as the agent writes them; None if there are too many to list."""
         return None
 
     def snapshot(self) -> Any:
-        """The state as JSON, or None if the environment cannot export it."""
+        """Return the state as JSON, or None if the environment cannot export it."""
         return self.state
 
     def restore(self, snapshot: Any) -> None:
@@ -114,8 +117,8 @@ class Environment(BaseModel):
         self.state = json.loads(json.dumps(snapshot))
 
     def identity(self) -> Any:
-        """A JSON value that is equal for states that a search may merge; by default the snapshot. Leave out what does
-        not affect the reachable states, such as the number of steps."""
+        """Return a JSON value that is equal for states that a search may merge; by default the snapshot. Leave out
+        whatever does not affect the reachable states, such as the number of steps."""
         return self.snapshot()
 
     def close(self) -> None:
@@ -145,9 +148,9 @@ class Episode:
     arguments are those of a tool call: the environment's name (for `python:file.py:Class` the last part), and the
     result of `Environment.call`.
 
-    timeout: seconds for one step, with what leads up to it.
+    timeout: seconds for one step, including the steps that lead up to it.
 
-    Faults of the environment are raised as NodeError("environment"), and journalled, too.
+    Faults of the environment are raised as NodeError("environment"), and also journalled.
     """
 
     def __init__(
@@ -164,11 +167,11 @@ class Episode:
         self.check, self.tool, self.timeout = check, tool_name(name), timeout
 
     async def start(self) -> Position:
-        """The position after a reset."""
+        """Return the position after a reset."""
         return await self._run("reset", (), lambda environment: self._played(environment, ()))
 
     async def take(self, position: Position, action: str) -> Position:
-        """The position after one more action. The given position does not change and can be continued again.
+        """Return the position after one more action. The given position does not change and can be continued again.
 
         The environment is restored from the position's snapshot; without one, it is reset, the actions are replayed,
         and the state is compared. Raises NodeError("policy") for a forbidden action.
@@ -266,8 +269,8 @@ class Episode:
 def _told(
     environment: Environment, step: Step, observed: list[Any], reward: float = 0.0, before: float = 0.0
 ) -> dict[str, Any]:
-    """A position as JSON. reward: the sum so far. before: the score before the step. Without a snapshot, the key is a
-    hash of all actions and observations."""
+    """Return a position as JSON. reward: the sum so far. before: the score before the step. Without a snapshot, the key
+    is a hash of all actions and observations."""
     snapshot, score, hints = environment.snapshot(), float(environment.score()), environment.actions()
     key = digest(observed if snapshot is None else [snapshot, step.done])
     if not 0.0 <= score <= 1.0:
@@ -286,12 +289,12 @@ def _told(
 
 
 def tool_name(name: str) -> str:
-    """The tool name of an environment's actions in the rules of `policy:`."""
+    """Return the tool name of an environment's actions in the rules of `policy:`."""
     return parse_address(name).name if name.startswith(PREFIX) else re.split(r"[.:]", name)[-1]
 
 
 def environment_class(name: str, base: Path) -> type[Environment]:
-    """The class of a registered name or of `python:file.py:Class`. Raises SpecError and PluginError."""
+    """Return the class of a registered name or of `python:file.py:Class`. Raise SpecError and PluginError."""
     if name.startswith(PREFIX):
         found = load_user_code(name, base)
     elif name in (known := plugins().names("environments")):
@@ -304,7 +307,7 @@ def environment_class(name: str, base: Path) -> type[Environment]:
 
 
 def open_environment(name: str, settings: Mapping[str, Any], base: Path) -> Environment:
-    """A new environment. Raises SpecError for settings that it does not take."""
+    """Create an environment. Raise SpecError for invalid settings."""
     cls = environment_class(name, base)
     try:
         return cls(**{**settings, "base": base})

@@ -1,4 +1,4 @@
-"""Functions that a model may call, which stand in the workflow file as source."""
+"""Functions that a model may call, with their source in the workflow file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inner nodes: normalise their trees and make them."""
+"""Inner nodes: normalize their trees and create them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
-    """The normal form of a child's tree. Raises SpecError at `where` inside the parent."""
+    """Return the normal form of a child's tree. Raise SpecError at `where` inside the parent."""
     if not isinstance(raw, Mapping):
         raise SpecError("a node must be a mapping", hint='Write e.g. of: {predict: "text -> label"}.', path=where)
     with errors_at(*where):
@@ -25,7 +25,7 @@ def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
 
 
 def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...], code: Code) -> NodeKind:
-    """Make the node of a child. code: of the parent. Raises SpecError at its path inside the parent."""
+    """Create the node of a child. code: of the parent. Raise SpecError at its path inside the parent."""
     tree = child_tree(raw, where)
     try:
         with errors_at(*where):
@@ -37,8 +37,10 @@ def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...], co
 
 
 def instructed_tree(raw: Any, node: NodeKind, aim: str) -> tuple[dict[str, Any], str]:
-    """(the tree of a child, its instructions), for a child `of` that is also asked in another way. aim: begins the
-    error for a node without a signature or instructions."""
+    """Return (the tree of a child, its instructions), for a child `of` that also gets a second prompt.
+
+    aim: begins the error for a node without a signature or instructions.
+    """
     tree, signature = child_tree(raw, ("of",)), getattr(node, "signature", None)
     if not isinstance(signature, Signature) or not hasattr(node.config, "instructions"):
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Tools of MCP servers on stdio (extra `[mcp]`): what a server lists, and what a call gives."""
+"""Tools of MCP servers on stdio (extra `[mcp]`): lists of tools, and results of calls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workbench.errors import NodeError, SpecError
 from workbench_kit.acting.mcp_session import RowSessions, Server, ServerSession, current_sessions, field_of
 from workbench_kit.prompting import image_url
 
-#: Characters in which keys are looked for where a tool fails.
+#: Number of characters of a tool's error that are searched for keys.
 _LONGEST_ERROR = 1_000_000
-#: Characters of all images of a result.
+#: Maximum number of characters of all images of a result.
 LARGEST_IMAGES = 20_000_000
-#: Seconds for a list of tools. A command such as npx may fetch the server first.
+#: Timeout in seconds for a list of tools. A command such as npx may download the server first.
 LIST_SECONDS = 60.0
-#: Pages of a list that are asked for.
+#: Maximum number of pages of a list.
 _MOST_PAGES = 100
 _listing = threading.Lock()
 
@@ -37,9 +37,9 @@ class Listed:
 
 
 def list_tools(server: Server) -> Sequence[Listed]:
-    """The tools of a server. It is asked once in this process, also where several ask at once.
+    """List the tools of a server. A process asks it once, also if several callers ask at the same time.
 
-    Raises SpecError if no list can be had.
+    Raises SpecError if the list is not available.
     """
     with _listing:
         return _list(server, server.variables())
@@ -93,14 +93,14 @@ async def _all_pages(session: Any) -> Sequence[Listed]:
 
 
 def _sound(schema: Any) -> Mapping[str, Any]:
-    """The schema of arguments without parts that are not of the form of a schema."""
+    """Return the schema of arguments without malformed parts."""
     kinds = {"properties": is_dict, "required": lambda names: is_list(names) and all(isinstance(n, str) for n in names)}
     given = schema if is_dict(schema) else {}
     return {key: part for key, part in given.items() if key not in kinds or kinds[key](part)}
 
 
 class McpCall:
-    """Calls one tool of a server: in the session of the row, or where no row runs in one of its own."""
+    """Calls one tool of a server: in the session of the row, or without a row in a session of its own."""
 
     def __init__(self, server: Server, name: str):
         self.server, self.name = server, name
@@ -124,7 +124,7 @@ class McpCall:
 def _value(result: Any, name: str, server: Server) -> Any:
     """Convert the result of a call to JSON: a text, an object, an image as a data URI, or a list of texts and images.
 
-    Raises NodeError("tool") for a failure that the server tells.
+    Raises NodeError("tool") for a failure reported by the server.
     """
     parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
     text = "\n".join(part for part, is_image in parts if not is_image)
@@ -146,8 +146,10 @@ def _value(result: Any, name: str, server: Server) -> Any:
 
 
 def _says(texts: Sequence[str], structured: Any) -> bool:
-    """Return True if the texts of a result are the JSON of its structured part. Servers put what is no object under
-    `result`, and a list into one text for each item."""
+    """Return True if the texts of a result are the JSON of its structured part.
+
+    Servers wrap a value that is no object under `result`, and split a list into one text per item.
+    """
     plain = structured["result"] if is_dict(structured) and structured.keys() == {"result"} else structured
     said = [_loaded(text) for text in texts]
     wanted = [structured, plain, *([str(plain)] if isinstance(plain, str | int | float | bool) else [])]
@@ -169,7 +171,7 @@ def _dumped(value: Any, name: str) -> str:
 
 
 def _part(part: Any, server: Server) -> tuple[str, bool]:
-    """(a part of a result, whether it is an image)."""
+    """Return (a part of a result, whether it is an image)."""
     kind, inside = getattr(part, "type", ""), getattr(part, "resource", None)
     mime = str(field_of(inside or part, "mime_type", "mimeType") or "a file")
     data = getattr(part, "data", None) or getattr(inside, "blob", None)

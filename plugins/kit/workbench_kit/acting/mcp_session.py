@@ -1,4 +1,4 @@
-"""Sessions with MCP servers on stdio: one for each server and row, in a thread of its own."""
+"""Sessions with MCP servers on stdio: one for each server and row, each in its own thread."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from workbench_kit.wire import redact
 
 T = TypeVar("T")
 
-#: The SDK reports each line of a server that is no message, such as a greeting: not to users who did not ask.
+#: The SDK logs each server line that is no message, such as a greeting. Users did not ask for that.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
-#: Seconds in which a server ends, by its own will, by SIGTERM, by SIGKILL.
+#: Seconds that a server gets to end: by itself, after SIGTERM, after SIGKILL.
 _ENDING = 8.0
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-#: The code of an error that says that the connection is gone; those of other codes come from the server.
+#: Error code for a lost connection. Errors with other codes come from the server.
 _CLOSED = -32000
-#: Characters of an error that are looked through.
+#: Number of characters of an error that are searched.
 _TOLD = 10_000
 
 
 def field_of(thing: Any, now: str, before: str) -> Any:
-    """A field of an object of the SDK, whose names changed with version 2; None if it has none."""
+    """Return a field of an SDK object, whose names changed with version 2; None if it has none."""
     return getattr(thing, now, getattr(thing, before, None))
 
 
 @dataclass(frozen=True)
 class Server:
-    """The start of a server: its command, the folder that it runs in, and further variables of its environment, in
-    which $NAME stands for one of ours."""
+    """The start of a server: its command, working folder, and further environment variables, in which $NAME stands for
+    one of ours."""
 
     command: tuple[str, ...]
     base: Path
@@ -57,7 +57,7 @@ class Server:
         return visible(shlex.join(self.command))
 
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """The further variables with their values. Raises SpecError for one of ours that is not set."""
+        """Return the further variables with their values. Raise SpecError for one of ours that is not set."""
         return tuple((name, fill_variables(text, "env")) for name, text in self.env)
 
     def redacted(self, text: str) -> str:
@@ -69,7 +69,7 @@ class Server:
 
 
 def fill_variables(text: str, setting: str) -> str:
-    """A text of a setting with the values of our environment in place of `$NAME` and `${NAME}`. Raises SpecError."""
+    """Replace `$NAME` and `${NAME}` in a setting by the values of our environment. Raise SpecError."""
 
     def filled(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -85,7 +85,7 @@ def fill_variables(text: str, setting: str) -> str:
 
 
 class ServerSession:
-    """A server that runs until it is closed, and whatever it does, ends with this process."""
+    """A server that runs until it is closed, and ends with this process in any case."""
 
     def __init__(self, server: Server):
         self.server, self.broken, self._lock = server, False, threading.Lock()
@@ -96,9 +96,9 @@ class ServerSession:
         threading.Thread(target=self._run, name="workbench-mcp", daemon=True).start()
 
     def ask(self, request: Callable[[Any], Awaitable[T]], seconds: float | None) -> T:
-        """The result of a request, a coroutine function of the session. Blocks.
+        """Return the result of a request, a coroutine function of the session. Blocks.
 
-        Raises TimeoutError, and whatever the request or the start of the server raises.
+        Raises TimeoutError, and the errors of the request or of the server's start.
         """
         until = None if seconds is None else time.monotonic() + seconds
         try:
@@ -119,20 +119,20 @@ class ServerSession:
         return self._ready.done() and code is not None and code != _CLOSED
 
     def explain(self, error: BaseException) -> str:
-        """Why a request failed, and what the server said on stderr, in one line."""
-        while isinstance(error, BaseExceptionGroup):  # which anyio makes of an error in one of its tasks
+        """Return why a request failed, and the server's output on stderr, in one line."""
+        while isinstance(error, BaseExceptionGroup):  # anyio wraps errors of its tasks like this
             error = error.exceptions[0]
         cause = " ".join(self.server.redacted(str(error)[:_TOLD])[:500].split())
         with suppress(ValueError):  # closed
             size = os.fstat(self._said.fileno()).st_size
-            # Not by seek, since the server writes where the file stands.
+            # Not by seek: the server writes at the position of the file.
             tail = os.pread(self._said.fileno(), 1200, max(0, size - 1200)).decode(errors="replace")
             said = visible(" ".join(self.server.redacted(tail)[-300:].split()))
             return cause + (f"; it said: {said}" if said else "")
         return cause
 
     def close(self) -> None:
-        """Begin to end the server."""
+        """Start to end the server, without waiting."""
         with self._lock:
             if self.broken:
                 return  # a second cancellation would interrupt the end
@@ -180,7 +180,7 @@ async def _open(server: Server, said: IO[bytes], stack: AsyncExitStack) -> Any:
         raise NodeError("tool", f"MCP tools need: {pip_install('kit[mcp]')}") from None
 
     class Client(ClientSession):
-        """Does not ask for the list of tools in each session, only to check results by it."""
+        """Does not request the list of tools in each session, only to check results by it."""
 
         async def validate_tool_result(self, name: str, result: Any) -> None: ...
 
@@ -202,10 +202,10 @@ def _left(until: float | None) -> float | None:
 
 
 class RowSessions:
-    """The sessions of one row, each begun by the first call of its server.
+    """The sessions of one row. The first call of a server opens its session.
 
-    A session that begins late, since the row was resumed or the server broke, first makes the row's earlier calls
-    again: so the server is in the state in which it was.
+    A session that begins late, because the row was resumed or the server broke, first repeats the row's earlier calls,
+    to bring the server into the same state.
     """
 
     def __init__(self) -> None:
@@ -216,12 +216,12 @@ class RowSessions:
         self._over = False
 
     def note(self, server: Server, name: str, arguments: Mapping[str, Any]) -> None:
-        """Remember a call that gave a result, now or when the row ran before. One that failed is not made again: it may
-        have hung."""
+        """Remember a call that returned a result, now or in an earlier run of the row. Failed calls are not repeated:
+        they may have hung."""
         self._made.setdefault(server, []).append((name, arguments))
 
     def call(self, server: Server, name: str, arguments: Mapping[str, Any], seconds: float | None) -> Any:
-        """The server's result of a call. Blocks. Raises TimeoutError and NodeError("tool")."""
+        """Call a tool of the server and return its result. Blocks. Raises TimeoutError and NodeError("tool")."""
         until = None if seconds is None else time.monotonic() + seconds
         return _call(self._session(server, name, until), name, name, arguments, until)
 
@@ -239,7 +239,7 @@ class RowSessions:
                     for earlier, given in self._made.get(server, ()):
                         _call(session, name, earlier, given, until)
                 except BaseException:
-                    session.close()  # it is not in the state in which it was
+                    session.close()  # it is not in the earlier state
                     raise
             return session
         finally:
@@ -262,7 +262,7 @@ class RowSessions:
 
 
 def _call(session: ServerSession, tool: str, name: str, arguments: Mapping[str, Any], until: float | None) -> Any:
-    """tool: that which the error is about."""
+    """Call a tool in a session. tool: the name in errors."""
     try:
         return session.ask(lambda client: client.call_tool(name, dict(arguments)), _left(until))
     except (TimeoutError, SpecError):
@@ -275,13 +275,13 @@ _sessions: ContextVar[RowSessions | None] = ContextVar("mcp_sessions", default=N
 
 
 def current_sessions() -> RowSessions | None:
-    """The sessions of the row whose tool is called."""
+    """Return the sessions of the row whose tool is called."""
     return _sessions.get()
 
 
 @contextmanager
 def in_sessions(sessions: RowSessions) -> Generator[None]:
-    """Inside, tools are called in these sessions."""
+    """Call tools in these sessions inside the `with` block."""
     token = _sessions.set(sessions)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tools that are nodes: their calls of models are paid, journalled and replayed like all others."""
+"""Tools that are nodes: their model calls are paid, journalled and replayed like all others."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from workbench_kit.acting.inner_nodes import child_node
 from workbench_kit.acting.permission import permitted
 from workbench_kit.acting.tool import Tool, as_rules_see, know_tools, read_arguments
 
-#: An input of a node that is a tool: the calls of the row before this one, with their results. No model fills it.
+#: An input of a tool node: the row's earlier calls, with their results. No model fills it.
 EARLIER = "earlier_calls"
 
 
 class RowCalls:
-    """The calls of tools that agents made in a row so far, as text: what an emulated world has to agree with.
+    """The calls that agents made in a row so far, as text: an emulated world has to be consistent with them.
 
     Source: ToolEmu (Ruan et al., arXiv 2309.15817), whose emulator sees the trajectory of the agent.
     """
@@ -34,19 +34,19 @@ class RowCalls:
 
     @classmethod
     def of(cls, ctx: Context) -> RowCalls:
-        """The calls of the row, and of the sample of the node: each sample has its own world."""
+        """Return the calls of the row and of the node's sample: each sample has its own world."""
         return ctx.row.get((cls, ctx.draw.replica), cls)
 
     def keep(self, tool: str, arguments: Mapping[str, Any], result: str) -> None:
-        """Keep a call of a tool with what the agent was told."""
+        """Record a call of a tool with the result that the agent saw."""
         self.lines.append(f"{tool}({json.dumps(arguments, ensure_ascii=False, default=str)}) -> {result}")
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Unavailable(Exception):
-    """The infrastructure behind a node failed: it says nothing about the agent, whose example is left out."""
+    """The infrastructure behind a node failed. This is no evidence about the agent, whose example is left out."""
 
     def __init__(self, error: NodeError):
         super().__init__(str(error))
@@ -57,7 +57,7 @@ class Unavailable(Exception):
 class NodeTool:
     """A node that an agent calls. The model fills the inputs that do not come from the row.
 
-    about: what it does, for the model; by default what its kind says, or its outputs.
+    about: its description for the model; by default that of its kind, or its outputs.
     """
 
     name: str
@@ -87,11 +87,11 @@ class NodeTool:
         most: int | None = None,
         replica: int = 0,
     ) -> Any:
-        """The node's output, or its outputs by name if it has several.
+        """Return the node's output, or its outputs by name if it has several.
 
-        most: calls of nodes that ask a model, for one example; by default one at each step of an agent.
+        most: maximum number of calls of model-asking nodes for one example; by default one per step of an agent.
 
-        Raises NodeError("policy"), NodeError("tool") for what the model can be told of, and Unavailable.
+        Raises NodeError("policy"), NodeError("tool") for errors that the model can see, and Unavailable.
         """
         read_arguments(self.tool, arguments)
         arguments = as_rules_see(self.tool, arguments)
@@ -117,10 +117,10 @@ class NodeTool:
 async def introduce_tools(
     tools: dict[str, Tool], nodes: Mapping[str, NodeTool], described: Collection[str], ctx: Context
 ) -> None:
-    """Ask servers, and nodes that know it only when they run, what their tools do, where nobody has asked yet.
+    """Fetch missing tool descriptions from servers, and from nodes that know them only at run time.
 
-    tools: by name, some of which are nodes; these are described anew, but for those that somebody has `described`.
-    Raises SpecError and NodeError where one does not say it.
+    tools: by name. Tools that are nodes get a new description, unless they are in `described`. Raises SpecError and
+    NodeError if a description is not available.
     """
     await know_tools(tools.values())
     for name, found in nodes.items():
@@ -129,9 +129,9 @@ async def introduce_tools(
 
 
 def claim_call(tool: str, ctx: Context, key: str, most: int | None = None) -> None:
-    """Refuse a call whose calls of models the budget does not count.
+    """Refuse a call whose model calls the budget does not count.
 
-    key: counts such calls apart from others. most: for one example; by default one at each step of an agent, whose
+    key: counts such calls apart from others. most: maximum for one example; by default one per step of an agent, whose
     native answers may have several.
     """
     if most is None:
@@ -150,12 +150,13 @@ def _never(**arguments: Any) -> Any:
 
 
 def _shown_type(found: Any) -> Any:
-    """The type of an input as a model can give it: an image as its address."""
+    """Return the type of an input as a model can provide it: for an image, its address."""
     return str if found is Image else found
 
 
 def make_node_tools(trees: Mapping[str, Any], base: Path, code: Code, *, actions: int = 1) -> dict[str, NodeTool]:
-    """The tools by name. code: of the agent. actions: that it draws at each step. Raises SpecError at its place."""
+    """Create the tools by name. code: of the agent. actions: answers drawn per step. Raise SpecError at the tool's
+    place."""
     found: dict[str, NodeTool] = {}
     for name, tree in trees.items():
         about, rest = tree.get("describe", ""), {key: value for key, value in tree.items() if key != "describe"}

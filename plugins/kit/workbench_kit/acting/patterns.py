@@ -1,6 +1,6 @@
 """Texts that patterns can match, read from the syntax tree of Python's own parser, the private `re._parser`.
 
-Nothing is searched. The functions are conservative: they say that a pattern cannot match only where that is certain.
+Nothing is searched. The functions are conservative: they reject a pattern only if it certainly cannot match.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-#: Texts that `listed_matches` lists at most.
+#: Maximum number of texts that `listed_matches` returns.
 _MOST_LISTED = 100
 
 _parser: Any = importlib.import_module("re._parser")
@@ -18,25 +18,25 @@ _codes: Any = importlib.import_module("re._constants")
 _REPEATS = (_codes.MAX_REPEAT, _codes.MIN_REPEAT, _codes.POSSESSIVE_REPEAT)
 _STARTS = (_codes.AT_BEGINNING, _codes.AT_BEGINNING_STRING)
 _ENDS = (_codes.AT_END, _codes.AT_END_STRING)
-#: Stand for all characters in tests of character sets: letters, digits, spaces, marks, and one of another script.
+#: Sample for tests of character sets: letters, digits, spaces, marks, and one character of another script.
 _SAMPLE = [chr(code) for code in range(256)] + ["\u0416", "\u4e2d"]
 
 
 class Unmatchable(ValueError):
-    """No text matches the pattern. The message says why."""
+    """No text matches the pattern. The message gives the reason."""
 
 
 def shortest_match(pattern: str) -> int:
-    """The length of the shortest text that a pattern may match. Raises Unmatchable if none can, and re.error."""
+    """Return the length of the shortest text that a pattern may match. Raise Unmatchable if none can, and re.error."""
     tree = _parser.parse(pattern)
     multiline = bool(tree.state.flags & re.MULTILINE)
     return _width(list(tree), multiline, 0)
 
 
 def listed_matches(pattern: str) -> list[str] | None:
-    """All texts that a pattern can find, for `^(a|b)$` and the like: it stands for the whole text, and lists few.
+    """Return all texts that a pattern like `^(a|b)$` can match: it covers the whole text and has few alternatives.
 
-    None for any other. Raises re.error.
+    Returns None for any other pattern. Raises re.error.
     """
     tree = _parser.parse(pattern)
     parts = list(tree)
@@ -51,7 +51,7 @@ def listed_matches(pattern: str) -> list[str] | None:
 
 
 def _listed(parts: Sequence[Any]) -> list[str] | None:
-    """The texts of a sequence of characters, alternatives and groups."""
+    """Return the texts of a sequence of characters, alternatives and groups."""
     texts = [""]
     for kind, content in parts:
         here: list[str] | None = None
@@ -71,7 +71,7 @@ def _listed(parts: Sequence[Any]) -> list[str] | None:
 
 
 def _width(parts: Sequence[Any], multiline: bool, before: int) -> int:
-    """The least number of characters of a sequence. before: the least number in front of it."""
+    """Return the minimum number of characters of a sequence. before: the minimum number in front of it."""
     total, ended = 0, False
     for kind, content in parts:
         if kind is _codes.AT:
@@ -113,7 +113,7 @@ def _width_of(kind: Any, content: Any, multiline: bool, before: int) -> int:
 
 
 def _least(branches: Iterable[Any], multiline: bool, before: int) -> int:
-    """The least width of the alternatives that can match. Raises Unmatchable if none can."""
+    """Return the minimum width of the alternatives that can match. Raise Unmatchable if none can."""
     widths: list[int] = []
     reason: Unmatchable | None = None
     for branch in branches:
@@ -127,21 +127,21 @@ def _least(branches: Iterable[Any], multiline: bool, before: int) -> int:
 
 
 def _takes_newline(kind: Any, content: Any) -> bool:
-    """Return True if one part may be a newline; where that is not plain, it may."""
+    """Return True if one part may be a newline, or if that is unclear."""
     if kind in (_codes.LITERAL, _codes.NOT_LITERAL):
         return (content == ord("\n")) is (kind is _codes.LITERAL)
     return kind is not _codes.IN or _in_set("\n", content)
 
 
 def _has_others(content: Sequence[Any]) -> bool:
-    """Return True if a set names characters outside of the sample."""
+    """Return True if a set names characters outside the sample."""
     return any(
         (kind is _codes.LITERAL and value > 255) or (kind is _codes.RANGE and value[1] > 255) for kind, value in content
     )
 
 
 def _in_set(char: str, content: Sequence[Any]) -> bool:
-    """Return True if a set of characters, [...], has a character."""
+    """Return True if a set of characters, [...], contains a character."""
     negated = bool(content) and content[0][0] is _codes.NEGATE
     return negated is not any(_is_one(ord(char), kind, value) for kind, value in content[negated:])
 

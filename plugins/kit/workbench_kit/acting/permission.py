@@ -1,4 +1,4 @@
-"""Permission for calls of tools: what the policies of a row say, and what was called before."""
+"""Permission for tool calls: by the policies of a row and its earlier calls."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from workbench.spec import MadeCall, PolicySpec, strictest_verdict
 
 
 class MadeCalls:
-    """The calls of tools of a row so far, which rules on time are about."""
+    """The tool calls of a row so far, for rules about order and time."""
 
     def __init__(self) -> None:
         self.calls = list[MadeCall]()
 
     @classmethod
     def of(cls, ctx: Context) -> MadeCalls:
-        """The calls of the row, and of the sample of the node: each sample has its own."""
+        """Return the calls of the row and of the node's sample: each sample has its own."""
         return ctx.row.get((cls, ctx.draw.replica), cls)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 @asynccontextmanager
 async def permitted(
     ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> AsyncGenerator[None]:
-    """Around a call of a tool: raises as `check_policy`, and keeps the call for the rules on later ones."""
+    """Wrap a tool call: raise like `check_policy`, and record the call for rules on later ones."""
     await check_policy(ctx, tool, arguments, defaults)
     if not ctx.restricted:
         yield
@@ -55,8 +55,10 @@ def is_permitted(ctx: Context, tool: str) -> bool:
 async def check_policy(
     ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> None:
-    """Raise NodeError("policy") for a call that a policy refuses, or the user on request. The policies are those of the
-    workflow file and, for an inner workflow, of its own file."""
+    """Raise NodeError("policy") for a call refused by a policy, or by the user if asked.
+
+    The policies are those of the workflow file and, for an inner workflow, of its own file.
+    """
     runtime, earlier = ctx.program.runtime, MadeCalls.of(ctx).calls if ctx.restricted else ()
     policies = (runtime.policy, *ctx.policies)
     await check_call(policies, tool, arguments, runtime.consent, ctx.effect, defaults, earlier)
@@ -71,7 +73,7 @@ async def check_call(
     defaults: Mapping[str, Any] | None = None,
     earlier: Sequence[MadeCall] = (),
 ) -> None:
-    """Raise NodeError("policy") for a call that one of the policies refuses, or the user where a policy says `ask`.
+    """Raise NodeError("policy") for a call refused by one of the policies, or by the user if a policy says `ask`.
 
     Args:
         policies: all of them must allow the call.
@@ -99,7 +101,7 @@ async def check_call(
 
 
 def refusal(tool: str, verdict: str, why: str) -> str | None:
-    """Why a call is refused, when nobody can be asked; None for a call that is allowed."""
+    """Return why a call is refused if nobody can be asked; None if it is allowed."""
     reason = f": {why}" if why else ""
     if verdict == "ask":
         return f"{tool} needs a person's consent, and nobody is here to ask{reason}"

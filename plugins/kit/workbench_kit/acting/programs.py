@@ -11,14 +11,14 @@ from pathlib import Path
 
 @cache
 def dying_with_us() -> tuple[str, ...]:
-    """Return the words that start a program so that it is killed with the thread that started it, if the machine has
-    them."""
+    """Return a command prefix that kills a program together with the thread that started it; () if `setpriv` is
+    missing."""
     found = shutil.which("setpriv")
     return (found, "--pdeathsig", "KILL", "--") if found else ()
 
 
 def check_program(program: str, cwd: Path, env: Mapping[str, str]) -> None:
-    """Raise OSError for one that cannot be started, lest `setpriv`, which can, says so in its own words."""
+    """Raise OSError for a program that cannot be started, before `setpriv` reports it in its own words."""
     path = str(cwd / program) if os.sep in program else program
     if shutil.which(path, path=env.get("PATH", os.defpath)) is not None:
         return

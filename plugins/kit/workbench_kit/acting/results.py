@@ -1,4 +1,4 @@
-"""The bound on results of tools, whatever they are: Python, MCP, environments, code."""
+"""The size limit for results of all kinds of tools: Python, MCP, environments, code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from workbench_kit.prompting import split_images
 
-#: Characters of a result. It goes into prompts and is kept.
+#: Maximum number of characters of a result, which goes into prompts and is stored.
 LONGEST_RESULT = 1_000_000
 
 
 def cut_text(text: str) -> str:
-    """A text with its beginning and its end, and what was left out between them named."""
+    """Return a text's beginning and end, with a note of the size left out between them."""
     if len(text) <= LONGEST_RESULT:
         return text
     half = (LONGEST_RESULT - 100) // 2
@@ -20,7 +20,7 @@ def cut_text(text: str) -> str:
 
 
 def cut_result(value: Any) -> Any:
-    """A result as it is, unless its text is too long: then its text, cut, and the images in it."""
+    """Return a result unchanged, unless its text is too long: then the cut text, and the images."""
     shown, images = split_images(value)
     if len(shown) <= LONGEST_RESULT:
         return value

@@ -11,37 +11,37 @@ from workbench.base.type_guards import is_dict, is_list
 
 Schema = Mapping[str, Any]
 
-#: Levels of objects in objects that are told.
+#: Maximum depth of nested objects in a description.
 _DEEPEST = 4
-#: Characters of the type of an argument.
+#: Maximum number of characters of an argument's type.
 _LONGEST = 4000
-#: Alternatives that are told of an enumeration.
+#: Maximum number of an enumeration's values in a description.
 _MOST_VALUES = 30
 _NUMBER = re.compile(r"[+-]?(\d+)(\.\d+)?([eE][+-]?\d+)?")
 
 
 def schema_defaults(schema: Schema) -> dict[str, Any]:
-    """The default values in a JSON Schema of arguments."""
+    """Return the default values in a JSON Schema of arguments."""
     properties = schema.get("properties", {})
     return {name: p["default"] for name, p in properties.items() if isinstance(p, Mapping) and "default" in p}
 
 
 def as_parameters(schema: Schema) -> dict[str, Any]:
-    """The schema as function calling takes it: that of an object, with its properties."""
+    """Return the schema in the form of function calling: an object with its properties."""
     return {"type": "object", "properties": {}, **schema}
 
 
 def told_arguments(schema: Schema, hidden: Collection[str] = ()) -> dict[str, Any]:
-    """The arguments without the hidden ones, each with its type in words; `...` stands for any other argument."""
+    """Describe the arguments without the hidden ones, each by its type; `...` stands for any other argument."""
     properties = schema.get("properties", {})
     told = {name: _told_argument(one, schema) for name, one in properties.items() if name not in hidden}
     return {**told, **({"...": "any"} if schema.get("additionalProperties") else {})}
 
 
 def _told_argument(schema: Any, root: Schema) -> Any:
-    """Its type and, where it is a word, what the schema says of it.
+    """Describe an argument: its type and, if that is a word, the schema's description.
 
-    It is told as deep as is short: types that hold themselves, or each other, would fill a prompt.
+    The depth is limited by length: types that contain themselves or each other would fill a prompt.
     """
     told = _told_type(schema, root, 0)
     for depth in range(1, _DEEPEST + 1):
@@ -54,7 +54,7 @@ def _told_argument(schema: Any, root: Schema) -> Any:
 
 
 def _told_type(schema: Any, root: Schema, depth: int) -> Any:
-    """A type as a word, an object as its parts, a list as a list of what is in it, down to a depth."""
+    """Describe a type as a word, an object by its parts and a list by its items, down to a depth."""
     if not is_dict(schema) or depth < 0:
         return "any"
     schema = _referred(schema, root)
@@ -75,7 +75,7 @@ def _told_type(schema: Any, root: Schema, depth: int) -> Any:
 
 
 def _referred(schema: Mapping[str, Any], root: Schema) -> Mapping[str, Any]:
-    """Resolve what a schema refers to, from the root; the schema itself where it refers to nothing."""
+    """Resolve a schema's reference from the root; return the schema itself if it has none."""
     for _ in range(_DEEPEST):
         found: Any = root
         parts = str(schema.get("$ref", "")).removeprefix("#/").split("/")
@@ -88,8 +88,10 @@ def _referred(schema: Mapping[str, Any], root: Schema) -> Mapping[str, Any]:
 
 
 def fit_values(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with numbers and truth values that stand there as text read as such, where the schema takes no
-    text. Whatever does not fit stays as it is: who takes the arguments says what is wrong with them."""
+    """Parse numbers and truth values that are given as texts, if the schema allows no text.
+
+    Values that do not fit are returned unchanged; the callee reports what is wrong with them.
+    """
     properties = schema.get("properties")
     known = properties if is_dict(properties) else {}
     return {

@@ -1,4 +1,4 @@
-"""A tool: its description for models, its arguments, its call. `workbench_kit.acting` finds and calls them."""
+"""A tool: its description for models, its arguments, its call. `workbench_kit.acting` loads and calls tools."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from workbench_kit.acting.mcp import Listed, McpCall, is_listed, list_tools
 from workbench_kit.acting.mcp_session import Server
 from workbench_kit.acting.schemas import as_parameters, fit_values, schema_defaults
 
-#: Characters of what a tool says where it fails.
+#: Maximum number of characters of a tool's error.
 LONGEST_ERROR = 2_000
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A callable with a name, a description and a JSON Schema of its arguments. folder: where what it leaves in files
-    is looked for: beside its code, or where its server runs."""
+    """A callable with a name, a description and a JSON Schema of its arguments.
+
+    folder: watched for files that it leaves: the folder of its code, or its server's working folder.
+    """
 
     name: str
     description: str
@@ -40,7 +42,7 @@ class Tool:
 
     @property
     def all_defaults(self) -> dict[str, Any]:
-        """The known default values of optional arguments."""
+        """Return the known default values of optional arguments."""
         return {**schema_defaults(self.schema), **self.defaults}
 
     @property
@@ -51,17 +53,17 @@ class Tool:
 
     @property
     def is_known(self) -> bool:
-        """Return True if its description and schema are here."""
+        """Return True if its description and schema have been loaded."""
         return True
 
     def described(self, text: str) -> Tool:
-        """The same tool with another description."""
+        """Return the same tool with another description."""
         found = copy.copy(self)
         object.__setattr__(found, "description", text)
         return found
 
     async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
-        """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
+        """Call the tool. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
         arguments = read_arguments(self, arguments)
         try:
             if self.is_async:
@@ -70,7 +72,7 @@ class Tool:
             found = await run_in_thread(partial(self.call, arguments), timeout)
             if not inspect.isawaitable(found):
                 return found
-            async with asyncio.timeout(timeout):  # a coroutine function behind a decorator that is none
+            async with asyncio.timeout(timeout):  # a coroutine function behind an ordinary decorator
                 return await found
         except (NodeError, SpecError):
             raise
@@ -81,11 +83,11 @@ class Tool:
 
 
 class ServerTool(Tool):
-    """A tool of an MCP server, which is asked for its description and schema when one of them is first read."""
+    """A tool of an MCP server. Its description and schema are requested on first use."""
 
     call: McpCall
 
-    def __getattr__(self, name: str) -> Any:  # of fields that are not set yet
+    def __getattr__(self, name: str) -> Any:  # for fields that are not set yet
         if name not in ("description", "schema"):
             raise AttributeError(name)
         listed = _listed(self.call.server, self.name)
@@ -99,7 +101,7 @@ class ServerTool(Tool):
 
 
 def _listed(server: Server, name: str) -> Listed:
-    """A tool as its server describes it. Raises SpecError if it has none of this name."""
+    """Return a tool as its server describes it. Raise SpecError if there is none with this name."""
     found = {tool.name: tool for tool in list_tools(server)}
     if name not in found:
         raise SpecError(f"the MCP server `{server}` has no tool '{name}'", hint=suggest(name, list(found)))
@@ -107,19 +109,19 @@ def _listed(server: Server, name: str) -> Listed:
 
 
 async def know_tools(tools: Iterable[Tool]) -> None:
-    """Ask the servers of tools for descriptions and schemas that nobody has read yet. Raises SpecError."""
+    """Request descriptions and schemas that have not been loaded yet. Raise SpecError."""
     for tool in tools:
         if not tool.is_known:
             await asyncio.to_thread(getattr, tool, "schema")
 
 
 def read_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as the tool takes them: converted to the types of a function, and numbers that stand
-    there as text read as such. Raises NodeError("tool") for arguments that it does not take, or lacks."""
+    """Return the arguments of a call, converted to a function's types, with numbers given as texts parsed. Raises
+    NodeError("tool") for unknown or missing arguments."""
     if isinstance(tool.call, BoundFunction):
         return tool.call.read(tool.name, arguments)
     if not tool.is_known:
-        return dict(arguments)  # the server says what is wrong
+        return dict(arguments)  # the server reports errors
     schema = tool.schema
     open_ended = "properties" not in schema or schema.get("additionalProperties")
     if not open_ended and (unknown := set(arguments) - set(schema["properties"])):
@@ -130,14 +132,14 @@ def read_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_rules_see(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that are called with, as JSON. Raises NodeError("tool") as `read_arguments` does."""
+    """Return the arguments of the actual call, as JSON. Raise NodeError("tool") like `read_arguments`."""
     values = read_arguments(tool, arguments)
     return tool.call.as_json(values) if isinstance(tool.call, BoundFunction) else values
 
 
 @lru_cache(maxsize=512)
 def server_tools(address: str, base: Path, env: tuple[tuple[str, str], ...], asked: bool) -> Sequence[Tool]:
-    """The tools of a server, or the one that its address names. asked: whether the server may be started."""
+    """Return the tools of a server, or the one named in its address. asked: whether the server may be started."""
     parsed = parse_server(address)
     server = Server(parsed.words, base, env)
     if asked:

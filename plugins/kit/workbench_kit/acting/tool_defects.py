@@ -1,4 +1,4 @@
-"""Defects of tools, read from their source and from the command of their server. Nothing is loaded or started."""
+"""Defects of tools, found in their source and in their server's command. Nothing is loaded or started."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def find_tool_defects(
     """Find the defects of a tool at an address.
 
     Args:
-        tool: as `load_tool` gives it.
+        tool: as returned by `load_tool`.
         base: the folder of the workflow file.
-        path: where the address stands in the node.
+        path: of the address in the node.
         hidden: arguments that the model does not fill.
         described: whether the node gives it a description of its own.
         told: whether a model reads about the tool and fills its arguments.
@@ -122,7 +122,7 @@ def _function_defects(name: str, function: Function, where: str, path: Place) ->
 
 
 def _filled(function: Function) -> list[ast.arg]:
-    """The arguments without a default."""
+    """Return the arguments without a default."""
     given, only = function.args, zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     placed = [*given.posonlyargs, *given.args]
     needed = len(placed) - len(given.defaults)
@@ -130,7 +130,7 @@ def _filled(function: Function) -> list[ast.arg]:
 
 
 def _server_defects(tool: Tool, command: tuple[str, ...], base: Path, path: Place) -> Iterator[Defect]:
-    """A command that is not on this machine, or whose script or module is not there."""
+    """Report a command, script or module that is not on this machine."""
 
     def missing(what: str, hint: str) -> Defect:
         return Defect(DefectKind.MISSING_SERVER, f"the server of the tool '{tool.name}': {what}", hint, path)
@@ -160,13 +160,17 @@ def _server_defects(tool: Tool, command: tuple[str, ...], base: Path, path: Plac
 
 
 def _find_function(path: Path, name: str) -> Function | None:
-    """The function of this name in a file, as its source; None for what is decorated or bound otherwise, since only
-    running the file would show it. Raises SpecError if the file is not Python, or has no such name."""
+    """Return the source of a function in a file; None if it is decorated or bound in another way, which only running
+    shows.
+
+    Raises SpecError if the file is not Python, or has no such name.
+    """
     return _plain_function(find_binding(parse_python(path), name, path.name))
 
 
 def _function_in(source: str, name: str) -> Function | None:
-    """The same, in a source. Raises SpecError if that is not Python, or has no such name."""
+    """Find a function in a source, like `_find_function`. Raises SpecError if that is not Python or has no such
+    name."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -191,7 +195,7 @@ def _returns_nothing(function: Function) -> bool:
 
 
 def _plain_function(found: ast.AST | None) -> Function | None:
-    """A function whose decorators change neither its docstring nor what it takes and returns."""
+    """Return a function whose decorators change neither its docstring nor its arguments and result."""
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     kept = {ast.unparse(d.func if isinstance(d, ast.Call) else d).rpartition(".")[2] for d in found.decorator_list}

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-#: What `tools` says of itself.
+#: The description of `tools`.
 TOOLS = "python:module.function, mcp:COMMAND ARGS#name, or mcp:COMMAND ARGS for all tools of a server"
 
-#: The variables of servers.
+#: The environment variables of servers.
 ENV: Any = Field(
     default_factory=dict,
     exclude_if=lambda env: not env,

@@ -1,4 +1,4 @@
-"""Tools that a workflow may call, from Python code or an MCP server; and the calls that models write.
+"""Tools that a workflow may call, from Python code or an MCP server; and parsing of the calls that models write.
 
 `python:path/tools.py:lookup`    a function in a file or a module (`workbench.spec`)
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
@@ -43,7 +43,7 @@ _PARALLEL = ("multi_tool_use.parallel", "multi_tool_use_parallel")
 
 
 class CallsTools(Protocol):
-    """A way of calling tools, e.g. with retries (`workbench_tools.live_calls`)."""
+    """A way to call tools, e.g. with retries (`workbench_tools.live_calls`)."""
 
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any: ...
 
@@ -57,11 +57,11 @@ async def call_tool(
 ) -> Any:
     """Call a tool if the policy allows it, and return its result. Results and failures are journalled.
 
-    live: makes the call in place of a single attempt. reach: of code that a model writes. Raises NodeError("policy")
-    and NodeError("tool").
+    live: makes the call in place of a single attempt. reach: objects available to a model's code. Raises
+    NodeError("policy") and NodeError("tool").
     """
     if ctx.restricted:
-        await know_tools([tool])  # its rules may be about arguments that are left out
+        await know_tools([tool])  # its rules may be about omitted arguments
     given = as_rules_see(tool, arguments)
     async with permitted(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None):
         if is_session(tool):
@@ -116,7 +116,7 @@ async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any])
 
 
 def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None, code: Code = "loaded") -> Tool:
-    """The tool at an address. Raises SpecError that says what to write instead.
+    """Load the tool at an address. Raises SpecError with a correction.
 
     Args:
         base: the folder of the workflow file.
@@ -131,8 +131,10 @@ def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None, co
 def load_tools(
     addresses: Sequence[str], base: Path, env: Mapping[str, str] | None = None, code: Code = "loaded"
 ) -> dict[str, Tool]:
-    """The tools at addresses, by name (`load_tool`). Raises SpecError at the place of an address that is wrong, or
-    whose tool has the name of another one."""
+    """Load the tools at addresses, by name (`load_tool`).
+
+    Raises SpecError at the place of an invalid address, or of a tool with a duplicate name.
+    """
     found: dict[str, Tool] = {}
     for number, address in enumerate(addresses):
         try:
@@ -147,15 +149,15 @@ def load_tools(
 
 
 def has_unknown_tools(addresses: Iterable[str], code: Code) -> bool:
-    """Return True if one of these stands for all tools of a server, which is not asked unless the code is `loaded`."""
+    """Return True if an address stands for all tools of a server that is not asked, as the code is not `loaded`."""
     return code != "loaded" and any(a.startswith(SERVER) and not parse_server(a).tool for a in addresses)
 
 
 def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None, code: Code = "loaded") -> Sequence[Tool]:
-    """The tools at an address (`load_tool`): several for a server without the name of a tool, or none if it is not
+    """Return the tools at an address (`load_tool`): several for a server without a tool's name, or none if it is not
     asked.
 
-    Raises SpecError that says what to write instead.
+    Raises SpecError with a correction.
     """
     if address.startswith(SERVER):
         return server_tools(address, base.resolve(), tuple((env or {}).items()), code == "loaded")
@@ -168,7 +170,7 @@ def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None, cod
         )
     if code == "unread":
         return [Tool(parse_address(address).name, "", {}, _outside, address)]
-    return [_python_tool(address, base, code)]  # the module is kept by its content, so an edited file is read again
+    return [_python_tool(address, base, code)]  # the module is cached by its content, so an edited file is read again
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:
@@ -183,8 +185,8 @@ def _python_tool(address: str, base: Path, code: Code) -> Tool:
 
 
 def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
-    """A line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
-    lines = tool.description.split("\n")  # what a server says has no summary on its first line
+    """Return a line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
+    lines = tool.description.split("\n")  # a server's description has no summary on its first line
     about = " ".join(" ".join(lines if isinstance(tool.call, McpCall) else lines[:1]).split())
     return f"- {tool.name}({json.dumps(told_arguments(tool.schema, hidden), ensure_ascii=False)}): {about}"
 
@@ -211,9 +213,10 @@ def read_calls(
 
 
 def fit_calls(response: Response, names: Mapping[str, str]) -> Response:
-    """The same answer with the calls as they can go back to a server: with names that it knows, each call by itself.
+    """Return an answer with its calls in the form that a server takes back: with names that it knows, one call each.
 
-    names: of the tools, for servers, by their own (`wire_names`). A call of no tool keeps its name, as servers take it.
+    names: server-side tool names, by the tools' own names (`wire_names`). A call of no tool keeps its name, as servers
+    allow.
     """
     if not response.tool_calls:
         return response
@@ -229,7 +232,7 @@ def fit_calls(response: Response, names: Mapping[str, str]) -> Response:
 
 
 def _apart(call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The calls in a call of OpenAI's wrapper `multi_tool_use.parallel`; the call itself if it is none."""
+    """Yield the calls inside a call of OpenAI's wrapper `multi_tool_use.parallel`; for any other, the call itself."""
     given = load_arguments(call["arguments"]) if call["name"].endswith(_PARALLEL) else None
     uses = [*dicts_in(given.get("tool_uses"))] if is_dict(given) else []
     if not uses:
@@ -245,19 +248,19 @@ def _renamed(call: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
-    """The known argument names of each tool, in order, without the hidden ones."""
+    """Return the known argument names of each tool, in order, without the hidden ones."""
     return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
 
 
 def unreadable_call(
     ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
 ) -> str:
-    """The reply to an unreadable call. Also counts it on the span, for the report."""
+    """Return the reply to an unreadable call. Also counts it on the span, for the report."""
     seen = {"said": response.text[:200], "why": reading.fault}
     ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
     return correction(reading, argument_names(tools, hidden))
 
 
 def load_arguments(text: Any) -> Any:
-    """The arguments of a native call, which servers give as JSON; None for what is none."""
+    """Parse the arguments of a native call, which servers send as JSON; None if they are invalid."""
     return load_loose(text) if isinstance(text, str) else text

@@ -1,16 +1,16 @@
 """The reader of models' answers, as typed values.
 
     parse, convert      an answer by the outputs of a signature, or by one of them (`typed`)
-    conclusions         where an answer says its result: labels, boxes, tags, `the answer is`
+    conclusions         places where an answer states its result: labels, boxes, tags, `the answer is`
     choices             allowed values and truth values; never a guess
     numbers             numbers of all countries
     json_text           JSON as models write it
-    grades              what judges give
+    grades              grades by judges
     guess               the type of answers, by those of some rows
-    equality            an answer and the value of a row
-    code                what fences hold
+    equality            comparison of an answer with the value of a row
+    code                contents of fences
 
-Thoughts are taken off before (`workbench.lm.split_thoughts`).
+Thoughts are removed before (`workbench.lm.split_thoughts`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
     """
     fields, values, read = signature.outputs, dict[str, Any](), False
     parts = read_fields(text, [field.name for field in fields])
-    if signature.reasons_first and parts and not parts.get(fields[0].name):  # it answered at once
+    if signature.reasons_first and parts and not parts.get(fields[0].name):  # it answered without reasoning
         values[fields[0].name], fields = "", fields[1:]
     try:
         for field in fields:
@@ -98,9 +98,9 @@ def _is_whole(field: Field, value: Any, text: str) -> bool:
 
 
 def read_fields(text: str, names: Sequence[str]) -> dict[str, str]:
-    """The texts of fields: those of an object that has them all, else those behind their labels.
+    """Return the texts of fields: from an object that has them all, else those after their labels.
 
-    The object of one field must be all of the answer; with that of several there may be words around it.
+    The object of one field must be the whole answer; that of several may have words around it.
     """
     bare = text.strip()
     if {*bare} & {*"{|"} and (len(names) > 1 or re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):

@@ -1,4 +1,4 @@
-"""The bodies of tool calls: JSON, Python, or a name with arguments, as they stand behind the mark of a form."""
+"""The bodies of tool calls after the mark of a form: JSON, Python, or a name with arguments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from workbench_kit.answers.tool_names import known_name
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
-#: The name of a tool, if there is one, behind a fence or marks of Markdown.
+#: The name of a tool, if there is one, after a fence or marks of Markdown.
 _NAME = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*(?P<name>(?:[A-Za-z_][\w-]*(?:\.\w+)*)?)")
-#: What stands between the name of a tool and its arguments: `:0`, special tokens, a fence, a label.
+#: Text between the name of a tool and its arguments: `:0`, special tokens, a fence, a label.
 _BETWEEN = re.compile(
     r"(?:(?P<label>(?i:action[ _]input|\u273fARGS\u273f|arguments|args|input)(?=[*_]*[ \t]*:))|:\d+|\[CALL_ID\]\w+|"
     r"\[ARGS\]|commentary\b|<\|[^|>]{1,40}\|>|<\uff5c[^\uff5c]{1,40}\uff5c>|(?:json|code)\b|[\"']?>|[ \t`*_:\n])*"
 )
-#: An argument in tags, as GLM and Qwen write them.
+#: An argument in tags, as written by GLM and Qwen.
 _ARGUMENT = re.compile(
     r"(?is)\s*+(?:<arg_key>([^<]*)</arg_key>\s*<arg_value>((?:(?!</?arg_).)*)</arg_value>|"
     r"<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^<>]*>\n?(.*?)\n?</parameter>)"
@@ -28,7 +28,7 @@ _ARGUMENT = re.compile(
 _FENCE = re.compile(r"(?s)\s*+```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)")
 #: `search[two words]`; words that begin arguments.
 _BRACKET, _ATTEMPT = re.compile(r"\[(.*)\]\.?[ \t`*]*(?:\n|\Z)"), re.compile(r"\s*(?:,|with\b|[\w-]+\s*[=:])")
-#: What the arguments, the name and the whole of a call are called.
+#: Keys for the arguments, the name and the whole of a call.
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "tool_args", "params", "action_input")
 _NAMES = ("tool", "name", "function", "tool_name", "function_name", "recipient_name", "recipient", "action", "command")
 _WRAPPERS = ("tool_calls", "tool_uses", "tool_call", "function_call", "functionCall", "toolUse", "function")
@@ -40,7 +40,7 @@ class Reading:
     """The calls in a reply.
 
     fault: why an apparent call cannot be read. certain: whether it was a line `call: {...}`, which can mean nothing
-    else. tool: the tool that it seems to name. end: the index behind what was read.
+    else. tool: the tool that it seems to name. end: the index after the text read.
     """
 
     calls: Sequence[Call] = ()
@@ -54,13 +54,13 @@ NOTHING = Reading()
 
 
 def names_call(body: Any) -> bool:
-    """Return True if a JSON value is an object with the name of a tool and its arguments, whatever tools there are."""
+    """Return True if a JSON value is an object with a tool's name and arguments, whether or not the tool exists."""
     named = isinstance(body, dict) and any(isinstance(body.get(name), str) for name in _NAMES)
     return named and any(isinstance(body.get(given), dict) for given in _ARGUMENTS)
 
 
 def read_call(body: Any, tools: Tools, marked: bool = True) -> Call | None:
-    """The call in a JSON value, also in the wrappers and with the synonyms that models use; None if it is none.
+    """Return the call in a JSON value, also in the wrappers and with the synonyms that models use, or None.
 
     marked: whether a mark says that it is a call. Without one, it must name a tool and its arguments.
     """
@@ -74,7 +74,7 @@ def read_call(body: Any, tools: Tools, marked: bool = True) -> Call | None:
     key = next((one for one in _NAMES if isinstance(body.get(one), str) and body[one]), "")
     if not key:  # the name as the key
         name, given = next(iter(body.items()), ("", None))
-        if marked and body.get("tool"):  # a name that is no text: an error for the model
+        if marked and body.get("tool"):  # a name that is not a text: an error for the model
             return {"name": body["tool"], "arguments": body.get("arguments", {})}
         own = len(body) == 1 and name in tools and isinstance(given, dict) and (marked or {*given} <= {*tools[name]})
         return {"name": name, "arguments": given} if own else None
@@ -96,9 +96,9 @@ def read_call(body: Any, tools: Tools, marked: bool = True) -> Call | None:
 
 
 def read_at(text: str, place: int, tools: Tools) -> Reading:
-    """The reading after a mark: JSON, or a name with arguments. Those of an unknown tool must be certain."""
+    """Read a call after a mark: JSON, or a name with arguments. Those of an unknown tool must be certain."""
     found = _NAME.match(text, place)
-    assert found is not None  # it matches nothing, too
+    assert found is not None  # the pattern always matches
     name, start, end = found["name"], found.start("name"), found.end()
     if text.startswith("[", start) and (pythonic := read_expression(raw := find_balanced(text, start), tools)):
         return Reading([pythonic], end=start + len(raw))
@@ -111,7 +111,7 @@ def read_at(text: str, place: int, tools: Tools) -> Reading:
     if known and (bracket := _BRACKET.match(text, end)):
         return _of_text(known, bracket[1], tools)
     between = _BETWEEN.match(text, end)
-    assert between is not None  # it matches nothing, too
+    assert between is not None  # the pattern always matches
     if text.startswith("{", between.end()):
         arguments, end, why = read_object(text, between.end())
         if isinstance(arguments, dict):
@@ -130,7 +130,7 @@ def read_at(text: str, place: int, tools: Tools) -> Reading:
 
 
 def _of_text(name: str, text: str, tools: Tools) -> Reading:
-    """A call whose arguments are JSON, or the first line of a text as the only one."""
+    """Read a call whose arguments are JSON, or whose only argument is the first line of a text."""
     if text.startswith("{"):
         return read_at(f"{name} {text}", 0, tools)
     line = text.strip().split("\n")[0].strip().strip("\"'`")
@@ -142,7 +142,7 @@ def _of_text(name: str, text: str, tools: Tools) -> Reading:
 
 
 def _without_label(name: str, text: str, end: int, tools: Tools) -> Reading:
-    """A tool with its only argument in a fence, or with none."""
+    """Read a tool with its only argument in a fence, or without arguments."""
     if (fence := _FENCE.match(text, end)) and len(tools[name]) == 1:
         return Reading([{"name": name, "arguments": {tools[name][0]: fence[1]}}])
     line = _line_at(text, end)
@@ -156,7 +156,7 @@ def _line_at(text: str, place: int) -> str:
 
 
 def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
-    """A call in JSON. marked: see `read_call`."""
+    """Read a call in JSON. marked: see `read_call`."""
     body, end, why = read_object(text, start)
     if call := read_call(body, tools, marked):
         return Reading([call], end=end)
@@ -171,7 +171,7 @@ def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
 
 
 def _python_at(text: str, start: int, opening: int, tools: Tools) -> Reading:
-    """A call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
+    """Read a call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
     end = opening + len(find_balanced(text, opening))
     ends_line = not _line_at(text, end).strip(" `.")
     if call := read_expression(text[start:end], tools, unknown=ends_line):
@@ -181,9 +181,9 @@ def _python_at(text: str, start: int, opening: int, tools: Tools) -> Reading:
 
 
 def read_expression(text: str, tools: Tools, unknown: bool = False) -> Call | None:
-    """The call that a text in Python syntax is; None for any other text.
+    """Return the call if a text is one in Python syntax, else None.
 
-    unknown: whether that of an unknown tool counts, if all of its arguments are named.
+    unknown: accept an unknown tool, if all arguments are named.
     """
     said = parse_python(text) if re.match(r"\[?\s*(?:print\()?[A-Za-z_][\w.-]*\(", text) else []
     return _read_python(said[0], tools, unknown) if len(said) == 1 else None
@@ -213,7 +213,7 @@ def _read_python(tree: ast.expr, tools: Tools, unknown: bool) -> Call | None:
 
 
 def read_expressions(text: str, tools: Tools) -> Sequence[Call]:
-    """The calls of a text that is nothing but calls in Python syntax, on lines of their own or in a list."""
+    """Return the calls if a text consists of nothing but calls in Python syntax, on separate lines or in a list."""
     parts = [part for one in parse_python(text) for part in (one.elts if isinstance(one, ast.List) else [one])]
     found = [_read_python(part, tools, unknown=True) for part in parts]
     return [call for call in found if call] if all(found) else []

@@ -1,4 +1,4 @@
-"""Parses tool calls in the forms that language models write.
+"""Parse tool calls in the forms that language models write.
 
 Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line takes precedence. Models use
 many other forms, too: several lines, a code fence, Python, the tags of their training, ReAct's `Action:`. These count
@@ -6,7 +6,7 @@ only if they name a tool of the node. An unreadable attempt is a fault: the node
 not taken for the answer.
 
 A call that an answer quotes does not count. After the label of an output (`answer: ...`), only the requested form is
-read; and in the middle of a sentence, only a call that ends its line.
+read; in the middle of a sentence, only a call that ends its line.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from workbench_kit.answers.conclusions import DECORATION
 from workbench_kit.answers.json_text import load
 
 _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
-#: The marks of calls, by form: those that begin a line, those within one, and fences. The first two are found fast by
-#: what they look at first.
+#: Marks of calls, by form: those that begin a line, those within one, and fences. Lookaheads make the search for the
+#: first two fast.
 _MARKS = (
     re.compile(
         rf"(?im)^(?=[ \t>*_`#\d.)-]*+[tfca\u273f\[{{])(?:{DECORATION}(?:"
@@ -44,7 +44,7 @@ _MARKS = (
 )
 _ENDS_LINE = re.compile(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)")
 _CUT = "it was cut off at the limit of tokens"
-#: Places of a text tried for each kind of marks, so that a long text of braces takes no time.
+#: Maximum number of places tried for each kind of mark, so that a long text of braces takes no time.
 _MANY = 40
 
 
@@ -66,7 +66,7 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
     if not tools:
         return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
     first = _first(text, tools, outputs)
-    # The probe behind the text changes the reading of a cut call, and not that of a complete one.
+    # The probe after the text changes the reading of a cut call, but not that of a complete one.
     if cut and first.calls and first.calls != _first(f'{text}~"', tools, outputs).calls:
         first = Reading(fault=_CUT, tool=str(first.calls[0]["name"]))
     if strict and not first.calls:
@@ -76,7 +76,7 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
 
 
 def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
-    """The first readable call before the answer; else the first fault, or NOTHING."""
+    """Return the first readable call before the answer; else the first fault, or NOTHING."""
     said = text.strip()
     fenced = said.startswith("```") and _runs_code(tools)
     if not fenced and (whole := read_expression(said.strip("`").strip(), tools)):
@@ -93,7 +93,7 @@ def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
 
 
 def correction(reading: Reading, tools: Tools) -> str:
-    """The message to a model about an unreadable call: the fault, and the right form."""
+    """Return the message to a model about an unreadable call: the fault, and the right form."""
     tool = reading.tool if reading.tool in tools else None
     named = ", ".join(f'"{argument}": ...' for argument in tools[tool]) if tool else "..."
     form = f'call: {{"tool": {json.dumps(tool) if tool else "NAME"}, "arguments": {{{named}}}}}'
@@ -104,9 +104,9 @@ def correction(reading: Reading, tools: Tools) -> str:
 
 
 def answer_text(text: str, outputs: Collection[str]) -> str | None:
-    """The text of a reply `say: TEXT`, at the beginning or on a line after a thought; None for any other reply.
+    """Return the text of a reply `say: TEXT`, at the beginning or on a line after a thought; None for any other reply.
 
-    A reply with the label of an output is an answer, and says nothing to the user.
+    A reply with the label of an output is an answer, and no message to the user.
     """
     text = split_thoughts(text)[1]
     found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
@@ -116,14 +116,14 @@ def answer_text(text: str, outputs: Collection[str]) -> str | None:
 
 
 def _answer_begins(text: str, outputs: Collection[str]) -> int:
-    """The index of the first output label; the length of the text if there is none."""
+    """Return the index of the first output label; the length of the text if there is none."""
     names = "|".join(re.escape(name) for name in outputs)
     found = re.search(rf"(?im)^{DECORATION}(?:{names})[*_`]*[ \t]*:", text) if names else None
     return found.start() if found else len(text)
 
 
 def _read_mark(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """The reading at a mark of a form."""
+    """Read the call at a mark."""
     match mark.lastgroup:
         case "mark" | "tag":
             return read_at(text, mark.end(), tools)
@@ -131,7 +131,7 @@ def _read_mark(text: str, mark: re.Match[str], tools: Tools) -> Reading:
             reading = read_at(text, mark.end(), tools)
             known = any(str(call["name"]) in tools for call in reading.calls)
             return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
-        case "name":  # `Tool:`, a word of prose, too: only with the name of a tool and nothing else on its line
+        case "name":  # `Tool:` is also a word of prose: only with the name of a tool and nothing else on its line
             return read_at(text, mark.end(), tools) if mark["named"].strip().strip("`*") in tools else NOTHING
         case "fence":
             return _read_fence(text, mark, tools)
@@ -139,7 +139,7 @@ def _read_mark(text: str, mark: re.Match[str], tools: Tools) -> Reading:
 
 
 def _read_fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
-    """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code: a single call, too."""
+    """Read a fence with JSON, with calls in Python syntax, or, if a tool runs Python, with code."""
     language, content = mark["language"].lower(), mark["content"].strip()
     runs = _runs_code(tools)
     if content.startswith(("{", "[")) and not (runs and language in ("python", "py")):

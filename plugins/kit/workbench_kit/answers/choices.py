@@ -1,7 +1,7 @@
 """The reader of choices: which of a few allowed values an answer means. Truth values are two of them.
 
-A wrong reading is scored as an answer, so nothing is guessed: a value counts where the answer states it, and one that
-is denied, asked about or only listed does not.
+A wrong reading is scored as an answer, so nothing is guessed. A value counts if the answer states it, and not if it is
+denied, asked about or only listed.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _FALSE = (
 )
 #: Words for truth values as a whole answer, or as the first word of one.
 TRUTHS: dict[str, bool] = {word: words is _TRUE for words in (_TRUE, _FALSE) for word in words.split()}
-#: Those that stand for one wherever they are stated.
+#: Those that mean a truth value wherever they are stated.
 _SAID = {"yes": True, "true": True, "no": False, "false": False}
 
-#: Letters of words, beside which a value is another word. Scripts without spaces have none.
+#: Letters of words: next to one, a value is part of another word. Scripts without spaces have none.
 _LETTER = rf"[^\W{SPACELESS}]"
-#: What Korean hangs on a word, which is the same word.
+#: Korean particles after a word, which do not change it.
 PARTICLE = "(?:입니다|이다|이에요|예요|이며|이고|으로|로|은|는|이|가|을|를|의|인)"
-#: What ends a clause, in which a denial holds.
+#: Ends of a clause, to which a denial is limited.
 _CLAUSE = re.compile(
     r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f\u2192]|->|\bmeans\b|"
     r"\b(?:(?<!anything )but|however|so|because|since|then|sondern|"
     r"mais|sino|pero|utan|maar|tylko|lecz|ale|но|а|بل|melainkan|mà)\b"
 )
-#: What denies a value up to four words behind it, in the same clause; and what does directly behind the value, or up to
-#: two words behind it, or behind a mark, as in `billing: no`.
+#: Words that deny a value up to four words later in the same clause; and words that deny the value directly before
+#: them, up to two words before them, or before a mark, as in `billing: no`.
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot|without(?! (?:a |any )?doubt)|hardly|unlikely|rather than|instead of|except|"
     r"nothing|none|exclud\w+|unlike|rul\w+ out|misclassified|no(?! doubt| question)|nicht|kein\w*|weder|ne|pas|ni|sin|"
@@ -58,34 +58,34 @@ _DENIED_BEHIND = re.compile(
 _DENIED_BY_MARK = re.compile(
     r"(?i)[\"'`*]*\s*[:=\uff1a]\s*[\"'`*]*(?:no|false|0|\u2717|\u274c)[\"'`*]*\s*(?:[.,;](?!\d)|\n|\Z)"
 )
-#: What is struck out; the boxes of a list; a line of an empty one, and one of several.
+#: Struck-out text; the boxes of a list; a line with an empty box, and a line with several.
 _STRUCK = re.compile(r"~~[^~\n]*~~")
 _TICKED, _EMPTY = r"(?:\[[xX\u2713]\]|[\u2611\u2705])", r"(?:\[ ?\]|[\u2610\u274c])"
 _EMPTY_LINE = re.compile(rf"(?m)^(?!.*{_TICKED}).*{_EMPTY}.*$")
 _BOXES = re.compile(rf"(?m)^[ \t>*-]*(?:{_TICKED}|{_EMPTY}).*$")
-#: Words of English that are values only as they are written (`US`, but not `us`), or where they are stated.
+#: English words that are values only as written (`US`, but not `us`), or where they are stated.
 _PRONOUNS = frozenset("us it in or me may will as at be do go is of on so to up we who an am all and can".split())
 _HYPHENS = str.maketrans("\u2212\u2010\u2011", "---")
-#: What follows a value that stands by itself: `technical: ...`, `B. ...`, `No it is not`.
+#: Text after a value on its own: `technical: ...`, `B. ...`, `No it is not`.
 _BEGINS = re.compile(
     r"[\"'`*)\]}]*(?:\s*$|\s*\n|(?<!\d):|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
     r"\s+(?:because|since|as|it|this|that|they|he|she|we|i|you|there|the)\b|\s*\()",
     re.IGNORECASE,
 )
-#: A clause behind a value that may choose another one: not one of these.
+#: A clause after a value that may choose another one. These clauses do not.
 _ASIDE = r"not|despite|although|though|even|because|since|as|while|whereas|with|which|rather|but|obwohl|weil|aber"
 _LISTS_ON = re.compile(rf"\s*,(?!\s*(?:{_ASIDE})\b)", re.IGNORECASE)
-#: What stands before a value by itself: the beginning of a line or sentence, or, in the first sentence, of a clause.
+#: Text before a value on its own: the beginning of a line or sentence, or, in the first sentence, of a clause.
 _OPENS, _LEADS = r"[\s\"'`*(\[{<$-]*", r"(?:(?:but|and|or|no|so|then)\s+)*"
 _NEW_LINE = re.compile(rf"(?i)(?:\A|\n|[.!?\u3002]\s){_OPENS}{_LEADS}\Z")
 _NEW_CLAUSE = re.compile(rf"(?i)(?:[.,;:!?/|()\u2014\u2013\u3001\uff0c]|\s-\s){_OPENS}{_LEADS}\Z")
-#: What stands before a mention that explains: `D: all of the above (A, B and C)`, but not `A (or B)`.
+#: Text before a mention that explains: `D: all of the above (A, B and C)`, but not `A (or B)`.
 _IN_BRACKETS = re.compile(r"\w[^()\n]*\([^()\n]*\Z")
 _SENTENCE = re.compile(r"(?<=[.!?\n\u3002\uff01\uff1f])(?!\d)")
 _SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:of|from) \d+ ?(?:to|-|\u2013) ?\d+\b")
-#: What joins letters, of which none is chosen: `A and C`, `A, C`.
+#: Links between letters, none of which is chosen: `A and C`, `A, C`.
 _JOINS = r"(?:[ \t]*[,/&+<>\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
-#: Words before a letter that is a choice. Behind others it is a part of a name: `hepatitis B`, `plan B`.
+#: Words before a letter that is a choice. After other words it is part of a name: `hepatitis B`, `plan B`.
 _NAMES_LETTER = "option|choice|letter|answer|response|candidate|assistant"
 _BEFORE_LETTER = (
     r"is|be|it|s|say|pick|choose|select|take|with|so|thus|therefore|hence|then|for|that|remains|clearly|definitely|"
@@ -95,8 +95,8 @@ _BEFORE_LETTER = (
 
 
 def plain(text: str) -> str:
-    """A text without case, compatibility forms, what nobody sees, quotes and final stops; hyphens between words become
-    spaces."""
+    """Return a text without case, compatibility forms, invisible characters, quotes and final stops. Hyphens between
+    words become spaces."""
     text = _compatible(text).strip(".,:;!\"'`*()[]\u3002\uff01\uff0c \n\t").casefold()
     return re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", text)
 
@@ -109,9 +109,9 @@ def _compatible(text: str) -> str:
 class Choices:
     """The values of an output.
 
-    exact: by what stands for them. whole: by what an answer, or a line of one, is as a whole, or begins with (`plain`).
-    mentions: patterns of what stands for a value among other words, long ones first, since they hold short ones. pairs:
-    two values of which none is chosen, as `low-medium`.
+    exact: by their exact texts. whole: by the text (`plain`) of a whole answer or line, or of its beginning. mentions:
+    patterns of values among other words, long ones first, since they contain short ones. pairs: two values, neither of
+    which is chosen, e.g. `low-medium`.
     """
 
     exact: Mapping[str, Any]
@@ -130,9 +130,9 @@ class Choices:
         return Choices(said, whole, mentions, pairs)
 
     def read(self, text: str, field: str = "answer") -> tuple[Any, bool] | None:
-        """(the value that a text means, whether among other words); None if that is not certain.
+        """Return (the value that a text means, whether it is among other words); None if that is not certain.
 
-        field: the name of the output, by which the answer may introduce its result.
+        field: the name of the output, which may introduce the result.
         """
         if (text := text.strip()) in self.exact:
             return self.exact[text], False
@@ -149,7 +149,7 @@ class Choices:
         return stated[0], lines[0] not in self.whole
 
     def _without_open(self, text: str) -> str:
-        """A text without what is struck out or not ticked, pairs of values, and, for grades, their scale."""
+        """Return a text without struck-out or unticked text, pairs of values, and, for grades, their scale."""
         if all(line.isdigit() for line in self.whole):
             text = _SCALE.sub("", text)
         text = self.pairs.sub(lambda pair: pair[0] if plain(pair[0]) in self.whole else " ", _STRUCK.sub("", text))
@@ -159,8 +159,8 @@ class Choices:
         return text
 
     def _stated(self, text: str) -> list[Any]:
-        """The value that a text states, or none: what it begins with, unless others stand by themselves, too; else the
-        only one that it mentions."""
+        """Return the stated value in a list, or []: the value at the beginning, unless others are stated on their own,
+        too; else the only one mentioned."""
         if plain(text) in self.whole:
             return [self.whole[plain(text)]]
         text = "".join(part for part in _SENTENCE.split(text) if not part.endswith(("?", "\uff1f")))
@@ -183,7 +183,7 @@ class Choices:
         return [one for one, _, _ in found[:1]] if all(one[0] == found[0][0] for one in found) else []
 
     def _mentioned(self, text: str) -> Iterator[tuple[Any, int, int]]:
-        """(value, start, end) of each mention."""
+        """Yield (value, start, end) of each mention."""
         taken = bytearray(len(text))
         for pattern, value in self.mentions:
             for mention in pattern.finditer(text):
@@ -194,13 +194,13 @@ class Choices:
 
 
 def _stands_alone(text: str, start: int, end: int, clauses: int) -> bool:
-    """Return True if a mention is all of a line or sentence before a mark, or, up to a place, of a clause."""
+    """Return True if a mention is a whole line or sentence before a mark, or, up to `clauses`, a whole clause."""
     before, opens = text[max(0, start - 30) : start], (_NEW_LINE, _NEW_CLAUSE)[: 1 + (start < clauses)]
     return bool(_BEGINS.match(text, end)) and any(one.search(before) for one in opens)
 
 
 def _mention(said: str) -> re.Pattern[str]:
-    """Where a value stands among other words: not within a word, nor in a number."""
+    """Return a pattern for a value among other words: not within a word or a number."""
     words = plain(said).split(" ")
     body, first, last = r"[\s_-]+".join(map(re.escape, words)), words[0][0], words[-1][-1]
     if said.isascii() and ((len(said) == 1 and said.isalpha()) or said in _PRONOUNS):
@@ -208,7 +208,7 @@ def _mention(said: str) -> re.Pattern[str]:
     before = rf"(?<!{_LETTER})" + (r"(?<![.,+-])" if first.isdigit() else r"(?<!\w-)")
     after = rf"(?:(?={PARTICLE})|(?!{_LETTER}))" + (r"(?![.,]\d|\s?/\s?\d)" if last.isdigit() else "")
     before, after = ("" if re.match(f"[{SPACELESS}]", c) else p for c, p in ((first, before), (last, after)))
-    if body in TRUTHS:  # `half true`; `no doubt` says nothing
+    if body in TRUTHS:  # `half true`; `no doubt` is no answer
         before += "".join(rf"(?<!{word}[ -])" for word in ("half", "partly", "partially", "mostly", "largely"))
         after += "" if TRUTHS[body] else rf"(?={_BEGINS.pattern})"
     as_written = said.lower() in _PRONOUNS
@@ -216,8 +216,10 @@ def _mention(said: str) -> re.Pattern[str]:
 
 
 def _marked_mention(word: str) -> re.Pattern[str]:
-    """Where a letter is a choice, and neither the article a nor the pronoun I: by the word or mark before it, or beside
-    others, and by what follows."""
+    """Return a pattern for a letter that is a choice, and neither the article a nor the pronoun I.
+
+    The word or mark before it decides, or letters next to it, and the text after it.
+    """
     before = (
         rf"^[ \t]*|[^\w\s'\u2019.-][ \t]*|[.!?][ \t]+|(?<!\w)-[ \t]*|[{SPACELESS}가-힣][ \t]*|"
         rf"\b(?i:{_BEFORE_LETTER})[ \t]+"
@@ -244,7 +246,7 @@ def _is_denied(text: str, start: int, end: int) -> bool:
 
 @lru_cache(maxsize=256)
 def choices_of(said: tuple[str, ...], values: tuple[Any, ...]) -> Choices:
-    """The choices among some values, each with what stands for it in an answer."""
+    """Return the choices among some values, each with the texts that stand for it."""
     return Choices.of(dict(zip(said, values, strict=True)), {})
 
 

@@ -1,4 +1,4 @@
-"""The reader of code: what fences hold."""
+"""The reader of code in fences."""
 
 from __future__ import annotations
 

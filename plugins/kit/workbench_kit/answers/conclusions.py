@@ -1,6 +1,6 @@
-"""Where an answer says its result: fields behind their labels, and what is boxed, tagged or introduced as the answer.
+"""Find where an answer states its result: fields after their labels, and boxed, tagged or introduced results.
 
-Of several the last counts: a model that corrects itself says the right one last.
+The last one counts: a model that corrects itself states the right one last.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-#: What stands before a label at the beginning of a line: marks of Markdown, numbers of lists.
+#: Text before a label at the beginning of a line: marks of Markdown, numbers of lists.
 DECORATION = r"[ \t>*_`#-]*+(?:\d{1,3}[.)][ \t]*+[*_`]*+)?"
 _AFTER = r"[*_`\]]*[ \t]*(?::(?!:)|\uff1a|=(?!=)|\uff1d|(?<=[ \t])[-\u2013\u2014\u2192][ \t])[ \t]*[*_`]*[ \t]*"
-#: Words that introduce a result, whatever the field is called.
+#: Words that introduce a result, independent of the field's name.
 _WORDS = (
     "answer|conclusion|verdict|result|choice|option|decision|solution|label|category|classification|sentiment|output|"
     "total|antwort|respuesta|réponse|resposta|risposta|antwoord|ответ|odpowiedź|cevap"
@@ -22,45 +22,45 @@ _IS = (
     r"(?:(?:correcta|correcte|correta|corretta) )?(?:is|are|was|would be|should be|must be|has to be|remains|equals|"
     r"ist|lautet|es|est|é|è|jest)(?: (?:thus|therefore|then|clearly|hence))?"
 )
-#: The same where words have no spaces between them.
+#: The same for scripts without spaces between words.
 _SPACELESS_WORDS = r"(?:答案|结论|結論|结果|結果|答え|正解|정답|답)[ \t]*(?:应该|應該)?[是为為はは은는이：:]"
 #: Scripts without spaces between words, as a class of characters.
 SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-#: Verbs that do so without a noun.
+#: Verbs that introduce a result without a noun.
 _CHOOSES = (
     r"\bI(?:'d|'ll|'m)?(?: would| will| am)? (?:pick|picking|choose|choosing|select|say|go with|going with|"
     r"classify (?:it|this) as)|\b(?:classified|labell?ed|categori[sz]ed) as|\b(?:falls under|belongs to|best fits?)"
 )
-#: A box of LaTeX, with up to three levels of braces in it, and words in it.
+#: A LaTeX box, with up to three levels of braces in it, and words in it.
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]++|\{(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\})*+)\}")
 _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
-#: A line of a table of Markdown.
+#: A line of a Markdown table.
 _TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")
 #: The end of a statement.
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
-#: Words by which what follows corrects a value.
+#: Words that introduce a correction.
 CORRECTS = re.compile(
     r"(?i)\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|(?:that|it)(?:'s| is| was) wrong|re-?check\w*|"
     r"moment|perd[o\xf3]n|en fait)\b|"
     r"(?:\.\.+|[\u2026\u2014\u2013-])\s*no,\s"
 )
-#: What may stand between the words of a name.
+#: Separators between the words of a name.
 _BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
-#: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;
-#: keys of an object that may name outputs, and labels.
+#: Maximum number of results that are examined, the last ones of a text; of characters at its end that are searched; of
+#: keys of an object that may name outputs; and of labels.
 MANY, _END, _KEYS = 20, 4_000, 1_000
 
 
 @lru_cache(maxsize=512)
 def _name(field: str) -> str:
-    """The pattern of a field's name: first_name is also First Name, first-name and firstName."""
+    """Return a pattern for a field's name: first_name is also First Name, first-name and firstName."""
     return r"[\s_-]?".join(map(re.escape, field.split("_")))
 
 
 @lru_cache(maxsize=512)
 def _labels(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Labels at the beginning of a line, as headings or as DSPy marks them, or with a colon: a group for each name, in
-    both forms."""
+    """Return a pattern for labels at the beginning of a line: headings, DSPy's marks, or names with a colon. Each name
+    has one group for both forms."""
     either = "|".join(f"({_name(name)})" for name in names)
     return re.compile(
         rf"(?im)^(?:\#{{1,6}}[ \t]*(?:{either})[ \t]*\#*$|\*\*(?:{either})\*\*[ \t]*$|\[\[ \#\# (?:{either}) \#\# \]\]|"
@@ -70,14 +70,14 @@ def _labels(names: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=512)
 def _label_within(field: str) -> re.Pattern[str]:
-    """A label within a line, behind another field: `answer: Paris, confidence: 0.9`."""
+    """Return a pattern for a label within a line, after another field: `answer: Paris, confidence: 0.9`."""
     return re.compile(rf"(?im)[,;|(][ \t]*[*_`\"']*{_name(field)}[\"']?{_AFTER}")
 
 
 def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) -> dict[str, str]:
-    """The texts behind the labels of fields, each up to the next label; of each field the last one.
+    """Return the text after each field's label, up to the next label. The last one of a field counts.
 
-    What stands before all labels is that of the first field, if it has no label of its own and not all_labelled.
+    Text before all labels belongs to the first field, if it has no label of its own and not all_labelled.
     """
     if not names:
         return {}
@@ -102,7 +102,7 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
 
 
 def ends_of(text: str) -> str:
-    """The first line of a long text, and its end: a result stands in one of them."""
+    """Return the first line of a long text, and its end: a result is in one of them."""
     return text if len(text) <= _END else "\n".join((text[:200].split("\n")[0], text[-_END:]))
 
 
@@ -129,7 +129,8 @@ def _introduced(field: str) -> re.Pattern[str]:
 
 
 def find_conclusions(text: str, field: str) -> Iterator[str]:
-    """The places of a text that say its result, the likeliest first: boxed, tagged, then the last one introduced."""
+    """Yield the places of a text that state its result, the likeliest first: boxed, tagged, then the last one
+    introduced."""
     if boxed := find_boxed(text):
         yield boxed
     yield from reversed(_tagged(text, rf"(?:final_)?(?:{_WORDS})")[-MANY:])
@@ -141,13 +142,13 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
 
 
 def is_introduced(text: str, place: int, field: str) -> bool:
-    """Return True if what stands at a place is introduced as the result: `Answer: {...}`."""
+    """Return True if the text at a place is introduced as the result: `Answer: {...}`."""
     before = text[max(0, place - 80) : place]
     return any(not before[found.end() :].strip(" \t\r\n`*json") for found in _introduced(field).finditer(before))
 
 
 def find_rows(text: str) -> list[dict[str, str]]:
-    """The rows of the first table of Markdown in a text, by the names in its head."""
+    """Return the rows of the first Markdown table in a text, by the names in its head."""
     lines = [line.strip().strip("|").split("|") for line in _TABLE.findall(text)[: _KEYS + 2]]
     if len(lines) < 3 or set("".join(lines[1])) - set("-: "):
         return []
@@ -157,14 +158,14 @@ def find_rows(text: str) -> list[dict[str, str]]:
 
 
 def find_parts(value: object, names: Sequence[str]) -> dict[str, object]:
-    """Select the parts that an object has, however its keys are written."""
+    """Select the parts that an object has, whatever the spelling of its keys."""
     wanted = {_plain_key(name): name for name in names}
     items = value.items() if isinstance(value, Mapping) and len(value) <= _KEYS else ()
     return {wanted[plain]: inner for key, inner in items if (plain := _plain_key(key)) in wanted}
 
 
 def find_object(value: object, names: Sequence[str]) -> dict[str, object] | None:
-    """The outputs in an object whose keys name all of them; None for another value."""
+    """Return the outputs in an object whose keys name all of them; None for another value."""
     return found if value and len(found := find_parts(value, names)) == len(names) else None
 
 

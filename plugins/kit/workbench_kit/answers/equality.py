@@ -1,4 +1,4 @@
-"""Equality of an answer and the value of a row: texts as people see them, numbers by their value."""
+"""Equality of an answer and the value of a row: texts as they are displayed, numbers by value."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from workbench.base.text import without_unseen
 from workbench_kit.answers.choices import TRUTH, plain
 from workbench_kit.answers.json_text import load_loose
 
-#: A number as JSON writes it. `007` and `1_000` are texts, such as ids. Nobody has one of more digits in its exponent.
+#: A JSON number. `007` and `1_000` are texts, such as ids. No real number has more digits in its exponent.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,9})?")
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Return True if an answer is a row's value. A text also equals the number or truth value that it spells; and of
-    the row the list or object whose JSON it is, and what stands for a truth value, as 1 and yes."""
+    """Return True if an answer is a row's value. A text also equals the number or truth value that it spells.
+
+    A text in the row may also be the JSON of a list or object, or stand for a truth value, as 1 and yes.
+    """
     if isinstance(a, bool) or isinstance(b, bool):
         truth = read_truth(b) if isinstance(a, bool) and not isinstance(b, bool) else None
         return str(a).strip().lower() == str(b if truth is None else truth).strip().lower()
@@ -37,12 +39,12 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 def read_truth(value: Any) -> bool | None:
-    """A value as the truth value that it stands for, as tables store it: 1, 0.0, "1", "yes"; None for others."""
+    """Return the truth value of a table's 1, 0.0, "1" or "yes"; None for other values."""
     if isinstance(value, int | float):
         return bool(value) if value in (0, 1) else None
     return TRUTH.whole.get(plain(value).removesuffix(".0")) if isinstance(value, str) else None
 
 
 def _canonical(text: str) -> str:
-    """A text as Unicode composes it, with line ends of one kind, and without characters that nobody sees."""
+    """Return a text in Unicode's composed form, with one kind of line ends and without invisible characters."""
     return without_unseen(unicodedata.normalize("NFC", text.replace("\r\n", "\n"))).strip()

@@ -1,4 +1,4 @@
-"""The reader of grades: the number that a judge or a verifier gives, and its words."""
+"""The reader of grades: the number that a judge or a verifier gives, and the words with it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from workbench_kit.answers.scales import NUMBER, OF, Scale
 
 _NAMES = "score|grade|rating|评分|得分|分数|点数|スコア|점수|평점|bewertung|puntuación|pontuação|punteggio|оценка|балл"
 _WHOLE = "final|overall|total"
-#: The keys of an object that hold a grade, the surest first.
+#: Keys of an object that hold a grade, the surest first.
 _KEYS = [f"{whole}{name}" for whole in ("final_", "overall_", "total_", "") for name in _NAMES.split("|")]
 _KEYS += _WHOLE.split("|")
-#: The keys of a number of which `total` is the scale: `{"correct": 3, "total": 5}`.
+#: Keys of a number for which `total` is the scale: `{"correct": 3, "total": 5}`.
 _COUNTS = ("correct", "passed", "points", "marks", "score")
-#: The keys of an object that say what its grade is of.
+#: Keys of an object that name the subject of its grade.
 _NAMING = ("criterion", "criteria", "name", "aspect", "dimension", "category", "metric")
 _VALUE = (
     rf"-?\d+(?:[.,]\d+)?(?![\d%]|e[-+]?\d|[.,]\d|\s?[-\u2013]\s?\d|\s(?:to|or|bis|à)\s\d)(?:{OF}\d+)?|\d+(?:[.,]\d+)?%"
@@ -30,7 +30,7 @@ _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?(?:\s*[:=\uff1a]|[ \t][-\u2013][ \t])
 _BARE = re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])")
 #: A grade that was not given: `to get 10/10`.
 _MISSED = re.compile(r"(?i)\b(?:would|could|might|to (?:get|reach|be|earn|make))\b[^.\n]{0,30}\Z")
-#: What a grade is of, and words for the whole.
+#: The subject of a grade, and words for the whole.
 _LABEL = re.compile(r"([^\W\d][^:=\uff1a|\n,;.]{0,40})[:=\uff1a|]\s*[\"'*_`]*\Z")
 _BEFORE = re.compile(
     r"<(\w+)>\s*\Z|"  # <clarity><score>3
@@ -41,10 +41,10 @@ _BEFORE = re.compile(
 _WORD = re.compile(
     r"\b(?!(?:a|an|the|my|our|your|this|that|its|is|with|and|so|score|new)\W+\Z)([^\W\d]\w*)[ \t*_`:|\u2013-]+\Z"
 )
-#: What a grade is of, behind it: `8/10 for depth`, `score: 3 (clarity)`.
+#: The subject of a grade, after it: `8/10 for depth`, `score: 3 (clarity)`.
 _BEHIND = re.compile(r"\s*(?:\(([^\W\d][^()\n]{2,40})\)|(?:for|on|in) (?:the |its )?([^\W\d]\w{2,40}))")
-#: The keys of an object that state the scale of its grade; and a scale in brackets, as in `Score (out of 5): 4`, or
-#: before it, as in `On a scale of 1 to 5, score: 4`.
+#: Keys of an object that state the scale of its grade; and a scale in brackets, as in `Score (out of 5): 4`, or before
+#: it, as in `On a scale of 1 to 5, score: 4`.
 _LOWEST = ("min_score", "min", "minimum", "lowest")
 _SCALES = ("max_score", "max", "maximum", "max_points", "out_of", "scale", "best", "score_range", "range")
 _STATED = re.compile(rf"\(?\s*(?:from |out of |of |/)?\s*(?:{NUMBER}\s*(?:[-\u2013]|\.\.|to)\s*)?{NUMBER}\s*(?:\)|\Z)")
@@ -53,9 +53,8 @@ _OF_ALL = re.compile(
     r"(?i)\b(?:final\w*|overall|total\w*|average|mean|verdict|conclusion|result|summary|evaluation|assessment|answer|"
     r"gesamt\w*|global\w*|complessiv\w*|note|nota|punteggio)\b|总|итог"
 )
-#: Where a grade may stand, the surest first: of a whole, behind its label, alone, in a tag or box, in a sentence, as
-#: `8/10`.
-#: Of several the last one counts: the sentence before it may quote the answer.
+#: Places of a grade, the surest first: for the whole, after its label, alone, in a tag or box, in a sentence, as
+#: `8/10`. The last of several counts: a sentence before it may quote the answer.
 _PLACES = (
     re.compile(rf"(?im)^{DECORATION}(?:(?:{_WHOLE})[ _](?:{_NAMES})|overall)\b{_MARK}"),
     re.compile(rf"(?im)^{DECORATION}(?:{_NAMES})\b{_MARK}"),
@@ -70,19 +69,19 @@ _PLACES = (
 )
 
 
-#: The lowest grade, if it is stated, and the highest one of a scale that an answer states.
+#: The lowest grade, if stated, and the highest one of a scale that an answer states.
 _Stated = tuple[float | None, float]
 
 
 def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
-    """(the grade as a share, the words with it) of a judge's answer; None without one on the scale.
+    """Return (the grade as a share, the words with it) from a judge's answer; None if it has none on the scale.
 
-    An object with a score, which many judges write, is read as well. Grades of several criteria are none without one of
-    the whole.
+    An object with a score, which many judges write, is read as well. Grades for several criteria count only with one
+    for the whole.
 
     Args:
         text: the answer.
-        best: the best grade, where the worst is 0; or the scale.
+        best: the best grade, if the worst is 0; or the scale.
     """
     scale, text = best if isinstance(best, Scale) else Scale(0.0, float(best)), without_unseen(text)
     outside, graded = text, list[_Graded]()
@@ -109,7 +108,7 @@ def read_grade(text: str, best: int | Scale) -> tuple[float, str] | None:
 class _Graded(NamedTuple):
     """A grade in an object.
 
-    of: what it is of, e.g. a criterion; "" for the whole. scale: the one that the object states, if any.
+    of: its subject, e.g. a criterion; "" for the whole. scale: stated by the object, if any.
     """
 
     of: str
@@ -119,9 +118,9 @@ class _Graded(NamedTuple):
 
 
 def _grades_in(value: object, of: str = "", outer: Sequence[object] = ()) -> Iterator[_Graded]:
-    """Yield the grades in JSON. One at the top of an object is of that object; those inside it are not looked at.
+    """Yield the grades in JSON. A grade at the top of an object is the object's; its inner grades are then ignored.
 
-    outer: the scales that the objects around it state.
+    outer: the scales stated by enclosing objects.
     """
     if is_list(value):
         for number, item in enumerate(value):
@@ -150,7 +149,7 @@ def _grades_in(value: object, of: str = "", outer: Sequence[object] = ()) -> Ite
 
 
 def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:
-    """Return the grade that counts of those in objects: the only one, or the last one of the whole."""
+    """Return the grade in objects that counts: the only one, or the last one for the whole."""
     whole = [one for one in grades if not one.of or _OF_ALL.search(one.of)]
     if whole or len({one.grade for one in grades}) == 1 or len({one.of for one in grades}) == 1:
         return [*grades[-1:], *whole][-1]
@@ -158,12 +157,12 @@ def _grade_of_all(grades: Sequence[_Graded]) -> _Graded | None:
 
 
 def _name_of(value: object) -> str:
-    """The criterion that an object names; "" without one."""
+    """Return the criterion that an object names; "" if none."""
     return next((str(value[key]) for key in value if str(key).lower() in _NAMING), "") if is_dict(value) else ""
 
 
 def _part_before(text: str, start: int, by_word: bool = False) -> str:
-    """The part that a grade is of, by the label, the word, the tag or the heading before it; "" without one."""
+    """Return the subject of a grade, by the label, word, tag or heading before it; "" if none."""
     before = text[max(0, start - 60) : start]
     if found := _LABEL.search(before) or _BEFORE.search(before) or (_WORD.search(before) if by_word else None):
         return next(filter(None, found.groups())).strip().lower()
@@ -176,7 +175,7 @@ def _part_behind(text: str, end: int) -> str:
 
 
 def _read_scale(stated: object) -> _Stated | None:
-    """The scale that an object or brackets state: 5, `1-5`, [0, 5], `out of 5`; None for anything else."""
+    """Return the scale stated by an object or brackets: 5, `1-5`, [0, 5], `out of 5`; None for anything else."""
     if is_list(stated):
         stated = "-".join(map(str, stated))
     found = None if isinstance(stated, bool) else _STATED.match(str(stated))
@@ -186,9 +185,11 @@ def _read_scale(stated: object) -> _Stated | None:
 
 
 def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: bool) -> re.Match[str] | None:
-    """The grade that counts of several in a text: the last one of the whole, else the last one behind a label, or else
-    on the scale asked for; None if each is of another part, as in `Clarity: 3/10, Depth: 8/10`, or if sentences give
-    several."""
+    """Return the grade of a text that counts: the last one for the whole, else the last one after a label, else the
+    last one on the requested scale.
+
+    Returns None if each has another subject, as in `Clarity: 3/10, Depth: 8/10`, or if sentences give several.
+    """
     parts = [_part_before(text, one.start(), not bare) or _part_behind(text, one.end()) for one in grades]
     whole = [one for one, part in zip(grades, parts, strict=True) if _OF_ALL.search(part)]
     given = {next(filter(None, one.groups())) for one in grades}
@@ -203,7 +204,7 @@ def _find_whole(text: str, grades: Sequence[re.Match[str]], scale: Scale, bare: 
 def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple[float, str] | None:
     scale = asked
     if stated is not None and not (stated[1] == asked.best and stated[0] in (None, min(asked[:2]))):
-        if asked.low > asked.high:  # which end of theirs is the best one is not said
+        if asked.low > asked.high:  # their scale does not tell its best end
             return None
         scale = Scale(stated[0] or 0.0, stated[1])
     found = re.search(rf"(?i){_VALUE}", text)
@@ -212,7 +213,8 @@ def _share(text: str, asked: Scale, stated: _Stated | None, words: str) -> tuple
 
 
 def read_score(found: Mapping[str, Any]) -> tuple[float, str]:
-    """(score, words) of a verifier's outputs. Raises NodeError for what is no score: that is the verifier's bug."""
+    """Return (score, words) from a verifier's outputs. Raise NodeError if there is no score: that is the verifier's
+    bug."""
     last = list(found.values())[-1] if found else None
     value, feedback = found.get("score", last), found.get("feedback", "")
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The type of an answer, as the right answers of some rows show it."""
+"""Guess the type of an answer from the right answers of some rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: Answers that are so few and so short are labels.
+#: Answers are labels if they are at most this many and this short.
 _LABELS, _LETTERS = 20, 40
 
 
 @dataclass(frozen=True)
 class AnswerType:
-    """A type of answers. type: as a signature has it, "" for text. shown_by: what showed it, as part of a sentence."""
+    """A type of answers. type: as in a signature, "" for text. shown_by: the evidence, as part of a sentence."""
 
     kind: Literal["choice", "number", "structure", "text"]
     type: str

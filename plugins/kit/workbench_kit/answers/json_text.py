@@ -1,5 +1,7 @@
-"""The reader of JSON as language models write it: with line breaks in strings, single quotes, Python literals, trailing
-commas or missing brackets, and words around it.
+"""The reader of JSON as language models write it.
+
+It may have line breaks in strings, single quotes, Python literals, trailing commas, missing brackets, and words around
+it.
 """
 
 from __future__ import annotations
@@ -11,18 +13,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-#: A bracket that may begin a list or an object, and not a link of Markdown, a command of LaTeX or a placeholder.
+#: A bracket that may begin a list or an object, rather than a Markdown link, a LaTeX command or a placeholder.
 _BRACKET = re.compile(
     r"""\{(?=\s*(?:["'\u201c\u2018}/#]|\\"|<(?:\||escape)|\w{1,80}\s*:))|"""
     r"""\[(?=\s*(?:["'\u201c\u2018\[\](){/#\d.+-]|\\"|<(?:\||escape)|(?i:true|false|null|none)\b))"""
 )
-#: The most values that a text is taken to hold, and the most brackets in it that cannot be read.
+#: Maximum number of values in a text, and of brackets in it that cannot be read.
 MANY, _FAILED = 5000, 50
-#: Characters of malformed JSON that are tried as Python, and that are mended once a bracket could not be read.
+#: Maximum number of characters of malformed JSON tried as Python, and repaired after a bracket could not be read.
 SHORT = 20_000
-#: Groups of thousands, which are no items of a list.
+#: Thousands groups, which are no items of a list.
 _GROUPED = re.compile(r"\d,0\d\d\b")
-#: Brackets within brackets.
+#: Maximum depth of nested brackets.
 _DEEP = 200
 
 
@@ -34,9 +36,9 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 
 def read_values(text: str) -> Iterator[tuple[Any, int, int]]:
-    """(value, start, end) of the outermost lists and objects in a text, in order.
+    """Yield (value, start, end) of the outermost lists and objects in a text, in order.
 
-    Work on what cannot be read is bounded by the length of the text.
+    The work on unreadable parts is bounded by the length of the text.
     """
     place, failed, spent, found = 0, 0, 0, 0
     while found < MANY and failed < _FAILED and spent < 2 * len(text) + 200_000:
@@ -51,13 +53,13 @@ def read_values(text: str) -> Iterator[tuple[Any, int, int]]:
 
 
 def read_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost objects in a text, also those in a list."""
+    """Yield the outermost objects in a text, also those in a list."""
     for value, _, _ in read_values(text):
         yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
 
 
 def find_keyed(text: str, key: str) -> dict[str, Any] | None:
-    """The first object in a text that has a key, also one under a name of another."""
+    """Return the first object in a text that has a key, also one nested in another."""
     for outer in read_objects(text):
         for value in (outer, *outer.values()):
             if isinstance(value, dict) and key in value:
@@ -68,7 +70,7 @@ def find_keyed(text: str, key: str) -> dict[str, Any] | None:
 def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, str]:
     """Read the JSON value, Python literal or malformed JSON at `start`: (value, end, error).
 
-    mends: whether more than JSON itself is tried.
+    mends: also try other forms than JSON itself.
     """
     end = start
     try:
@@ -94,7 +96,7 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
 
 
 def parse_python(text: str) -> list[ast.expr]:
-    """The expressions that a short text in Python is; none for any other."""
+    """Parse a short text as a Python list of expressions; [] for any other text."""
     try:
         said = ast.parse(text).body if len(text) < SHORT else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -105,8 +107,8 @@ def parse_python(text: str) -> list[ast.expr]:
 
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
 _END = r"(?=\s{0,40}(?:[,:}\]]|$))"
-#: What is JSON as it stands; strings in single quotes, with what stands between them; and what is mended: strings,
-#: up to a quote that an end follows, or the rest of the text; comments and commas too many; keys; constants.
+#: Valid JSON; strings in single quotes and the text between them; and repairs: strings, up to a quote that an end
+#: follows or to the end of the text; comments and surplus commas; keys; constants.
 _PART = re.compile(
     rf"""(?:[^"',A-Za-z_/\#]++|,(?!\s*[\]}}])|(?:true|false|null)\b|"(?:[^"\\]++|\\.)*+"{_END})++|"""
     rf"""(?P<single>(?:'[^'"\\\n]*+'{_END}(?:[\s\d.:{{}}\[\]-]|,(?!\s*[\]}}]))*+)++)|'(?P<quoted>(?:[^'\\\n]|\\.)*+)'{_END}|"""
@@ -115,12 +117,12 @@ _PART = re.compile(
     r"""\b(?P<constant>True|False|None)\b""",
     re.DOTALL,
 )
-#: What stands for quotes in calls of Gemma.
+#: Replaces quotes in calls of Gemma.
 _QUOTES = re.compile(r'<\|"\|>|<escape>')
 
 
 def _mended(raw: str) -> str:
-    """A text with straight quotes, quotes around keys and in strings escaped, and without comments and last commas."""
+    """Repair a text: straight quotes, quoted keys, escaped quotes in strings, no comments or trailing commas."""
     raw = _QUOTES.sub('"', raw if raw.isascii() else raw.translate(_STRAIGHT))
     if re.match(r'[\[{]\s*\\"', raw):  # a string that holds JSON
         raw = raw.replace('\\"', '"')
@@ -143,7 +145,7 @@ def _mended_part(found: re.Match[str]) -> str:
     return found[0]
 
 
-#: Up to the next bracket that is in no string, or to a quote of a string that does not end.
+#: Text up to the next bracket outside strings, or to a quote of an unterminated string.
 _TO_BRACKET = re.compile(
     r"""(?:[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([()\[\]{}"']|\Z)""", re.DOTALL
 )
@@ -151,7 +153,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def find_balanced(text: str, start: int) -> str:
-    """The text from a bracket to the one that closes it, with missing brackets added at the end."""
+    """Return the text from a bracket to its closing one, with missing brackets added at the end."""
     closing = list[str]()
     for found in _TO_BRACKET.finditer(text, start):
         if found[1] in _CLOSING:
@@ -167,7 +169,7 @@ def find_balanced(text: str, start: int) -> str:
 
 
 class _AsJson(ast.NodeTransformer):
-    """The constants of JSON as those of Python, and sets as lists."""
+    """Converts JSON constants to Python's, and sets to lists."""
 
     def visit_Set(self, node: ast.Set) -> ast.expr:
         return ast.List([self.visit(one) for one in node.elts])
@@ -177,7 +179,8 @@ class _AsJson(ast.NodeTransformer):
 
 
 def read_literal(node: ast.expr) -> Any:
-    """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
+    """Return the JSON value of a Python literal, or of `true`, `false` or `null`. Raise ValueError for anything
+    else."""
     try:
         return json.loads(json.dumps(ast.literal_eval(_AsJson().visit(node)), allow_nan=False))
     except (TypeError, RecursionError) as error:
@@ -185,7 +188,7 @@ def read_literal(node: ast.expr) -> Any:
 
 
 def load_loose(text: str) -> Any:
-    """The JSON that a whole text is, mended where it has to be; None if it is none, or was cut."""
+    """Return the JSON that a whole text is, repaired if needed; None if it is none, or was cut."""
     value, bare = load(text), text.strip()
     if isinstance(value, str) and isinstance(inner := load(value), list | dict):  # JSON in a text
         return inner

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from workbench.base.text import without_unseen
 from workbench_kit.answers.conclusions import CORRECTS, SPACELESS, ends_of, find_conclusions
 
-#: Words for powers of ten, and letters behind an amount of money: $1.5M.
+#: Words for powers of ten, and letters after an amount of money: $1.5M.
 _POWERS = {
     3: "thousand thousands tausend tsd тыс тысяч тысячи тысяча",
     4: "万 萬 만",
@@ -46,14 +46,14 @@ _NUMBER = re.compile(
     (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) | (?(currency)(?P<short>[kmb]) (?!\w)|(?!)) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
-#: Digits with separators that are one number: groups of thousands, then what stands behind a decimal mark.
+#: Digits with separators that are one number: thousands groups, then the digits after a decimal mark.
 _RUN = re.compile(
     r"[1-9]\d{0,2}(?:,\d{3})+(?:\.(\d+))?|[1-9]\d?(?:,\d\d)+,\d{3}(?:\.(\d+))?|[1-9]\d{0,2}(?:\.\d{3})+,(\d+)|"
     r"[1-9]\d{0,2}(?:\.\d{3}){2,}|[1-9]\d{0,2}(?:'\d{3})+(?:[.,](\d+))?|\d*[.,](\d+)|\d+"
 )
 _MONTH = r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:uary|ruary|ch|il|ust|ember|ober)?\b\.?"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
-#: Forms that are written in another way before numbers are read, in this order.
+#: Forms that are rewritten before numbers are read, in this order.
 _FORMS = [
     (re.compile(pattern), new)
     for pattern, new in (
@@ -73,7 +73,7 @@ _FORMS = [
 ]
 #: Thousands with spaces, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
-#: Three numbers and more, also of things, of which none is chosen.
+#: Three or more numbers, also of things, none of which is chosen.
 _N, _THING = r"\d+(?:\.\d+)?", r"\s[^\W\d]+"
 _LIST = re.compile(
     rf"(?<![\w.,$-])(?:{_N}(?:,\s(?:and\s)?{_N}(?![.,]?\d)){{2,}}|"
@@ -82,9 +82,9 @@ _LIST = re.compile(
 _SIGNS = str.maketrans("\u2212\u066b\u066c\u2044\u2009\u202f", "-.,/\u00a0\u00a0")
 _COMPATIBLE = re.compile("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
-#: The number of an item, or the word for number, before an answer that is one.
+#: The number of an item, or the word for number, before an answer that is a number.
 _NUMBERED = re.compile(r"^(?:1[.)]\s(?=.*\d)|\d{1,2}[.)]\s+(?=\S*\d\S*(?:\s\w+)?$)|(?i:no)\s(?=\d+$))")
-#: What joins numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
+#: Links between numbers: a choice, the next part of a solution (x = 3, y = 4), a range or a calculation, units of
 #: different size (3 h 30 min).
 _OR = r"\b(?:or|oder|ou|o|или)\b|或"
 _JOINS = re.compile(
@@ -94,21 +94,21 @@ _JOINS = re.compile(
     r"(?:小?[时時]間?|std|h(?:rs?|ours?)?|min(?:utes?)?|(?:day|week|month|year|lb|pound|degree)s?|f(?:oo|ee)?t|['\u2032\u00b0])"
     r"\.?,?\s*(?:and|und|et|y)?)[\s}]*(?:[^\W\d]\s*=\s*)?[$\u20ac]?|:|"
 )
-#: What stands between a calculation and its result.
+#: Text between a calculation and its result.
 _EQUALS = re.compile(r"[\s)]*(?:=|\b(?:is|are|equals|makes?|gives)\b)\s*")
-#: What makes a number a part of something that is not worked out: a root, pi, a range, a choice.
+#: Marks of a number that is part of something not computed: a root, pi, a range, a choice.
 _PART_OF = re.compile(
     r"(?i)(?:\u221a|\\sqrt\s*\{?|(?:\\pi|\u03c0)\s*\}?\s*[{/]\s*|\b(?:between|zwischen|entre)\s[$\u20ac]?)\Z"
 )
 _HAS_PART = re.compile(rf"(?i)\s?(?:\\sqrt|\u221a|\\?pi\b|\u03c0|(?:{_OR})\s*[^\W\d]\s*=)")
 _DENIED = re.compile(r"\b(?i:not|nicht|pas|no|rather than|instead of)\s+[$\u20ac]?$|n[\u2019']t\s+[$\u20ac]?$")
-#: That there is no answer.
+#: Statements that there is no answer.
 _NONE = re.compile(
     r"(?i)\b(?:none of the|not enough (?:information|data)|(?:cannot|can[\u2019']t|impossible to) (?:be )?"
     r"(?:determine|answer|compute|calculate|know|say|tell)d?)\b"
 )
-#: What follows a number that is a paragraph by itself, or the answer by itself at the beginning of one: a unit, and
-#: what explains it. `42 apples, which took 3 steps.`
+#: Text after a number that is a paragraph on its own, or the answer at the beginning of one: a unit and an explanation.
+#: `42 apples, which took 3 steps.`
 _ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]++){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
 _BEGINS = re.compile(
     r"[*)$]*\n|(?:\s?[^\W\d]++){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|=|"
@@ -116,12 +116,12 @@ _BEGINS = re.compile(
 )
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(r"(?i)=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b")
-#: A number that says where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
+#: A number that tells where or when another one holds: `42 in 2021`, `42 apples in 2 boxes`.
 _ASIDE = re.compile(
     rf"(?i)(?<=\d)([^\W\d]*(?: [^\W\d]+){{0,2}}?)(?: (?:in|within|per|every|en|dans|pro|out of|after|as of) {_DIGITS}|"
     r"(?:,? (?:because|since|weil|porque|parce que)\b|,?因为)(?:(?!\.\s|\n).)*)"
 )
-#: What stands between numbers that are more than a list of them.
+#: Text between numbers that form more than a list.
 _SAYS = re.compile(r"\b(?!(?:and|und|et|y)\b)\w|[\\=]|####")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
@@ -136,7 +136,7 @@ class Number(NamedTuple):
 
 
 def normalise(text: str) -> str:
-    """A text with numbers in ASCII and fractions of LaTeX as 1/2, without characters that nobody sees."""
+    """Return a text with ASCII numbers, LaTeX fractions as 1/2, and no invisible characters."""
     if not text.isascii():
         text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), without_unseen(text))
     for pattern, new in _FORMS:
@@ -145,7 +145,7 @@ def normalise(text: str) -> str:
 
 
 def find_numbers(text: str) -> Iterator[Number]:
-    """The numbers in a normalised text. Lists such as 1,2,3 are several, versions such as 1.2.3 none."""
+    """Yield the numbers in a normalised text. Lists such as 1,2,3 are several, versions such as 1.2.3 none."""
     for found in _NUMBER.finditer(text):
         for place, value in enumerate(_read_digits(found["digits"])):
             sign = -1 if not place and ("-" in (found["sign"] or "") or found["second"]) else 1
@@ -155,7 +155,7 @@ def find_numbers(text: str) -> Iterator[Number]:
 
 
 def _finished(found: re.Match[str], value: float) -> float:
-    """A number with its power, fraction and word."""
+    """Return a number with its power, fraction and word applied."""
     if found["power"]:
         is_ten = found["ten"] not in ("^", "**")
         value = float(f"{value}e{found['power']}") if is_ten else float(value) ** int(found["power"])
@@ -165,7 +165,7 @@ def _finished(found: re.Match[str], value: float) -> float:
 
 
 def _read_digits(run: str) -> list[float]:
-    """The numbers in digits with separators between them: one, or those of a list, or none of a version."""
+    """Return the numbers in digits with separators: one, those of a list, or none for a version."""
     run = re.sub("[\u2019\u00a0]", "'", run)
     if found := _RUN.fullmatch(run):
         tail = found[found.lastindex] if found.lastindex else ""
@@ -177,8 +177,8 @@ def _read_digits(run: str) -> list[float]:
 
 @lru_cache(maxsize=8)
 def _quantities(text: str) -> list[Number]:
-    """The quantities that a normalised text states. Joined numbers are one: nan, unless they are equal choices,
-    or the result stands behind a calculation. What is denied is none: `not 12 but 14` states 14."""
+    """Return the quantities that a normalised text states. Joined numbers count as one: nan, unless they are equal
+    choices, or a calculation's result follows. Denied ones are left out: `not 12 but 14` states 14."""
     found, denied = list[Number](), set[int]()
     for one in find_numbers(text):
         before = text[max(0, one.start - 20) : one.start]
@@ -187,7 +187,7 @@ def _quantities(text: str) -> list[Number]:
         if _PART_OF.search(before) or _HAS_PART.match(text, one.end):
             one = one._replace(value=math.nan)
         last, between = found[-1] if found else one, text[found[-1].end : one.start] if found else "none"
-        if joins := _JOINS.fullmatch("%" * last.percent + between):  # `of` joins only behind a share: 15% of 200
+        if joins := _JOINS.fullmatch("%" * last.percent + between):  # `of` joins only after a share: 15% of 200
             same = joins["or"] and one.value == last.value
             one = Number(one.value if same else math.nan, found.pop().start, one.end, one.percent)
         elif math.isnan(last.value) and _EQUALS.fullmatch(between):
@@ -197,7 +197,7 @@ def _quantities(text: str) -> list[Number]:
 
 
 def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
-    """(the number that a text gives, whether among other words); None if there is none.
+    """Return (the number that a text gives, whether it is among other words); None if there is none.
 
     field: the name of the output.
     """
@@ -212,8 +212,8 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 
 
 def _choose(text: str, numbers: list[Number], field: str) -> Number | None:
-    """The quantity that is the answer: a paragraph by itself, boxed or introduced, at the beginning of a short answer,
-    else the last one."""
+    """Return the quantity that is the answer: a paragraph on its own, boxed or introduced, at the beginning of a short
+    answer, else the last one."""
     outside, stated = _without_brackets(text)
     if not stated:
         return None
@@ -237,14 +237,14 @@ def _choose(text: str, numbers: list[Number], field: str) -> Number | None:
 
 
 def _concluded(text: str) -> Number | None:
-    """The number in what is introduced as the answer: behind the last `=`, unless that is a calculation."""
+    """Return the number that a text introduces as the answer: after the last `=`, unless a calculation follows."""
     text, numbers = _without_brackets(text)
     sides = [one for one in numbers if one.end > text.rfind("=")], numbers
     return next((side[0] for side in sides if side and not math.isnan(side[0].value)), None)
 
 
 def _without_brackets(text: str) -> tuple[str, list[Number]]:
-    """A text without what stands in brackets, if there are numbers outside, and its quantities: none, if it is nothing
+    """Return a text without bracketed parts, if there are numbers outside, and its quantities: none, if it is nothing
     but several."""
     outside = _BRACKETED.sub(" ", text.replace("(=", "="))  # 5 + 3 (= 8)
     outside, stated = (outside, found) if (found := _quantities(outside)) else (text, _quantities(text))

@@ -1,7 +1,7 @@
 """The scale that a rubric asks for, read from its words.
 
-One file: where a number may be a grade is said by patterns on the text just before it and just behind it, and the rules
-read nothing else. So the work is linear, and a rule is a line.
+One file: patterns on the text just before and just after a number tell whether it may be a grade, and the rules read
+nothing else. So the work is linear, and a rule is a line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from workbench_kit.answers.scale_ends import is_turned
 from workbench_kit.answers.scales import UNREAD, Scale
 
-#: The numbers of a rubric that are read: of up to three digits, and its first ones. `3-5` has no -5.
+#: Numbers of a rubric that are read: of up to three digits, and only the first ones. `3-5` has no -5.
 _NUMBER = re.compile(r"(?<!\d)(?<!\d\.)((?:(?<![\w.)%])(?<![\d)%]\s)-)?(?:1000|\d{1,3})(?:\.\d{1,2})?)%?(?!\d|\.\d)")
 _MINUS = re.compile(r"(?i)(?<![\w)%\]])[\u2212\u2013](?=\d)|(?:(?<=\bfrom )|(?<=\bbetween ))minus (?=\d)")
 _MOST_NUMBERS = 400
@@ -37,14 +37,14 @@ _TO_THE_NEXT = re.compile(
     rf"(?i) {{0,3}}(?:\([^()\n]{{0,60}}\)|[=:] {{0,3}}[\w ]{{1,40}}?|{_UNITS})? {{0,3}}(?:{_TO})\s{{0,3}}"
 )
 _OR_THE_NEXT = re.compile(r"(?i)\s{0,3}(?:[/|]|,?\s(?:or|and)\b|,)\s{0,3}")
-#: Behind a number: what it may be of, where it is a grade. Any other word makes it a count, as in `5 reasons`.
+#: After a number: its possible subject, if it is a grade. Any other word makes it a count, as in `5 reasons`.
 _UNIT = re.compile(rf"(?i)[- ]?(?:{_UNITS}|(?:point[- ])?(?:likert[- ])?(?:scale|rating|score)(?!\w))")
 _EACH = re.compile(rf"(?i)[- ]?(?:{_UNITS}) (?:for|if|when|per|each)\b")
 _NO_COUNT = re.compile(
     r"(?i)\s{0,3}(?:\Z|[^\w\s]|\n|打分|评分|まで|까지|之间|(?:only|scale|rating|score|likert|inclusive|where|for|on|based|by|how|each|every|"
     r"according|and|or|as|to|the|per|in|if|when|with|without|whether|means?|is|otherwise|using|please|\w{4,12}ing)\b)"
 )
-#: Before a number: what asks for a grade, the first of them for nothing else.
+#: Before a number: words that ask for a grade, the first of them for nothing else.
 _FILLERS = (
     r"\W{0,6}(?:(?:of|it|with|in|as|is|from|either|between|the \w{1,20}|an? \w{1,20}|int(?:eger)?|float|number|von|"
     r"entre|zwischen)\W{1,3}){0,3}\Z"
@@ -57,7 +57,7 @@ _ASKS = re.compile(
     r"échelle|от|оцен\w{0,4}|من|从|评分|打分)" + _FILLERS + r"|[\"']\s?:\W{0,4}\Z"
 )
 _NO_CONDITION = r"(?!\b(?:if|when|unless|whether|that|which)\b)"
-#: The same, in a clause that grades. Behind `if`, dates and counts are between two numbers, too.
+#: The same, in a clause that grades. After `if`, dates and counts are between two numbers, too.
 _GRADES = re.compile(
     r"(?i)\b(?:scores?|scored|scoring|grades?|graded|rate(?! of)|rated|ratings?|points|marks?)\b"
     rf"(?:{_NO_CONDITION}[^.,;:\n]){{0,60}}\W\Z"
@@ -84,14 +84,14 @@ _FIRST = re.compile(
 )
 _OTHER = re.compile(r"(?i)(?:[,/]|\b(?:or|and|else|otherwise)\b)\W{0,4}" + _NAME)
 _ELSE = re.compile(r"(?i)\b(?:else|otherwise)\W{1,3}(?:(?:return|give|output|score|answer)\s)?\Z")
-#: Behind a grade, before its words; `1.`, `1)` and `1 ` at the start of a line may number the criteria.
+#: After a grade, before its words; `1.`, `1)` and `1 ` at the start of a line may number the criteria.
 _SIGN = re.compile(
     rf"(?i)(?:_\w{{1,20}})?\s?(?:{_UNITS})?[*_`\"')\]>]{{0,3}}\s{{0,2}}"
     r"(?:[=|\t\u2013\u2014(→]|:(?!\d)|->| - |"
     r"\b(?:if|when|for|means?|is|being|indicates?|represents?|otherwise|else|wenn)\b|(?=the (?:best|worst)\b))"
 )
 _LISTED = re.compile(r"[.)\]]{1,2}[ \t]|[ \t](?=[^\W\d])")
-#: `excellent (3)`, `A = 4`: the words before a grade, and what is behind it.
+#: `excellent (3)`, `A = 4`: the words before a grade, and the text after it.
 _NAMES = re.compile(
     r"(?:[\n.:;,|/]|\b(?:or|and)\b)\W{0,3}([^\W\d]{1,20}(?: [^\W\d]{1,20}){0,3}) ?(?:\(|[=:\u2013→] ?|-> ?|- |(?<= ))\Z"
 )
@@ -107,7 +107,7 @@ _FINE = re.compile(
     r"complete\w*|exemplary|advanced|mastery|always|very|kind|true|yes|pass\w*|extremely|entirely|totally)\b"
 )
 _IF = re.compile(r"(?i)\b(?:if|when|for|otherwise|else|wenn)\b")
-#: Words that give a grade, which may be one of a scale that is not read, as in `award 2`; and words that take it off.
+#: Words that give a grade, possibly on a scale that is not read, as in `award 2`; and words that subtract points.
 _AWARDS = re.compile(
     r"(?i)(?:\b(?:scores?|scored|graded?|rated|rate(?! of)|ratings?|awards?|assign|worth|earns?|"
     r"start(?:ing)? (?:with|at|from)|bewert\w{0,4}|notez|puntúa|califica|avalie)\b|оцен\w{0,4}|评分|打分|点数|점수)"
@@ -117,10 +117,10 @@ _GRADING = re.compile(
     r"(?i)\b(?:scor|grad|rat(?:e|ing)|judg|evaluat|mark|point|star|award|assign|worth|earn|scale|level|best|worst|max)|"
     r"оцен|балл|分|点|점"
 )
-#: Before the one range of a rubric that may be any.
+#: Before the only range of a rubric, which may have any values.
 _FROM = re.compile(r"(?i)\b(?:from|between|range(?: of)?|scale(?: of)?|von|de|entre|zwischen)\W{1,3}\Z|[\[(]\Z")
 _GIVES = re.compile(r"(?i)(?:\b(?:gives?|gets?|add)\s|[(\[])\Z")
-#: What the answer must say is no grade.
+#: Contents that the answer must have: no grades.
 _SAYS = re.compile(r"(?i)\b(?:says|states|mentions|recommends|explains|must (?:say|state|mention))\b[^.;\n]{0,100}\Z")
 _TAKES_OFF = re.compile(
     r"(?i)\b(?:deduct|subtract|minus|lose[sd]?|take|remove|penali[sz]e|dock|reduce|lower)\b[^.;\n]{0,20}\Z"
@@ -128,7 +128,7 @@ _TAKES_OFF = re.compile(
 
 
 class _Number(NamedTuple):
-    """A number of a rubric, with the text before it, from the last one on, and behind it, up to the next one."""
+    """A number of a rubric, with the text before it, from the previous number on, and after it, up to the next one."""
 
     value: float
     before: str
@@ -141,12 +141,12 @@ class _Number(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """True if it counts something, as in `5 reasons`."""
+        """Return True if it counts something, as in `5 reasons`."""
         return not (_UNIT.match(self.behind) or _NO_COUNT.match(self.behind))
 
     @property
     def words(self) -> str:
-        """The words of the grade, if it is one."""
+        """Return the words of the grade, if it is one."""
         return re.split(r"[\n;]", self.behind, maxsplit=1)[0]
 
 
@@ -154,7 +154,7 @@ class _Number(NamedTuple):
 def choose_scale(rubric: str, best: int | None = None) -> Scale:
     """Return the scale to ask a judge for: the one that the rubric states, or else 0 to the best grade, by default 10.
 
-    It is `UNREAD` where the rubric seems to state one, or states several, and no best grade is given; and open where
+    It is `UNREAD` if the rubric seems to state a scale, or states several, and no best grade is given. It is open if
     some number of the rubric may still be a grade.
     """
     numbers = _read_numbers(rubric)
@@ -175,7 +175,7 @@ def find_scales(rubric: str, described: bool = True) -> set[Scale]:
 
     Args:
         rubric: the criteria.
-        described: also read the scale of grades that are told by their words, as `5: perfect, 0: wrong`.
+        described: also read the scale of grades that are given by words, as `5: perfect, 0: wrong`.
     """
     return _find_scales(_read_numbers(rubric), described)
 
@@ -190,7 +190,8 @@ def _find_scales(numbers: Sequence[_Number], described: bool = True) -> set[Scal
 
 
 def _has_one_range(numbers: Sequence[_Number]) -> bool:
-    """True if one range is asked for as `from 3 to 7` or `[-1, 1]`, and no other number of the rubric is in one."""
+    """Return True if one range is asked for, `from 3 to 7` or `[-1, 1]`, and no other number of the rubric is
+    in one."""
     ranges = [(one, two) for one, two in pairwise(numbers) if _is_range(one, two)]
     return len(ranges) == 1 and bool(_FROM.search(ranges[0][0].before))
 
@@ -204,7 +205,7 @@ def _is_enclosed(one: _Number, two: _Number) -> bool:
 
 
 def _may_state_grades(numbers: Sequence[_Number]) -> bool:
-    """True if a range, levels, or a number in a clause that speaks of grades, may be a scale that is not read."""
+    """Return True if a range, levels, or a number in a clause about grades, may be a scale that is not read."""
     own = [one for one in numbers if not (one.counted or one.value in (0, 10))]
     begun = [one for one in own if _FIRST.search(one.before) or _OTHER.search(one.before)]
     levels = [one for one in begun if _SIGN.match(one.behind)]
@@ -218,7 +219,7 @@ def _may_state_grades(numbers: Sequence[_Number]) -> bool:
 
 
 def _states_grades(numbers: Sequence[_Number]) -> bool:
-    """True if a rubric seems to state grades. Each of 0 and 10 is on the scale that is asked for by default."""
+    """Return True if a rubric seems to state grades. Each of 0 and 10 is on the scale that is asked for by default."""
     if len(numbers) == _MOST_NUMBERS:
         return True
     for one, two in pairwise(numbers):
@@ -248,7 +249,7 @@ def _read_numbers(rubric: str) -> list[_Number]:
     starts = [*(one.start() for one in found), len(rubric)]
     texts = [rubric[a:b] for a, b in zip(ends, starts, strict=True)]
     texts[0] = f"\n{texts[0]}"
-    whole = len(found) < _MOST_NUMBERS  # what is cut is left as it is, so that its reader sees that
+    whole = len(found) < _MOST_NUMBERS  # a truncated list keeps all, so that its reader notices
     return [
         _Number(float(one[1]), a[-100:], b[:100], one[0].endswith("%"))
         for one, (a, b) in zip(found, pairwise(texts), strict=True)
@@ -262,7 +263,8 @@ def _is_usual(scale: Scale) -> bool:
 
 
 def _turned(scale: Scale, numbers: Sequence[_Number]) -> Scale:
-    """The scale from its worst grade on: from 5 to 1 for `1 (best) to 5 (worst)`, and for `1 to 5, where 1 is best`."""
+    """Return the scale from its worst grade on: from 5 to 1 for `1 (best) to 5 (worst)` or `1 to 5, where 1 is
+    best`."""
     low, high = ([words for one in numbers if one.value == end and (words := _level(one))] for end in scale[:2])
     ends = [one for one in numbers if one.value in scale[:2]]
     around = [text for one in ends for text in (one.behind, f";{one.before}")]
@@ -271,7 +273,8 @@ def _turned(scale: Scale, numbers: Sequence[_Number]) -> Scale:
 
 
 def _level(number: _Number) -> str:
-    """The words of a level; "" for none, and for conditions: in `1 if it does not say so` the grade is the best one."""
+    """Return the words of a level; "" for none, and for conditions: in `1 if it does not say so` the grade is the best
+    one."""
     sign = _SIGN.match(number.behind)
     return "" if sign is None or _IF.search(sign[0]) else number.behind[sign.end() :]
 
@@ -315,7 +318,7 @@ def _asked_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
 
 
 def _ended(values: Sequence[float]) -> Scale:
-    """The scale of some of its grades. One up to 10 or 100, whose lowest is not said, begins at 0."""
+    """Return the scale of some of its grades. One up to 10 or 100 without a stated lowest grade begins at 0."""
     low, high = min(values), max(values)
     return Scale(0.0 if high in (10, 100) and low > 1 else low, high)
 
@@ -331,8 +334,8 @@ def _described_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
 
 
 def _find_levels(numbers: Sequence[_Number]) -> list[_Number]:
-    """Return the grades before their words. What counts up from 1 may number criteria, and does without words of low
-    and high grades."""
+    """Return the grades before their words. Numbers that count up from 1 may number criteria, unless they have words of
+    low and high grades."""
     levels = list[_Number]()
     for one in numbers:
         begins = _FIRST.search(one.before) or (levels and _OTHER.search(one.before))
@@ -358,7 +361,7 @@ def _find_listed(numbers: Sequence[_Number]) -> list[_Number]:
 
 
 def _find_named(numbers: Sequence[_Number]) -> list[_Number]:
-    """Return the grades behind their words, of which two are known as such."""
+    """Return the grades after their words, at least two of which are known as such."""
     named = [(one, words[1]) for one in numbers if (words := _NAMES.search(one.before)) and _NAMED.match(one.behind)]
     known = [words for _, words in named if words in "ABCDEF" or _POOR.search(words) or _FINE.search(words)]
     return [one for one, _ in named] if len(known) > 1 else []
@@ -369,7 +372,7 @@ def _rise_from_1(levels: Sequence[_Number]) -> bool:
 
 
 def _find_binary(numbers: Sequence[_Number]) -> list[_Number]:
-    """Return 0 and 1 where they are the only numbers, and each is asked for or has words."""
+    """Return 0 and 1 if they are the only numbers, and each is asked for or has words."""
     own = [one for one in numbers if not one.counted]
     graded = all(
         one.asked or _SIGN.match(one.behind) or _ELSE.search(one.before) or _NAMES.search(one.before) for one in own
@@ -378,7 +381,7 @@ def _find_binary(numbers: Sequence[_Number]) -> list[_Number]:
 
 
 def _best_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
-    """Yield the scales of which the best grade is said: `a 5-point scale`, `a score out of 5`, `max score: 5`."""
+    """Yield the scales with a stated best grade: `a 5-point scale`, `a score out of 5`, `max score: 5`."""
     least = next((one.value for one in numbers if _LEAST.search(one.before)), 0.0)
     for one in numbers:
         if re.match(r"(?i)[- ](?:point|star)s?[- ](?:likert[- ]|rating[- ])?(?:scale|rating|likert)\b", one.behind):

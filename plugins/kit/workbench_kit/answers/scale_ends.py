@@ -1,4 +1,4 @@
-"""Which end of a scale is its best one, by the words of a rubric."""
+"""Decide which end of a scale is its best one, by the words of a rubric."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _LOW = re.compile(
     rf"(?i){_PLAIN}(?:(?P<most>worst|terrible|awful|useless|lowest quality|ungen\w+|schlechteste|nul|pire|peor|"
     r"pessim\w+)|bad|poor|wrong|incorrect|fail\w*|schlecht|mangelhaft|mal|malo|mauvais)(?!\w)"
 )
-#: What may follow these words where a level says nothing else, as in `1 (best grade)`.
+#: Words that may follow if a level contains nothing else, as in `1 (best grade)`.
 _OF_IT = re.compile(
     r"(?i)(?: (?:possible|quality|scores?|grades?|ratings?|marks?|answers?|responses?|results?|ones?|values?)){0,2}"
 )
-#: What stands around words and is none, and where the words of a level end.
+#: Characters around words, and ends of a level's words.
 _DECORATION = re.compile(r"\bi\.e\. ?|[*_`\"'\u2018\u2019\u201c\u201d\u201e=(]")
 _LEVEL_ENDS = re.compile(r"[^\w\s-]|\n|\s(?:-|to|and|or|bis|à|und|y|et|e)(?!\w)")
-#: Said of the scale: in its clause, or at the start of another. `Length: lower is better` is said of something else.
+#: Statements about the scale: in its clause, or at the start of another. `Length: lower is better` is about something
+#: else.
 _LOWER = r"(?:lower|smaller|fewer|less)(?: (?:scores?|grades?|ratings?|marks?|numbers?|values?))? (?:is|are) better\b"
 _LOWER_IS_BETTER = re.compile(rf"(?i)(?:\A[^.;:\n]{{0,60}}\b|[.;\n(]\W{{0,3}}(?:an? |the )?){_LOWER}(?!\s*,\s*\w+s\b)")
 #: German marks, of which 1 is the best.
@@ -40,8 +41,8 @@ class _End(NamedTuple):
 def is_turned(low: Iterable[str], high: Iterable[str], around: Sequence[str], marks: bool = False) -> bool:
     """Return True if the smallest number of a scale is its best grade.
 
-    One word among others says nothing: in `1 = best practices ignored` the grade is a low one. Where both ends say the
-    same besides, they do: `1 = excellent work, 5 = terrible work`.
+    A single word among others is no evidence: in `1 = best practices ignored` the grade is a low one. It counts if both
+    ends are otherwise worded alike: `1 = excellent work, 5 = terrible work`.
 
     Args:
         low, high: the words of the levels of the smallest and of the largest number.

@@ -1,4 +1,4 @@
-"""A scale of grades, and a grade as a share of it."""
+"""A scale of grades, and the conversion of a grade to a share of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from math import inf
 from typing import NamedTuple
 
 NUMBER = r"(\d+(?:\.\d+)?)"
-#: A grade `of` its highest: `4/5`, `4 out of 5`.
+#: A grade with its highest: `4/5`, `4 out of 5`.
 OF = r"\s*(?:(?:stars?|points?|marks?)\s+)?(?:/|\(?out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 
 
 class Scale(NamedTuple):
-    """The grades that a judge is asked for: low is a share of 0, high of 1. low may be the larger number.
+    """The grades that a judge may give: low is a share of 0, high of 1. low may be the larger number.
 
     open: the judge may state another one, as in `4/5`.
     """
@@ -23,12 +23,12 @@ class Scale(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The largest number of the scale."""
+        """Return the largest number of the scale."""
         return max(self.low, self.high)
 
     @property
     def whole(self) -> bool:
-        """True if whole numbers are asked for; on a scale that ends at 1, fractions are."""
+        """Return True if whole numbers are asked for; on a scale that ends at 1, fractions are."""
         return self.best > 1
 
     def share(self, text: str, stated: bool = False) -> float | None:
@@ -42,7 +42,7 @@ class Scale(NamedTuple):
         """
         value, _, below = re.sub(rf"(?i){OF}", "/", text.replace(",", ".").replace("%", "/100")).partition("/")
         if below and float(below) != self.best:
-            if self.low > self.high:  # of another scale, whose best end is not said
+            if self.low > self.high:  # it is of another scale, with an unknown best end
                 return None
             return float(value) / float(below) if 0 <= float(value) <= float(below) and float(below) else None
         # Where whole numbers from 0 are asked for, 0.5 and 1.0 may be shares, on 0 to 5 as on 0 to 10: 1.0 is then the
@@ -55,7 +55,7 @@ class Scale(NamedTuple):
         return (float(value) - self.low) / (self.high - self.low)
 
     def describe(self, whole: bool = False) -> str:
-        """Return what N is in `score: N`, for the judge."""
+        """Return the meaning of N in `score: N`, for the judge."""
         if self.open:
             default = "" if self == UNREAD else f", or {self.high:g} if it names none"
             return f"N is the grade and the best one that the rubric allows{default}, such as 4/5"
@@ -66,5 +66,5 @@ class Scale(NamedTuple):
         return f"{self.low:g} to {self.high:g}"
 
 
-#: The scale of a rubric that only the judge can read, who has to state it, as in `4/5`. No number is on it.
+#: The scale of a rubric that only the judge can read and must state, as in `4/5`. No number is on it.
 UNREAD = Scale(inf, inf, open=True)

@@ -1,4 +1,4 @@
-"""The form of a type, as a model and a reader of an error see it."""
+"""The form of a type, for models and readers of errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 @lru_cache(maxsize=256)
 def object_shape(kind: Any) -> str:
-    """The form of a type that has objects with named parts, as `{name: string, age?: integer}`; empty for others."""
+    """Return the form of a type that has objects with named parts, as `{name: string, age?: integer}`; "" for
+    others."""
     if kind in (str, int, float, bool, list, dict, Any):
         return ""
     schema = type_adapter(kind).json_schema()
@@ -21,7 +22,7 @@ def object_shape(kind: Any) -> str:
 def _shape(schema: Mapping[str, Any], known: Mapping[str, Any], depth: int) -> str:
     if "$ref" in schema:
         schema = {**known.get(str(schema["$ref"]).rpartition("/")[2], {}), **schema}
-    if depth > 6:  # a type that holds itself
+    if depth > 6:  # a type that contains itself
         return "..."
     if "properties" in schema:
         required = schema.get("required", ())
@@ -44,7 +45,7 @@ def _shape(schema: Mapping[str, Any], known: Mapping[str, Any], depth: int) -> s
 
 @lru_cache(maxsize=256)
 def type_adapter(annotation: Any) -> Any:
-    """Pydantic's reader and writer of a type."""
+    """Return pydantic's reader and writer of a type."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(annotation)

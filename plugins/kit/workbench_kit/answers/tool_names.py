@@ -1,7 +1,7 @@
-"""Names of tools: their own, those that servers take, and those that models write.
+"""Names of tools: their own, those that servers accept, and those that models write.
 
-Servers take letters, digits, `_` and `-`, 64 characters at most (platform.openai.com/docs/api-reference/chat, tools).
-Tools of MCP servers have dots and slashes in theirs, and models write a namespace before a name: `functions.search`.
+Servers accept letters, digits, `_` and `-`, at most 64 characters (platform.openai.com/docs/api-reference/chat, tools).
+Names of MCP tools have dots and slashes, and models write a namespace before a name: `functions.search`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable
 _LONGEST = 64
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 _NAMESPACE = re.compile(r"[.:/]|__")
-#: What stands behind a name: a number, marks of a template, brackets, quotes.
+#: Text after a name: a number, marks of a template, brackets, quotes.
 _BEHIND = re.compile(r"(?:\.call|:\d+|<\|.*|\(\)|[\s\"'`*])+\Z", re.DOTALL)
 
 
 def wire_name(name: str) -> str:
-    """A name as every server takes it; one that they take already stays as it is."""
+    """Return a name that every server accepts; an accepted one is unchanged."""
     fit = _OTHER.sub("_", name)
     if fit == name and 0 < len(name) <= _LONGEST:
         return name
@@ -32,7 +32,7 @@ def _with_hash(fit: str, name: str) -> str:
 
 
 def wire_names(names: Iterable[str]) -> dict[str, str]:
-    """The name for servers of each tool, by its own. Of tools whose names would be the same, each has a hash."""
+    """Return the server-side name of each tool, by its own name. Tools whose names would collide get a hash."""
     own = [*dict.fromkeys(names)]
     fits = {name: wire_name(name) for name in own}
     seen = [*fits.values()]
@@ -40,8 +40,8 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def known_name(name: str, tools: Collection[str]) -> str | None:
-    """The tool that a name means, also with a namespace before it (`functions.search`), with marks behind it, or as
-    servers take it; None if there is none."""
+    """Return the tool that a name means, also with a namespace before it (`functions.search`), with marks after it, or
+    in its server-side form; None if there is none."""
     if name in tools:
         return name
     plain = _BEHIND.sub("", name.strip().lstrip("\"'`*"))

@@ -36,12 +36,12 @@ _ITEM = re.compile(
     r"(?m)^[ \t]*(?:(?:[-*+\u2013]|\(?(?:\d{1,3}[.)]|[a-z]\)))[ \t]+|"
     r"[\u2022\u30fb][ \t]*|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$"
 )
-#: What stands before each numbered item of one line, and between items without numbers; an item, in which quotes and
-#: groups of thousands may hold commas.
+#: Text before each numbered item of one line, and between items without numbers; an item, in which quotes and thousands
+#: groups may contain commas.
 _INLINE = re.compile(r"(?<=\S)[ \t]+(?=\d{1,2}[.)][ \t]+\S)")
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
 _PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
-#: What stands around the items of a line.
+#: Characters around the items of a line.
 _AROUND = re.compile(
     r"^[\[(](.*)[\])]$|^(?:[^,;:]{0,80}\b(?:are|is|sind|sont|son)(?: as follows)?|[^,;:]{0,20}\b[Hh]ere (?:are|is)\b"
     r"[^,;:]{0,60})\s*[:\uff1a]\s*|^[^,;:\u3001\uff0c\uff1a]{1,20}\uff1a(?!.*\uff1a)"
@@ -49,20 +49,20 @@ _AROUND = re.compile(
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
 _PAIR = re.compile(rf"{DECORATION}((?:[^:=\n\[{{\u2192-]|-(?!>))++)(?:[:=]>?|->|\u2192)[ \t*_`]*+(.++)$")
-#: What a call of a type holds, as Python shows objects: `dict(a=1)`; what braces hold.
+#: Contents of a call of a type, as Python shows objects: `dict(a=1)`; contents of braces.
 _CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
-#: A text that is one fence.
+#: A text that is a single fence.
 _FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
 _AROUND_WORDS = " .\"'`*"
-#: The most values of a text that are tried; the most parts of one, or items in lines, that are read as texts; the
-#: longest line in which numbers are looked for.
+#: Maximum number of values of a text that are tried; of parts of one, or items in lines, that are read as texts; and of
+#: characters of a line in which numbers are searched.
 _MANY, _PARTS, _LINE = 100, 500, 10_000
-#: Kinds of pydantic's errors of single values, by the type that was wanted.
+#: Kinds of pydantic's errors for single values, by the expected type.
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
 
 def as_text(value: Any) -> str:
-    """A value as prompts and answers write it."""
+    """Return a value in the form of prompts and answers."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -96,7 +96,7 @@ def _explain(field: Field, text: str) -> str:
 
 
 def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
-    """(value, whether among other words) of a text as a type; None if it holds none."""
+    """Return (value, whether it is among other words) of a text as a type; None if it holds none."""
     if kind is str or kind is Any:
         return (_unboxed(text), False) if text else None
     if fenced := _FENCED.fullmatch(text):
@@ -108,7 +108,7 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         values = get_args(kind)
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
-        found = read_number(text, name) if not names_call(load(text)) else None  # its arguments are no answer
+        found = read_number(text, name) if not names_call(load(text)) else None  # a call's arguments are no answer
         kept = found is not None and (kind is float or found[0].value == int(found[0].value))
         return (kind(found[0].value), found[1]) if found and kept else None
     if get_origin(kind) in (Union, types.UnionType):
@@ -117,14 +117,14 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
 
 
 def _unboxed(text: str) -> str:
-    """A text; if its last line ends with a box of LaTeX, what this holds."""
+    """Return the content of a LaTeX box at the end of the last line; without a box, the text."""
     last = text.rpartition("\n")[2].rstrip(" .$")
     return (find_boxed(last) or text) if "\\boxed" in last and last.endswith("}") else text
 
 
 def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
-    """None words first, unless they are values of their own, then the types that read the whole text, then those that
-    find a value in it, then text."""
+    """Read a union: words for None first, unless they are values of their own, then types that read the whole text,
+    then types that find a value in it, then text."""
     if says_nothing(_word(text), kinds):
         return None, False
     found = [_read(kind, text, name) for kind in kinds if kind not in (str, Any, type(None))]
@@ -134,13 +134,13 @@ def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] 
 
 
 def _word(text: str) -> str:
-    """A text without quotes, stops and emphasis around it; as it is, where it has nothing else."""
+    """Return a text without quotes, stops and emphasis around it; unchanged if nothing else is left."""
     return text.strip(_AROUND_WORDS) or text
 
 
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
-    """Lists, mappings and objects: the JSON value that the text introduces as its result, else the first one that fits,
-    mended where possible; else lines."""
+    """Read lists, mappings and objects: the JSON value introduced as the result, else the first one that fits, repaired
+    if possible; else lines."""
     adapter, parts = type_adapter(kind), getattr(kind, "model_fields", getattr(kind, "__annotations__", {}))
     names = [*parts] if isinstance(kind, type) else []
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
@@ -160,8 +160,8 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Keys and values, each pair on a line, or all on one, as `a=1, b=2`; none where some part of the text is no pair,
-    as of JSON that was cut."""
+    """Return keys and values, one pair per line, or all on one line, as `a=1, b=2`. Empty if some part is no pair, e.g.
+    of cut JSON."""
     lines, bare = text.split("\n"), _CALL.sub(r"\1", text)
     if len(lines) == 1:
         lines = [] if len(text) > _LINE or set(bare) & set("[{") else [bare]
@@ -174,7 +174,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def first_values(text: str) -> tuple[tuple[Any, int, int], ...]:
-    """(value, start, end) of the first lists and objects in a text, and of its table; read once for all that ask."""
+    """Return (value, start, end) of the first lists and objects in a text, and of its table. Cached for all callers."""
     found = [*islice(read_values(text), _MANY)]
     if rows := find_rows(text):
         cells = [[*row.values()] for row in rows]
@@ -184,7 +184,7 @@ def first_values(text: str) -> tuple[tuple[Any, int, int], ...]:
 
 
 def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tuple[Any, bool]]:
-    """(value, whether it is the whole text) of the JSON in a text, each also without a wrapper of any name.
+    """Yield (value, whether it is the whole text) for the JSON in a text, each also without a wrapper of any name.
 
     names: of the parts of an object, which may be written in other cases.
     """
@@ -205,8 +205,8 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
 
 
 def _fit(adapter: Any, value: Any, most: int = _PARTS) -> tuple[Any] | None:
-    """A value as plain JSON values of a type, in a tuple; at most so many of its parts that do not fit are read as
-    texts."""
+    """Return a value as plain JSON values of a type, in a tuple. At most `most` of its parts that do not fit are parsed
+    as texts."""
     from pydantic import ValidationError
 
     for _ in range(2):
@@ -214,7 +214,7 @@ def _fit(adapter: Any, value: Any, most: int = _PARTS) -> tuple[Any] | None:
             return (adapter.dump_python(adapter.validate_python(value), mode="json"),)
         except ValidationError as error:
             errors = error.errors() if error.error_count() <= most else []
-            if not any(isinstance(one["input"], str) for one in errors):  # nothing that can be read
+            if not any(isinstance(one["input"], str) for one in errors):  # nothing that can be parsed
                 return None
             value = _mended(value, errors)
         except (ValueError, TypeError, RecursionError, OverflowError):
@@ -223,7 +223,7 @@ def _fit(adapter: Any, value: Any, most: int = _PARTS) -> tuple[Any] | None:
 
 
 def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
-    """A value with those parts read as texts that pydantic refused."""
+    """Return a value in which the parts refused by pydantic are parsed as texts."""
     value = json.loads(json.dumps(value))
     for error in errors:
         if not isinstance(given := error["input"], str):
@@ -232,7 +232,7 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
         if error["type"] == "literal_error":
             wanted = Literal[tuple(re.findall(r"'((?:[^'\\]|\\.)*)'", error["ctx"]["expected"]))]  # type: ignore[valid-type]
         found = _read(wanted, given, "answer") if wanted else (given, False)
-        with suppress(LookupError, TypeError, ValueError):  # a place within a union has its type at the end
+        with suppress(LookupError, TypeError, ValueError):  # a path within a union ends with its type
             *way, last = error["loc"]
             reduce(getitem, way, value)[last] = (
                 None if spells_nothing(_word(given), or_unknown=True) else (found or (given,))[0]
@@ -241,11 +241,11 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
-    """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
+    """Read a list in lines, or with commas; an empty one if the text says so."""
     named, inner = re.escape(name), (get_args(kind) or (Any,))[0]
     lead = rf"the (?:\w+ )?{named} (?:are|include):? (?!as )|[*_]*(?:final )?(?:answer|result)[*_]*:[*_]*\s+(?=\S)"
     text = re.sub(f"(?i)^(?:{lead})", "", text)
-    if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or is none
+    if not text or re.match(r"\[\s*[\[{\"']", text):  # JSON that was cut, or invalid
         return None
     none = rf"(?i)empty|\[\]|(?:there (?:are|is|were) )?no (?:\w+ )?(?:items|{named})\b[^,;\n]*"
     if spells_nothing(_word(text), or_unknown=True) or re.fullmatch(none, text):
@@ -260,7 +260,7 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
 
 
 def _items(text: str, inner: Any) -> list[str]:
-    """The items of a list in lines, or on one with commas."""
+    """Return the items of a list in lines, or on one line with commas."""
     if text.startswith("1") and "\n" not in text:
         text = _INLINE.sub("\n", text)
     if items := _ITEM.findall(text):
@@ -280,7 +280,7 @@ def _items(text: str, inner: Any) -> list[str]:
 
 
 def as_json(field: Field, value: Any) -> Any:
-    """A value of the field's type as plain JSON values: a class of pydantic as a mapping."""
+    """Return a value of the field's type as plain JSON values: a pydantic object as a mapping."""
     if isinstance(value, str | int | float | bool):
         return value
     return type_adapter(field.type).dump_python(value, mode="json")

@@ -1,6 +1,6 @@
-"""Which step decided a failure: by repeating the run with steps repaired, and by comparing failed and passed runs.
+"""Find the step that decided a failure: by rerunning with steps repaired, and by comparing failed and passed runs.
 
-Pure functions of traces and of a callback that repeats a run, but for `blame_nodes`, which runs a study's workflow.
+Pure functions of traces and of a callback that reruns, except for `blame_nodes`, which runs a study's workflow.
 """
 
 from workbench_kit.credit.blame import Blame as Blame, blame_nodes as blame_nodes, node_of as node_of

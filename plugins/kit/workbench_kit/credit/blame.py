@@ -1,4 +1,4 @@
-"""Which nodes of a workflow decide its failures on train rows, so that an optimizer can spend its edits there."""
+"""Find the nodes of a workflow that decide its failures on train rows, for an optimizer to spend its edits there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from workbench_kit.credit.replay import bisect_steps, most_reruns
 from workbench_kit.credit.spectrum import Element, elements_of, rank_nodes
 from workbench_kit.credit.steps import steps_of
 
-#: The share of draws that go to any node, whatever is known: a diagnosis may be wrong.
+#: Share of draws that go to any node, independent of blame: a diagnosis may be wrong.
 ANY = 0.15
 
-#: A node counts as suspicious by spectra only above this; Ochiai's coefficient of chance is near the failure rate.
+#: Minimum suspiciousness by spectra; Ochiai's coefficient by chance is near the failure rate.
 SUSPICIOUS = 0.5
 
 
@@ -32,8 +32,8 @@ class Blame:
 
     Attributes:
         decisive: by node of the workflow, most first. Empty if nothing is known.
-        examined: failures that were examined.
-        method: `replay` (a model of another role put steps right), or `spectrum`.
+        examined: number of failures examined.
+        method: `replay` (a model of another role repaired steps), or `spectrum`.
     """
 
     decisive: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -41,17 +41,16 @@ class Blame:
     method: str = ""
 
     def weight(self, node: str, nodes: Sequence[str]) -> float:
-        """The share of edits that a node gets among some; equal ones if none of them is blamed."""
+        """Return the share of edits that a node gets among some nodes; equal shares if none of them is blamed."""
         total = math.fsum(self.decisive.get(name, 0.0) for name in nodes)
         if not total:
             return 1 / len(nodes)
         return (1 - ANY) * self.decisive.get(node, 0.0) / total + ANY / len(nodes)
 
     def spares(self, node: str, nodes: Iterable[str], rng: random.Random) -> bool:
-        """Return True to leave out an edit of a node: one that is not blamed where another that can be edited is,
-        but for a share of `ANY`. Never of settings outside nodes (node "").
+        """Return True to skip an edit of a node that is not blamed, if another editable node is.
 
-        nodes: those that can be edited.
+        A share of `ANY` is kept. Settings outside nodes (node "") are never skipped. nodes: the editable ones.
         """
         blamed = any(self.decisive.get(name) for name in nodes)
         return bool(node) and blamed and not self.decisive.get(node) and rng.random() >= ANY
@@ -64,7 +63,7 @@ class Blame:
 
 
 def node_of(address: str) -> str:
-    """The node of the workflow that an address lies in; "" if in none."""
+    """Return the node of the workflow in an address; "" if there is none."""
     parts = address.split(".")
     return parts[1] if len(parts) > 1 and parts[0] == "nodes" else ""
 
@@ -72,14 +71,14 @@ def node_of(address: str) -> str:
 async def blame_nodes(study: Study, workflow: Workflow, examples: Sequence[Example] | None = None) -> Blame:
     """Find which nodes of a workflow decide its failures on train rows (`guided: true` of some optimizers).
 
-    Where the file names a `proposer` that is another model than the task's, failed rows are repeated with steps put
-    right by it: a few calls each, which the budget pays. Otherwise, or if no repair helps, failed and passed runs
-    are compared, without a call.
+    If the file names a `proposer` that is another model than the task's, it repairs steps of failed rows, which are
+    rerun: a few calls each, paid by the budget. Otherwise, or if no repair helps, failed and passed runs are compared,
+    without a call.
 
     Args:
         study: that of the optimizer.
         workflow: the candidate.
-        examples: of train; default: the first 16. What was run or examined before costs nothing.
+        examples: of train; default: the first 16. Earlier runs and examinations are reused at no cost.
 
     Raises:
         BudgetSpent: at the ceiling.
@@ -105,12 +104,12 @@ async def _blame(study: Study, workflow: Workflow, rows: Sequence[Example]) -> B
     return spectrum_blame(evaluation, list(workflow.nodes))
 
 
-#: Failed rows whose runs are repeated.
+#: Maximum number of failed rows that are rerun.
 REPEATED = 4
 
 
 def affordable_failures(evaluation: Evaluation, calls: float) -> list[Result]:
-    """Failed rows with traces, at most REPEATED, and so few that replays of all take at most `calls`."""
+    """Return failed rows with traces, at most REPEATED, and few enough for replays of all within `calls` calls."""
     failed = [r for r in evaluation.results if r.trace is not None and r.score is not None and r.score < 1]
     chosen: list[Result] = []
     for result in failed[:REPEATED]:
@@ -123,11 +122,11 @@ def affordable_failures(evaluation: Evaluation, calls: float) -> list[Result]:
 
 
 async def replay_blame(evaluator: Evaluator, workflow: Workflow, failed: Sequence[Result], lm: LMSpec) -> Blame:
-    """Blame by counterfactual replay: each failed row is repeated with steps put right by `lm`.
+    """Blame by counterfactual replay: each failed row is rerun with steps repaired by `lm`.
 
     Args:
         evaluator: that of the run.
-        workflow: which failed.
+        workflow: the failed workflow.
         failed: rows with traces.
         lm: the model that repairs.
 
@@ -151,7 +150,7 @@ async def replay_blame(evaluator: Evaluator, workflow: Workflow, failed: Sequenc
 
 
 def spectrum_blame(evaluation: Evaluation, order: Sequence[str]) -> Blame:
-    """Blame by spectra, without a call: nodes whose elements failed runs share and passed ones lack."""
+    """Blame by spectra, without a call: nodes whose elements occur in failed runs and not in passed ones."""
     sides: tuple[list[frozenset[Element]], list[frozenset[Element]]] = ([], [])
     for result in evaluation.results:
         if result.trace is not None and result.score is not None:

@@ -1,4 +1,4 @@
-"""Replacements for a step when a recorded run is repeated with that step changed."""
+"""Replacements for a step when a recorded run is rerun with that step changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.spec import LMSpec
 #: A step of a run: the order of its span (`Span.order`) and the number of its call there, from 1; 0: the outputs.
 Address = tuple[tuple[int, ...], int]
 
-#: Fresh draws are numbered beyond the replicas of nodes inside nodes, five levels deep.
+#: First number of fresh draws: above the replicas of nodes inside nodes, five levels deep.
 FRESH = 10**16
 
 
@@ -38,12 +38,12 @@ class Repair:
 
     @property
     def key(self) -> str:
-        """A text that differs between repairs."""
+        """Return a text that differs between repairs."""
         parts = (self.outputs and dict(self.outputs), self.response, self.lm and self.lm.model_dump(), self.draw)
         return digest([str(part) for part in parts])[:16]
 
     def settings_of(self, settings: Mapping[str, Any], default: float | None) -> dict[str, Any]:
-        """The settings of the call. default: the temperature of the model."""
+        """Return the settings of the call. default: the temperature of the model."""
         if not self.draw or settings.get("temperature") or (settings.get("temperature") is None and default):
             return dict(settings)
         changed = {**settings, "temperature": self.temperature}

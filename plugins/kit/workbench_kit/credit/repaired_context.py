@@ -1,4 +1,4 @@
-"""The services for a node of a replay, some of whose steps are replaced."""
+"""The context of a node in a replay, with some steps replaced."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from workbench_kit.credit.repair import FRESH, Address, Repair
 
 @dataclass(frozen=True)
 class Repaired:
-    """A run with some of its steps replaced. repairs: by the address of the step; they change no key of any other
-    call."""
+    """A run with some of its steps replaced. repairs: by the address of the step; they change no key of other calls."""
 
     repairs: Mapping[Address, Repair]
 
@@ -26,7 +25,7 @@ class Repaired:
 
 
 class RepairedContext(Context):
-    """A context that puts the repairs of its draw in the place of steps. Only a replay makes it."""
+    """A context that replaces steps by the repairs of its draw. Only replays create it."""
 
     @property
     def _repairs(self) -> Mapping[Address, Repair]:
@@ -62,13 +61,13 @@ class RepairedContext(Context):
         return repair.response.without_thoughts()
 
     async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run it again if one of its own calls is repaired; otherwise as in `Context`."""
+        """Run it again if one of its own calls is repaired; otherwise like `Context`."""
         if any(order == self.draw.order for order, _ in self._repairs):
             return await run()
         return await super().recorded(kind, content, run)
 
     def _place_of_effect(self) -> list[Any]:
-        # After a repair the world may be another: what tools gave before is not taken.
+        # After a repair, tools may answer differently, so their recorded results are not reused.
         return [*super()._place_of_effect(), *self.trace.repaired]
 
     def _note_repair(self, number: int) -> None:

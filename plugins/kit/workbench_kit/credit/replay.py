@@ -1,8 +1,9 @@
-"""Counterfactual replay: the step that decides a failure, found by repeating the run with steps repaired.
+"""Counterfactual replay: find the step that decides a failure by rerunning with steps repaired.
 
-What comes before a repaired step is answered from the journal, so a re-run pays for the repair and what follows it. A
-step decides a failure if the run passes once it is right; of several the earliest counts: M. Zhang et al., Which Agent
-Causes Task Failures and When?, 2025 (arXiv 2505.00212), section 2, where people judge it by reading. Here it is done.
+Steps before a repaired one are answered from the journal, so a rerun pays for the repair and the later steps. A step
+decides a failure if the run passes once it is right; the earliest of several counts: M. Zhang et al., Which Agent
+Causes Task Failures and When?, 2025 (arXiv 2505.00212), section 2, where people judge it by reading. Here it is
+executed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from workbench_kit.credit.steps import TraceStep
 RepairOf = Callable[[TraceStep], Sequence[Repair]]
 
 
-#: Repeats the run with these repairs. Returns whether it passes.
+#: Reruns with these repairs. Returns whether the run passes.
 RunWith = Callable[[Mapping[Address, Repair]], Awaitable[bool]]
 
 
@@ -29,9 +30,9 @@ class Diagnosis:
     Attributes:
         step: None if no repair makes the run pass.
         repaired: whether the run passes when this step alone is repaired.
-        confidence: of the re-runs that bear on it, the share that agrees.
-        evidence: why, in a sentence.
-        reruns: what it took.
+        confidence: share of the relevant reruns that agree.
+        evidence: the reason, in a sentence.
+        reruns: number of reruns.
     """
 
     step: TraceStep | None
@@ -43,7 +44,7 @@ class Diagnosis:
 
 @dataclass
 class _Replays:
-    """Repeats a run, and counts."""
+    """Reruns, and counts the reruns."""
 
     run: RunWith
     repair_of: RepairOf
@@ -51,8 +52,10 @@ class _Replays:
     known: dict[frozenset[int], bool] = field(default_factory=dict[frozenset[int], bool])
 
     async def passes(self, steps: Sequence[TraceStep]) -> bool:
-        """Return True if the run passes with these steps repaired, by any of their repairs; those that have none
-        stay."""
+        """Return True if the run passes with these steps repaired, by any of their repairs.
+
+        Steps without a repair stay unchanged.
+        """
         repairs = [(step, options) for step in steps if (options := self.repair_of(step))]
         key = frozenset(step.index for step, _ in repairs)
         if not key:
@@ -72,10 +75,10 @@ class _Replays:
 
 
 async def bisect_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf) -> Diagnosis:
-    """The decisive step by bisection: the last of the shortest beginning whose repair makes the run pass.
+    """Find the decisive step by bisection: the last of the shortest prefix whose repair makes the run pass.
 
-    Right where repairs are monotone: a run that passes with its first t steps repaired also passes with more. With one
-    repair for each step at most ceil(log2 n) + 2 re-runs: all steps, the bisection, the step alone.
+    Correct if repairs are monotone: a run that passes with its first t steps repaired also passes with more. With one
+    repair per step, it takes at most ceil(log2 n) + 2 reruns: all steps, the bisection, the step alone.
 
     Args:
         steps: of the failed run, in order.
@@ -102,7 +105,7 @@ async def bisect_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: Repa
 
 
 async def scan_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf) -> Diagnosis:
-    """The decisive step by repairing one at a time, from the first. Right also where repairs are not monotone.
+    """Find the decisive step by repairing one at a time, from the first. Correct also if repairs are not monotone.
 
     Args:
         steps: of the failed run, in order.
@@ -121,5 +124,5 @@ def _before(count: int) -> str:
 
 
 def most_reruns(steps: int) -> int:
-    """The most re-runs of `bisect_steps`, with one repair for each step."""
+    """Return the maximum number of reruns of `bisect_steps`, with one repair per step."""
     return math.ceil(math.log2(steps)) + 2 if steps > 1 else 1

@@ -1,8 +1,9 @@
-"""Spectrum-based fault localisation: what failed runs went through more often than passed ones. No model is asked.
+"""Spectrum-based fault localization: elements that occur in failed runs more often than in passed ones. No model is
+asked.
 
 The formulas are those of program spectra: Ochiai (R. Abreu et al., On the Accuracy of Spectrum-based Fault
 Localization, 2007), Tarantula (J. Jones, M. Harrold, 2005), DStar (W. Wong et al., The DStar Method for Effective
-Software Fault Localization, 2014). In place of lines of code stand nodes, transitions between them, tools, states,
+Software Fault Localization, 2014). Lines of code are replaced by nodes, transitions between them, tools, states,
 errors, and short outputs.
 """
 
@@ -17,16 +18,16 @@ from typing import Any
 
 from workbench.workflow import Span, Trace
 
-#: Outputs up to this many characters are elements: labels and choices are, texts are not.
+#: Outputs up to this many characters are elements: labels and choices, but not texts.
 SHORT = 40
 
-#: An element of fewer failed runs than this says nothing.
+#: Minimum number of failed runs for an element to count.
 LEAST_FAILED = 2
 
 
 @dataclass(frozen=True)
 class Element:
-    """Something that a run went through. kind: node, transition, tool, state, error or output."""
+    """Something that occurs in a run. kind: node, transition, tool, state, error or output."""
 
     kind: str
     node: str
@@ -38,7 +39,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Counts:
-    """Failed and passed runs with an element, and without."""
+    """Numbers of failed and passed runs with and without an element."""
 
     failed_with: int
     failed_without: int
@@ -47,13 +48,13 @@ class Counts:
 
 
 def ochiai(c: Counts) -> float:
-    """ef / sqrt((ef + nf) (ef + ep)), from 0 to 1."""
+    """Compute ef / sqrt((ef + nf) (ef + ep)), from 0 to 1."""
     below = (c.failed_with + c.failed_without) * (c.failed_with + c.passed_with)
     return c.failed_with / math.sqrt(below) if below else 0.0
 
 
 def tarantula(c: Counts) -> float:
-    """(ef/F) / (ef/F + ep/P), from 0 to 1."""
+    """Compute (ef/F) / (ef/F + ep/P), from 0 to 1."""
     failed, passed = c.failed_with + c.failed_without, c.passed_with + c.passed_without
     in_failed = c.failed_with / failed if failed else 0.0
     in_passed = c.passed_with / passed if passed else 0.0
@@ -61,7 +62,7 @@ def tarantula(c: Counts) -> float:
 
 
 def dstar(c: Counts) -> float:
-    """ef^2 / (ep + nf), infinite for an element of all failed runs and no passed one."""
+    """Compute ef^2 / (ep + nf), infinite for an element of all failed runs and no passed one."""
     below = c.passed_with + c.failed_without
     if not below:
         return math.inf if c.failed_with else 0.0
@@ -73,7 +74,7 @@ FORMULAS: Mapping[str, Callable[[Counts], float]] = {"ochiai": ochiai, "tarantul
 
 @dataclass(frozen=True)
 class Suspect:
-    """An element or a node with its suspiciousness. element: what makes a node suspicious."""
+    """An element or a node with its suspiciousness. element: the one that makes a node suspicious."""
 
     node: str
     suspiciousness: float
@@ -82,12 +83,12 @@ class Suspect:
 
 
 def elements_of(trace: Trace) -> frozenset[Element]:
-    """Collect the elements that a run went through."""
+    """Collect the elements of a run."""
     return elements_of_spans([_as_mapping(span) for span in trace.spans])
 
 
 def elements_of_spans(spans: Sequence[Mapping[str, Any]]) -> frozenset[Element]:
-    """Collect the elements that a run went through, from its stored spans (`Span.as_dict`)."""
+    """Collect the elements of a run from its stored spans (`Span.as_dict`)."""
     found, before = set[Element](), ""
     for span in spans:
         node, agent = str(span["node"]), span.get("agent")
@@ -106,7 +107,7 @@ def elements_of_spans(spans: Sequence[Mapping[str, Any]]) -> frozenset[Element]:
 
 
 def _noted(name: str, notes: Mapping[str, Any]) -> set[Element]:
-    """The tools, the tools in error, the states and the branch that a node noted."""
+    """Collect the tools, the tools in error, the states and the branch that a node noted."""
     found = set[Element]()
     for tool in notes.get("tools") or ():
         found.add(Element("tool", name, str(tool["name"])))
@@ -125,8 +126,7 @@ def _as_mapping(span: Span) -> Mapping[str, Any]:
 def rank_elements(
     passed: Sequence[Collection[Element]], failed: Sequence[Collection[Element]], formula: str = "ochiai"
 ) -> list[Suspect]:
-    """The elements of failed runs, the most suspicious first. Those that all runs have are left out, as they are
-    uninformative.
+    """Rank the elements of failed runs, the most suspicious first. Elements of all runs are uninformative and left out.
 
     Args:
         passed: the elements of each run that passed.
@@ -149,10 +149,10 @@ def rank_nodes(
     formula: str = "ochiai",
     order: Sequence[str] = (),
 ) -> list[Suspect]:
-    """The nodes of failed runs by their most suspicious element, the most suspicious first.
+    """Rank the nodes of failed runs by their most suspicious element.
 
-    A node after the faulty one works on wrong inputs, so it is as suspicious: of equals the earlier comes first. Nodes
-    that nothing speaks against come last.
+    A node after the faulty one works on wrong inputs, so it is equally suspicious: on a tie, the earlier comes first.
+    Nodes without evidence against them come last.
 
     Args:
         passed, failed, formula: as for `rank_elements`.

@@ -1,4 +1,4 @@
-"""The steps of a run: what each node and each call of a model contributed, in order."""
+"""The steps of a run, in order: contributions of each node and each model call."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from workbench_kit.credit.repair import Address
 
 @dataclass(frozen=True)
 class TraceStep:
-    """A call of a model, or the outputs of a node that calls none.
+    """A model call, or the outputs of a node without calls.
 
     Attributes:
-        index: its place in the run, from 0.
+        index: its position in the run, from 0.
         node: the path of the node, e.g. `solve` or `vote.of`.
         agent: its name among several in one node, or the name of the node.
-        address: where a repair of it is put.
-        text: what it said, or its outputs as JSON.
-        response, outputs: the one or the other.
+        address: the place for its repair.
+        text: its answer, or its outputs as JSON.
+        response, outputs: one of the two.
     """
 
     index: int
@@ -35,14 +35,16 @@ class TraceStep:
 
     @property
     def top(self) -> str:
-        """The node of the workflow that it belongs to."""
+        """Return the workflow's node that it belongs to."""
         return self.node.partition(".")[0]
 
 
 def steps_of(trace: Trace) -> list[TraceStep]:
-    """The steps of a run, in the order of the nodes and, inside one, of the beginnings of its calls and of the nodes in
-    it; of nodes that run at the same time each is whole. So the order is the same when the run is repeated. Empty if
-    the run was not recorded in this process: what the store keeps of a trace has no addresses."""
+    """List the steps of a run, by nodes and, inside a node, by the start of its calls and inner nodes.
+
+    Concurrent nodes are listed one after the other, so the order is the same in a rerun. Empty if the run was not
+    recorded in this process: stored traces have no addresses.
+    """
     begun = {span.order: span.at for span in trace.spans}
     inner = {span.order[:-2] for span in trace.spans if len(span.order) > 1}
     found: list[tuple[tuple[int, ...], TraceStep]] = []

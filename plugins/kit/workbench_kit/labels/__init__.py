@@ -1,4 +1,4 @@
-"""People's scores of answers: what they are shown, the file of their labels, and how far they and a judge agree."""
+"""Human scores of answers: the items shown, the file of labels, and the agreement of people and judges."""
 
 from workbench_kit.labels.agreement import (
     cohen_kappa as cohen_kappa,

@@ -16,11 +16,10 @@ Interval = tuple[float, float]
 
 
 def krippendorff_alpha(units: Sequence[Sequence[float]]) -> float | None:
-    """Krippendorff's alpha for values on an interval scale; None where no two labellers saw the same unit, or all
-    values are equal.
+    """Return Krippendorff's alpha on an interval scale; None if no unit has two values, or all values are equal.
 
-    K. Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011. units: for each unit the values that it was
-    given, by any number of labellers; those with a single value do not count.
+    K. Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011. units: the values of each unit, by any number of
+    labellers; units with a single value do not count.
     """
     paired = [unit for unit in units if len(unit) > 1]
     values = [value for unit in paired for value in unit]
@@ -32,14 +31,13 @@ def krippendorff_alpha(units: Sequence[Sequence[float]]) -> float | None:
 
 
 def _squares(values: Sequence[float]) -> float:
-    """The sum of the squared differences of all ordered pairs."""
+    """Return the sum of the squared differences of all ordered pairs."""
     mean = math.fsum(values) / len(values)
     return 2 * len(values) * math.fsum((v - mean) ** 2 for v in values)
 
 
 def cohen_kappa(first: Sequence[Any], second: Sequence[Any]) -> float | None:
-    """Cohen's kappa of two labellers: agreement beyond that of their shares (J. Cohen 1960). None if chance explains
-    all."""
+    """Return Cohen's kappa of two labellers: agreement beyond chance (J. Cohen 1960). None if chance explains all."""
     n = len(first)
     if not n:
         return None
@@ -51,8 +49,11 @@ def cohen_kappa(first: Sequence[Any], second: Sequence[Any]) -> float | None:
 
 @dataclass(frozen=True)
 class Labellers:
-    """names: who labelled. shared: answers that two or more scored. alpha: Krippendorff's; kappa: Cohen's, of two whose
-    scores are all 0 or 1."""
+    """The agreement of labellers.
+
+    names: the labellers. shared: answers scored by two or more. alpha: Krippendorff's; kappa: Cohen's, for two whose
+    scores are all 0 or 1.
+    """
 
     names: Sequence[str]
     answers: int
@@ -76,7 +77,7 @@ def compare_labellers(labels: Sequence[Label]) -> Labellers:
 
 
 def describe_labellers(people: Labellers) -> list[str]:
-    """The agreement of labellers as plain text."""
+    """Describe the agreement of labellers as plain text."""
     who = ", ".join(map(one_line, people.names)) or "nobody"
     what = "1 answer" if people.answers == 1 else f"{people.answers} answers"
     lines = [f"{what} labelled by {len(people.names)}: {who}"]
@@ -92,11 +93,11 @@ class JudgeAgreement:
     """A judge against people, on answers that both scored.
 
     Attributes:
-        n: answers.
+        n: number of answers.
         same, same95: the share on which both say good (0.5 or more), or both bad.
-        error, error95: the judge's score minus the people's, on average: above 0 it is too kind.
-        slope, slope95: how much the error grows with 100 more words of the answer; None where all are equally long.
-        correlation: of both scores (Pearson); None where one of them never changes.
+        error, error95: mean of the judge's score minus the people's: above 0 it is too kind.
+        slope, slope95: growth of the error per 100 words of the answer; None if all are equally long.
+        correlation: of both scores (Pearson); None if one of them is constant.
     """
 
     n: int
@@ -115,7 +116,7 @@ class JudgeAgreement:
 def compare_judge(scores: Sequence[tuple[float, float, int]]) -> JudgeAgreement | None:
     """Compare a judge with people; None for fewer than three answers.
 
-    The length bias is the slope of the *error* on the length: where long answers are better, a judge may say so.
+    The length bias is the slope of the *error* over the length: if long answers are better, a judge may say so.
 
     scores: (by the judge, by people, words of the answer).
     """

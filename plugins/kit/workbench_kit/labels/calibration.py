@@ -1,6 +1,6 @@
-"""A judge against people's labels on the answers of a run: agreement, length bias, and which rows have labels.
+"""A judge against human labels on the answers of a run: agreement, length bias, and which rows have labels.
 
-The gain that they show stands in the report of the run alone, which counts how often it was looked at.
+The gain by labels is only in the report of the run, which counts how often it was viewed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Calibration:
         return {"agreement": self.agreement and self.agreement.as_dict(), "drawn": drawn}
 
     def lines(self) -> list[str]:
-        """The calibration as plain text."""
+        """Describe the calibration as plain text."""
         return [*self._agreement_lines(), *self._draw_lines()]
 
     def _agreement_lines(self) -> list[str]:
@@ -75,8 +75,10 @@ class Calibration:
 
 
 def calibrate(answers: Sequence[Answer], labels: Sequence[Label], *, judged: bool = True) -> Calibration:
-    """Compare the scores of a run with people's. judged: whether a language model gave them; a gain by any other metric
-    needs no labels."""
+    """Compare the scores of a run with people's.
+
+    judged: whether a language model gave them; a gain by any other metric needs no labels.
+    """
     known = mean_labels(labels)
     scored = {(a.item.row, a.item.key): a for a in answers}
     compared = [(a.score, known[key], _words(a.item.answer)) for key, a in scored.items() if key in known]

@@ -19,13 +19,13 @@ from workbench.store import Candidates, Store, kind_of, read_report
 from workbench.task import graded_field, make_examples, read_rows as read_data
 from workbench_kit.labels.judged import answer_key, place_in_draw
 
-#: Fields of imported rows that would tell the labeller what others think, or that say nothing.
+#: Fields of imported rows that would reveal other people's opinions, or are uninformative.
 _HIDDEN = {"answer", "score", "scores", "comment", "messages", "source", "id", "group", "conversation", "user", "time"}
 
 
 @dataclass(frozen=True)
 class Item:
-    """An answer to label. key: its hash; inputs: what it answers."""
+    """An answer to label. key: its hash; inputs: those of its row."""
 
     row: str
     key: str
@@ -35,7 +35,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that a run stored, and what its metric said of it. side: 0 baseline, 1 winner, or the only one."""
+    """A stored answer of a run, with its metric's result. side: 0 baseline, 1 winner, or the only one."""
 
     item: Item
     cluster: str
@@ -44,9 +44,11 @@ class Answer:
 
 
 def order_items(answers: Sequence[tuple[str, Item]]) -> list[Item]:
-    """Items, each once, in the order of the draw: rows of one cluster one after the other, and the answers to one row,
-    whoever wrote them, too. The first so many clusters are a draw of all, by which a judge is corrected, and labels out
-    of this order do not count there. answers: each with its cluster."""
+    """Return the items, each once, in the order of the draw.
+
+    Rows of one cluster are adjacent, and so are all answers to one row. The first clusters, however many, are a random
+    sample, by which a judge is corrected; labels out of this order do not count there. answers: each with its cluster.
+    """
     kept = {(item.row, item.key): (cluster, item) for cluster, item in answers}
     order = [
         (place_in_draw(cluster), digest([0, "row", item.row]), digest([0, "answer", item.row, item.key]), item)
@@ -56,7 +58,7 @@ def order_items(answers: Sequence[tuple[str, Item]]) -> list[Item]:
 
 
 def file_items(path: Path, field: str) -> list[tuple[str, Item]]:
-    """The answers of a file of rows. field: that holds them. Raises SpecError."""
+    """Return the answers in a file of rows. field: holds the answer. Raise SpecError."""
     rows = make_examples(read_data(str(path.resolve()), path.parent, {}))
     found = [row for row in rows if field in row]
     if not found:
@@ -73,8 +75,8 @@ def file_items(path: Path, field: str) -> list[tuple[str, Item]]:
 
 @dataclass(frozen=True)
 class RunAnswers:
-    """The answers of a run. labels: the file that its workflow names for labels, if it names one. judged: whether a
-    language model scored them."""
+    """The answers of a run. labels: the file of labels in its workflow, if any. judged: whether a language model scored
+    them."""
 
     run: str
     answers: Sequence[Answer]
@@ -83,8 +85,9 @@ class RunAnswers:
 
 
 def run_answers(store: Store, name: str, field: str | None = None) -> RunAnswers:
-    """The scored answers of a run: of `optimize` those of both sides on the sealed rows, of `eval` its own. Runs no
-    code of its file. field: of the prediction; None: the one that its metric reads.
+    """Return the scored answers of a run: for `optimize`, those of both sides on the sealed rows; for `eval`, its own.
+
+    Runs no code of its file. field: of the prediction; None: the one that its metric reads.
 
     Raises:
         StoreError: there is no such run, or it stored no answers.

@@ -1,8 +1,8 @@
-"""The proof where a judge scores: a language model's opinion decides nothing until people's labels correct it.
+"""The proof for a judge's scores: a language model's opinion decides nothing until human labels correct it.
 
-The labels are of some sealed rows, drawn at random, whose answers of both sides people scored without knowing whose
-they were (`workbench label`). They are made after the winner was chosen, and nothing but the report reads them. The
-draw is an order of the clusters (`place_in_draw`), and labels count as far as they follow it without a gap.
+The labels are for some sealed rows, drawn at random. People scored the answers of both sides without knowing which side
+wrote them (`workbench label`). They are made after the winner was chosen, and only the report reads them. The draw is
+an order of the clusters (`place_in_draw`), and labels count as far as they follow it without a gap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbench.proof import GAIN, LEVEL, Claim, Evidence, Kind, describe_proof, 
 from workbench.task import graded_field
 from workbench_kit.labels.prediction_powered import PoweredMean, lowest_mean, powered_mean
 
-#: Fewer units with labels show nothing: the interval holds for many.
+#: Minimum number of units with labels: the interval is valid only for many.
 LEAST_LABELS = 30
 
 _FORM = 'A line is {"row": ID, "answer": HASH, "by": NAME, "score": 0 to 1}, as `workbench label` writes it.'
@@ -30,7 +30,7 @@ _FORM = 'A line is {"row": ID, "answer": HASH, "by": NAME, "score": 0 to 1}, as 
 
 @dataclass(frozen=True)
 class Label:
-    """A person's label of an answer. score: None if they skipped it. edit: the answer that they would have given."""
+    """A person's label of an answer. score: None if skipped. edit: the answer that the person would have given."""
 
     row: str
     answer: str
@@ -41,21 +41,21 @@ class Label:
 
 
 def place_in_draw(cluster: str) -> str:
-    """Where a cluster stands in the order in which answers are labelled: the first so many are a draw of all.
+    """Return the position of a cluster in the order of labelling: any first part of it is a random sample.
 
-    It is the same in all runs, so that nobody chooses it. cluster: as the rows of a run are stored with it.
+    It is the same in all runs, so that nobody can choose it. cluster: as stored with the rows of a run.
     """
     return digest([0, cluster])
 
 
 def answer_key(prediction: Mapping[str, Any], field: str | None) -> str:
-    """A hash of what is labelled of a prediction: the field that the judge reads, or all of it."""
+    """Return a hash of the labelled part of a prediction: the field that the judge reads, or all of it."""
     return digest(prediction[field] if field is not None and field in prediction else dict(prediction))
 
 
 def read_labels(path: Path) -> list[Label]:
-    """The labels of a file of JSON lines: of each row, answer and labeller the last one. A last line that was cut
-    short, as by a kill, is left out. Raises SpecError that names the line."""
+    """Read labels from a file of JSON lines: the last one of each row, answer and labeller. A truncated last line, e.g.
+    after a kill, is skipped. Raises SpecError with the line number."""
     try:
         text = read_data(path).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -92,7 +92,7 @@ def _label(line: str) -> Label:
 
 
 def mean_labels(labels: Sequence[Label]) -> dict[tuple[str, str], float]:
-    """By row and answer, the mean score of those who labelled it."""
+    """Return the labellers' mean score by row and answer."""
     scores: dict[tuple[str, str], list[float]] = {}
     for label in labels:
         if label.score is not None:
@@ -101,8 +101,11 @@ def mean_labels(labels: Sequence[Label]) -> dict[tuple[str, str], float]:
 
 
 def whole_labellers(labels: Sequence[Label]) -> list[Label]:
-    """The labels that count: of who labelled most answers, of others who saw all of these too, and what nobody of them
-    saw. Who labels some rows a second time may choose which, and by that what the labels show."""
+    """Return the labels that count: of the labeller with most answers, of others who saw all of these too, and for
+    answers that none of them saw.
+
+    Anyone who labels only some rows again could choose rows, and thereby the result.
+    """
     seen: dict[str, set[tuple[str, str]]] = {}
     for one in labels:
         seen.setdefault(one.by, set()).add((one.row, one.answer))
@@ -119,10 +122,10 @@ def whole_labellers(labels: Sequence[Label]) -> list[Label]:
 
 @dataclass(frozen=True)
 class JudgedRow:
-    """A sealed row: its cluster, and by side (baseline, winner) the judge's scores and those of people.
+    """A sealed row: its cluster, and by side (baseline, winner) the scores of the judge and of people.
 
     people: None for an answer without a score; seen: whether somebody saw that answer and skipped it. place: in the
-    draw (`place_in_draw`); rows with equal ones are in theirs. row: its id.
+    draw (`place_in_draw`); rows with equal ones keep their order. row: its id.
     """
 
     cluster: Hashable
@@ -140,11 +143,11 @@ class JudgedRow:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The units of a draw, which are clusters with a judge's scores on both sides.
+    """The units of a draw: clusters with a judge's scores on both sides.
 
-    labelled: (by people, by the judge), the differences of those that have labels, as far as they follow the draw;
-    skipped: by the judge, of those among them that somebody saw and did not score; others: of all others. later: units
-    with labels after the first one without, which do not count; missing: a row of that one.
+    labelled: differences (by people, by the judge) of labelled units, as far as they follow the draw. skipped: by the
+    judge, for units among them that somebody saw and did not score. others: by the judge, for all others. later:
+    labelled units after the first unlabelled one, which do not count. missing: a row of that one.
     """
 
     labelled: Sequence[tuple[float, float]]
@@ -155,8 +158,8 @@ class Drawn:
 
 
 def follow_draw(rows: Sequence[JudgedRow]) -> Drawn:
-    """The units that labels cover from the beginning of the draw: of labels with gaps, whoever leaves some out may
-    choose what they show."""
+    """Return the units that labels cover from the beginning of the draw. Labels after a gap do not count: a labeller
+    who skips units could choose the result."""
     clusters: dict[Hashable, list[JudgedRow]] = {}
     for row in sorted(rows, key=lambda row: row.place):
         if None not in row.judge:
@@ -195,7 +198,7 @@ def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
     return [voided(claim, why) if why is not None else describe_judged(claim, claim.more["judge"])]
 
 
-#: The gain by the judge alone, which is shown to be calibrated with enough labels. The gain's words tell of it.
+#: The gain by the judge alone, which enough labels calibrate. The gain's wording mentions it.
 JUDGE = Kind(None, _figures, proves=False)
 #: A gain by labels and judge together.
 JUDGED_GAIN = replace(GAIN, words=_words)
@@ -216,15 +219,15 @@ def judge_claim(proof: Claim, drawn: Drawn, powered: PoweredMean | None = None, 
 
 
 def check_judge(proof: Claim, rows: Sequence[JudgedRow], looks: int = 0) -> tuple[Claim, Claim]:
-    """The proof that counts where a judge scored: by PPI++ with LEAST_LABELS labels or more, else the judge's own,
-    which shows nothing.
+    """Return the proof that counts for a judge's scores, and the judge's claim: by PPI++ with LEAST_LABELS labels or
+    more, else the judge's own, which shows nothing.
 
-    A cluster is a unit, and has a label if all its rows have. Rows that one side alone answered count as in
-    `paired_proof`: a gain is shown only with the worst case for them, and so with answers that people skipped. With
-    labels for all units, the proof is `paired_proof` of these.
+    A cluster is a unit, and has a label if all its rows have. Rows answered by one side only count as in
+    `paired_proof`: a gain is shown only with the worst case for them, and the same holds for answers that people
+    skipped. With labels for all units, the proof is their `paired_proof`.
 
-    The interval holds for many labels, and few may hold no case of a rare disaster. So a gain is shown, and a loss
-    ruled out, only if `lowest_mean` allows it, too.
+    The interval is valid for many labels, and few may miss a rare disaster. So a gain is shown, and a loss ruled out,
+    only if `lowest_mean` allows it, too.
 
     Args:
         proof: by the judge's scores, at the level that counts.
@@ -237,14 +240,14 @@ def check_judge(proof: Claim, rows: Sequence[JudgedRow], looks: int = 0) -> tupl
     people, judge = [said for said, _ in drawn.labelled], [judged for _, judged in drawn.labelled]
     found = powered_mean(people, judge, drawn.others)
     check = judge_claim(proof, drawn, found, looks)
-    if not drawn.others:  # nothing is left to the judge
+    if not drawn.others:  # all units have labels
         return _by_people(proof, rows), check
     judge += drawn.skipped
     worst, best = ([*people, *[end] * len(drawn.skipped)] for end in (-1.0, 1.0))
     sided, n = proof.n_one_sided, len(drawn.labelled) + len(drawn.skipped) + len(drawn.others)
 
     def bounded(value: float, end: float) -> float:
-        """A bound, with the worst case for rows that one side alone answered."""
+        """Return a bound, with the worst case for rows answered by one side only."""
         return max(-1.0, min(1.0, (n * value + sided * end) / (n + sided)))
 
     low, high = powered_mean(worst, judge, drawn.others), powered_mean(best, judge, drawn.others)
@@ -264,7 +267,7 @@ def check_judge(proof: Claim, rows: Sequence[JudgedRow], looks: int = 0) -> tupl
 
 
 def _by_people(proof: Claim, rows: Sequence[JudgedRow]) -> Claim:
-    """The proof by people's scores, who saw every answer. A row with one that they skipped counts by the worst case."""
+    """Return the proof by people's scores, who saw every answer. Skipped answers count by the worst case."""
     sides: list[tuple[float | None, float | None]] = []
     for row in rows:
         a, b = (said if judge is not None else None for judge, said in zip(row.judge, row.people, strict=True))
@@ -275,12 +278,12 @@ def _by_people(proof: Claim, rows: Sequence[JudgedRow]) -> Claim:
 
 
 def _smallest_gain(gain: float) -> float | None:
-    """The true gain that is shown in 4 of 5 cases with as many labels, by the standard errors."""
+    """Return the true gain that would be shown in 4 of 5 cases with as many labels, by the standard errors."""
     return gain if 0 < gain <= 1 else None
 
 
 def describe_judged(proof: Claim, check: Claim) -> str:
-    """The proof in a few sentences. proof: the one that counts. check: the judge's claim."""
+    """Describe the proof in a few sentences. proof: the one that counts. check: the judge's claim."""
     drawn: Drawn = check.more["drawn"]
     powered: PoweredMean | None = check.more["powered"]
     looks: int = check.more["looks"]
@@ -315,7 +318,7 @@ def describe_labelled(drawn: Drawn) -> str:
 
 
 def describe_gap(drawn: Drawn) -> str:
-    """Why labels do not count, in a sentence without its full stop."""
+    """Return why labels do not count, as a sentence without its full stop."""
     return (
         f"{drawn.later} more with labels do not count: row {one_line(drawn.missing)}, drawn before them, has none on "
         "one side or both, and what is left out may decide what they show"
@@ -323,9 +326,9 @@ def describe_gap(drawn: Drawn) -> str:
 
 
 def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
-    """Correct the gain of a run that a judge scored by labels of people: the gain that counts, and the judge's claim.
+    """Correct a judged run's gain by human labels. Returns the gain that counts, and the judge's claim.
 
-    A report with other labels than an earlier one of the same run is a further test, at the level that is left.
+    A report with other labels than an earlier one of the same run is a further test, at the remaining level.
 
     proof: the gain by the judge's scores.
     """
@@ -333,7 +336,7 @@ def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
     labels, path = list[Label](), task.spec.proof.labels and task.workflow.base / task.spec.proof.labels
     try:
         labels = read_labels(path) if path and path.exists() else []
-    except SpecError as error:  # what was paid for is reported all the same
+    except SpecError as error:  # results that were paid for are reported all the same
         tested.warnings.append(f"the labels are not used: {error}")
     field, first = graded_field(task.spec.metrics[0]), [pair[0].example for pair in tested.sent_pairs]
     said = [[(side.score, answer_key(side.prediction, field)) for side in pair] for pair in tested.sent_pairs]
@@ -349,12 +352,12 @@ def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
 
 #: The judge's score of an answer, and its key.
 Said = tuple[float | None, str]
-#: Of a side without an answer.
+#: For a side without an answer.
 NOTHING: Said = (None, "")
 
 
 def judge_rows(rows: Iterable[tuple[str, str, Said, Said]], labels: Sequence[Label]) -> list[JudgedRow]:
-    """Rows with what people said of them. rows: id, cluster, and what the judge said of both sides."""
+    """Combine rows with people's labels. rows: id, cluster, and the judge's results for both sides."""
     known, skipped = mean_labels(labels), {(one.row, one.answer) for one in labels if one.score is None}
     made: list[JudgedRow] = []
     for row, cluster, (first, a), (second, b) in rows:

@@ -1,4 +1,4 @@
-"""The file of labels: a line for each, appended whole, so that nothing is lost when the labeller stops."""
+"""The file of labels: one line each, appended as a whole, so that nothing is lost when the labeller stops."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def append_label(path: Path, label: Label) -> None:
 
 
 def _drop_cut_line(path: Path) -> None:
-    """End the file after its last whole line: what was cut short is no label."""
+    """Truncate the file after its last complete line: a cut line is no label."""
     content = path.read_bytes()
     end = content.rfind(b"\n") + 1
     try:
         json.loads(content[end:])
     except ValueError:
         os.truncate(path, end)
-    else:  # whole but for its newline, as an editor may leave it
+    else:  # complete but for its newline, as an editor may leave it
         with path.open("ab") as file:
             file.write(b"\n")

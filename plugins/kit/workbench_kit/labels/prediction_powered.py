@@ -19,9 +19,9 @@ class PoweredMean:
 
     Attributes:
         estimate: the mean.
-        weight: lambda, how far the judge is used: 0 not at all, 1 in full.
+        weight: lambda, the use of the judge: 0 not at all, 1 in full.
         error: standard error of the estimate.
-        labelled, judged: units with a label and a judge's score, and units with the latter alone.
+        labelled, judged: number of units with a label and a judge's score, and with the latter alone.
         label_error: standard error of the mean of the labels alone.
     """
 
@@ -33,13 +33,13 @@ class PoweredMean:
     label_error: float
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The interval by Student's t."""
+        """Return the interval by Student's t."""
         half = self.quantile((1 + level) / 2) * self.error
         return self.estimate - half, self.estimate + half
 
     @property
     def p(self) -> float:
-        """Two-sided, of "the mean is 0"."""
+        """Return the two-sided p-value of "the mean is 0"."""
         if self.error == 0:
             return float(self.estimate == 0)
         return 2 * student_tail(abs(self.estimate) / self.error, self.labelled - 1)
@@ -50,16 +50,16 @@ class PoweredMean:
         return self.labelled * (self.label_error / self.error) ** 2 if self.error else float(self.labelled)
 
     def quantile(self, share: float) -> float:
-        """Of Student's t."""
+        """Return a quantile of Student's t."""
         return student_quantile(share, self.labelled - 1)
 
 
 def powered_mean(labels: Sequence[float], scores: Sequence[float], others: Sequence[float]) -> PoweredMean:
-    """The mean of labels over all units, of which few have one.
+    """Estimate the mean of labels over all units, few of which have one.
 
     The estimate is weight * mean(others) + mean(labels - weight * scores): a judge's bias cancels out, whatever it is.
-    The weight is the one with the least variance, Cov(labels, scores) / ((1 + n / N) * Var(scores of all)), within
-    [0, 1] (section 6 of the paper): for a judge that says nothing it is near 0, and the labels alone are left.
+    The weight is the one with the least variance, Cov(labels, scores) / ((1 + n / N) * Var(scores of all)), within [0,
+    1] (section 6 of the paper): for an uninformative judge it is near 0, which leaves the labels alone.
 
     Departures: Student's t with n - 1 degrees of freedom and sample variances, in place of the normal distribution, as
     the paper's interval is too narrow for few labels. The weight is estimated on the same units, as in the paper.
@@ -93,16 +93,16 @@ def powered_mean(labels: Sequence[float], scores: Sequence[float], others: Seque
 def lowest_mean(labels: Sequence[float], scores: Sequence[float], others: Sequence[float], tail: float) -> float:
     """Compute the lower bound of the mean of `powered_mean`, with a probability of `tail` for an error.
 
-    Student's t allows for no ruin that few labels do not hold. Gaffke's test does (`workbench.proof.bounded_mean`): of
-    the labels alone, or of what the judge's scores leave of them, whichever is closer to its estimate. How wrong the
-    judge may be on an answer that nobody labelled is not known, so that a ruin has its kindest score.
+    Student's t ignores a disaster that few labels miss. Gaffke's test does not (`workbench.proof.bounded_mean`). It is
+    applied to the labels alone, or to their difference to the judge's scores, whichever is closer to its estimate. The
+    judge's error on an unlabelled answer is unknown, so that a disaster has its kindest score.
 
     Args: as for `powered_mean`; labels are in [-1, 1].
     """
     found = powered_mean(labels, scores, others)
 
     def low(weight: float) -> tuple[float, float]:
-        """(distance from its estimate, itself)"""
+        """Return (distance from its estimate, the bound)."""
         rest = _subtract(labels, scores, weight)
         mean, shift, half = math.fsum(rest) / len(rest), 0.0, 0.0
         if weight:
@@ -115,7 +115,7 @@ def lowest_mean(labels: Sequence[float], scores: Sequence[float], others: Sequen
 
 
 def _lowest(values: Sequence[float], least: float, tail: float) -> float:
-    """The lower end of Gaffke's interval of a mean of values that are `least` or more."""
+    """Return the lower end of Gaffke's interval for a mean of values that are at least `least`."""
     mean = math.fsum(values) / len(values)
     if mean - least < 1e-9:
         return least
@@ -127,6 +127,6 @@ def _subtract(labels: Sequence[float], scores: Sequence[float], weight: float) -
 
 
 def _variance(values: Sequence[float]) -> float:
-    """The sample variance; 0 for one value."""
+    """Return the sample variance; 0 for one value."""
     mean = math.fsum(values) / len(values)
     return math.fsum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)

@@ -1,1 +1,1 @@
-"""Language models: what providers and models in this process share. Taken by file: some of them import torch."""
+"""Shared code of providers and of models in this process. Import by file: some of them import torch."""

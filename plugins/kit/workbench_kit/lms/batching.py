@@ -1,4 +1,4 @@
-"""Dynamic batchers for models in this process: waiting calls are served as one batch, which others may join."""
+"""Dynamic batchers for models in this process: concurrent calls are served as one batch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-#: Times that a queue is found empty before a batch starts, with a turn of the callers' loop between each two; and
-#: seconds after which such a turn is no longer waited for.
+#: Number of times that a queue must be found empty before a batch starts, with a turn of the callers' loop between two;
+#: and timeout in seconds for such a turn.
 _TURNS, _LONGEST_TURN = 3, 1.0
-#: Seconds in which a batch may be joined.
+#: Seconds during which calls may join a batch.
 _WAIT = 0.002
 
 
 class BatchThread(Generic[Item, Result]):
-    """A daemon thread that serves waiting items in batches of at most `max_batch`. It starts with the first call. A
-    batch starts once nothing more came for _WAIT seconds and the callers' event loop has nothing left to do, so that
-    concurrent calls join it, on a loaded machine too: in which batch a call is changes its last bits."""
+    """A daemon thread that serves waiting items in batches of at most `max_batch`. It starts with the first call.
+
+    A batch starts after _WAIT seconds without new items, once the callers' event loop is idle, so that concurrent calls
+    join it even on a loaded machine: the batch of a call changes its last bits.
+    """
 
     def __init__(self, max_batch: int):
         self._max_batch = max_batch
@@ -73,7 +75,7 @@ class BatchThread(Generic[Item, Result]):
                 return
 
     def _collect(self) -> tuple[list[tuple[Item, Future[Result]]], bool]:
-        """(the next batch, whether the batcher was closed). If it was closed, the batch is all waiting items."""
+        """Return (the next batch, whether the batcher was closed). If it was closed, the batch is all waiting items."""
         batch: list[tuple[Item, Future[Result]]] = []
         entry = self._queue.get()
         while entry is not None:
@@ -91,7 +93,7 @@ class BatchThread(Generic[Item, Result]):
         return batch, True
 
     def _wait_for_loop(self) -> None:
-        """Wait until the callers' event loop has come to what is ready now."""
+        """Wait until the callers' event loop has processed everything that is ready now."""
         come = threading.Event()
         try:
             if self._loop is not None:
@@ -101,7 +103,7 @@ class BatchThread(Generic[Item, Result]):
             return
 
     def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
-        """Give each future a result or an exception. Raises nothing: the thread must survive what a model raises."""
+        """Give each future a result or an exception. Raises nothing: the thread must survive a model's errors."""
         raise NotImplementedError
 
 
@@ -147,8 +149,11 @@ class Job(Generic[Item, Result]):
 
 
 class RefillingBatcher(BatchThread[Item, Result]):
-    """Runs `work(jobs, take)` for each batch. `work` finishes each job as soon as it has its result, and calls
-    `take(n)` for up to n further jobs that wait, without waiting itself. A job that it leaves gets what it raised."""
+    """Runs `work(jobs, take)` for each batch.
+
+    `work` finishes each job as soon as it has its result, and calls `take(n)`, which does not wait, for up to n further
+    waiting jobs. Jobs that it leaves unfinished get its exception.
+    """
 
     def __init__(
         self,
@@ -181,7 +186,7 @@ class RefillingBatcher(BatchThread[Item, Result]):
                 entry = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if entry is None:  # the batcher was closed, which `_collect` must see
+            if entry is None:  # the batcher was closed, which `_collect` must notice
                 self._queue.put(None)
                 break
             if entry[1].set_running_or_notify_cancel():
@@ -190,6 +195,6 @@ class RefillingBatcher(BatchThread[Item, Result]):
 
 
 def derive_seed(request: Request) -> int:
-    """The seed of one draw. It depends only on the prompt and the replica."""
+    """Return the seed of one draw. It depends only on the prompt and the replica."""
     text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

@@ -1,7 +1,7 @@
-"""A bound for the bodies that other packages' HTTP clients read: at most `MAX_BODY` bytes, packed and unpacked.
+"""Limit the bodies that other packages' HTTP clients read: at most `MAX_BODY` bytes, compressed and decompressed.
 
-Clients on httpx, or on its successor httpx2, read and unpack an answer as a whole, so a server decides how much memory
-it takes. Inside `bounded_bodies()` they count bytes as they arrive. Outside of it they do what they always did.
+Clients on httpx, or on its successor httpx2, read and decompress an answer as a whole, so a server decides how much
+memory it takes. Inside `bounded_bodies()` they count bytes as they arrive. Outside of it they are unchanged.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from workbench.errors import PluginError
 from workbench_kit.wire import MAX_BODY, describe_redirect
 
-#: What is asked for: the codings that `BodyReader` undoes. Others, and several at once, are refused.
+#: Requested content codings: those that `BodyReader` decodes. Others, and several at once, are refused.
 CODINGS = "gzip, deflate"
 
-#: Libraries of clients that are bounded, and a version of each that can be.
+#: Client libraries that are limited, with a supported version of each.
 _KNOWN = {"httpx": "0.28", "httpx2": "2.16"}
 
 _PIECE = 256 * 1024
@@ -29,7 +29,7 @@ _inside: ContextVar[dict[str, str] | None] = ContextVar("bounded_bodies", defaul
 
 
 class BodyError(Exception):
-    """A body that is too long, or packed in a way that is not undone here."""
+    """A body that is too long, or has an unsupported coding."""
 
 
 class RedirectError(BodyError):
@@ -38,11 +38,11 @@ class RedirectError(BodyError):
 
 @contextmanager
 def bounded_bodies() -> Iterator[Mapping[str, str]]:
-    """Bound the bodies that this task, and the tasks and threads that it starts with its context, read meanwhile.
+    """Limit the bodies that this task, and tasks and threads started with its context, read meanwhile.
 
     Yields the headers of the last answer, with lower-case names.
 
-    Raises PluginError for a version of httpx or httpx2 that cannot be bounded.
+    Raises PluginError for a version of httpx or httpx2 that cannot be limited.
     """
     _bound_clients()
     headers = dict[str, str]()
@@ -59,14 +59,14 @@ def bodies_are_bounded() -> bool:
 
 
 def note_headers(headers: Iterable[tuple[str, str]]) -> None:
-    """Give the headers of an answer to the `bounded_bodies()` that the caller runs in, in place of earlier ones."""
+    """Pass the headers of an answer to the enclosing `bounded_bodies()`, in place of earlier ones."""
     if (noted := _inside.get()) is not None:
         noted.clear()
         noted.update((name.lower(), value) for name, value in headers)
 
 
 def body_error(error: BaseException | None) -> BodyError | None:
-    """The `BodyError` that caused an error, if one did."""
+    """Return the `BodyError` that caused an error, if any."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, BodyError):
@@ -77,7 +77,7 @@ def body_error(error: BaseException | None) -> BodyError | None:
 
 
 class BodyReader:
-    """Unpacks one body while it arrives. Raises BodyError at construction for a coding that it does not undo."""
+    """Decodes one body while it arrives. Raises BodyError at construction for an unsupported coding."""
 
     def __init__(self, coding: str | None):
         self._coding = (coding or "identity").strip().lower()
@@ -87,13 +87,13 @@ class BodyReader:
             raise BodyError(f"a body packed as {self._coding[:40]!r}, which was not asked for")
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The unpacked pieces of what arrived. Raises BodyError beyond the bound and for what cannot be unpacked."""
+        """Yield the decoded parts of the data received. Raise BodyError beyond the limit and for invalid data."""
         self._packed = _counted(self._packed + len(data))
         if self._coding == "identity":
             yield data
             return
         piece = b""
-        while data or len(piece) == _PIECE:  # a full piece may leave output behind although its input is used up
+        while data or len(piece) == _PIECE:  # after a full piece, output may be left although its input is used up
             if self._inflater is None or (data and self._inflater.eof):
                 self._inflater = zlib.decompressobj(self._window(data))
             try:
@@ -106,7 +106,7 @@ class BodyReader:
                 yield piece
 
     def finish(self) -> None:
-        """Raises BodyError where the packed body broke off."""
+        """Raise BodyError if the compressed body was truncated."""
         if self._inflater is not None and not self._inflater.eof:
             raise BodyError(f"a body packed as {self._coding} that breaks off")
 
@@ -119,8 +119,10 @@ class BodyReader:
 
 @cache
 def _bound_clients() -> None:
-    """Wrap, once a process, the methods by which a client gets an answer before it reads the body: of httpx, and of
-    httpx2 where it is installed (openai 3 and anthropic are on it)."""
+    """Wrap, once per process, the client methods that return an answer before its body is read.
+
+    It wraps those of httpx, and of httpx2 if it is installed (openai 3 and anthropic use it).
+    """
     libraries = [import_module(name) for name in _KNOWN if find_spec(name)]
     for library in libraries:
         if not all(hasattr(client, "_send_single_request") for client in (library.AsyncClient, library.Client)):
@@ -199,7 +201,7 @@ def _check_place(response: Any, request: Any) -> None:
 
 
 def _reader(headers: Any) -> BodyReader:
-    """A reader of the body behind these headers, which are then those of the unpacked body."""
+    """Return a reader of the body after these headers, which then describe the decoded body."""
     told = headers.get("Content-Length", "")
     if told.isdecimal():
         _counted(int(told[:20]))

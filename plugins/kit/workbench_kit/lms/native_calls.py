@@ -1,8 +1,8 @@
-"""Native tool calls of checkpoints that run here: their chat templates show the tools, their answers hold the calls.
+"""Native tool calls of local checkpoints: their chat templates show the tools, their answers hold the calls.
 
 The forms are those that templates teach: `<tool_call>{...}</tool_call>` (Hermes, Qwen), a bare object with `name` and
 `parameters` (Llama 3), a list of objects (Mistral, whose mark `[TOOL_CALLS]` is a special token). An answer in another
-form stays text, in which an agent still finds calls (`workbench_kit.answers`).
+form stays text, in which an agent can still find calls (`workbench_kit.answers`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MARK = re.compile(r"\A\s*(?:<\|python_tag\|>|\[TOOL_CALLS\])?\s*")
 
 
 def check_format(request: Request) -> None:
-    """Raise LMError for a response format, which no checkpoint here takes."""
+    """Raise LMError for a response format, which no local checkpoint supports."""
     if request.response_format is not None:
         raise LMError("unsupported", "a model that runs here takes no response format")
 
 
 def check_tools(request: Request, tokenizer: Any) -> None:
-    """Raise LMError for tools that the chat template of a checkpoint does not show."""
+    """Raise LMError for tools if the chat template of a checkpoint does not show them."""
     if request.tools and "tools" not in str(tokenizer.chat_template or ""):
         raise LMError(
             "unsupported", "the chat template of this model shows no tools; write `native: false` for the agent"
@@ -38,9 +38,9 @@ def check_tools(request: Request, tokenizer: Any) -> None:
 
 
 def read_native_calls(response: Response, request: Request) -> Response:
-    """The same answer with its calls as `tool_calls`, if tools were offered and it ends with readable ones.
+    """Return the same answer with its calls as `tool_calls`, if tools were offered and it ends with readable ones.
 
-    The text keeps what stands around the calls. An answer that was cut stays as it is.
+    The text keeps everything around the calls. A truncated answer is unchanged.
     """
     if not request.tools or response.finish != "stop":
         return response
@@ -56,7 +56,7 @@ def read_native_calls(response: Response, request: Request) -> Response:
 
 
 def _split(text: str, names: Collection[str]) -> tuple[str, list[tuple[str, str]]]:
-    """(the text around the calls, (name, arguments as JSON) of each call); no calls where one cannot be read."""
+    """Return (the text around the calls, (name, arguments as JSON) of each call); no calls if one is unreadable."""
     if blocks := list(_BLOCK.finditer(text)):
         calls = [_call(load_loose(block[1])) for block in blocks]
         return _BLOCK.sub("", text).strip(), [call for call in calls if call] if all(calls) else []
@@ -75,8 +75,8 @@ def _call(body: Any) -> tuple[str, str] | None:
 
 
 def to_message(response: Response) -> dict[str, Any]:
-    """The model's turn as a message for the next request. With calls it is as it came, with all that its provider added
-    and wants back; DeepSeek refuses its thoughts in any other message."""
+    """Return the model's turn as a message for the next request. With calls it is unchanged, with all fields that its
+    provider added and expects back; DeepSeek refuses its thoughts in any other message."""
     if response.message is not None and response.tool_calls:
         return as_it_came(response.message, response.tool_calls)
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
@@ -93,7 +93,8 @@ def to_message(response: Response) -> dict[str, Any]:
 
 
 def to_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages as chat templates read them: arguments of calls are objects, and not the JSON of a server's protocol."""
+    """Return messages as chat templates read them: arguments of calls are objects, not the JSON of a server's
+    protocol."""
     return [
         {**message, "tool_calls": [_with_object(call) for call in message["tool_calls"]]}
         if message.get("tool_calls")

@@ -1,5 +1,5 @@
-"""Prices of hosted models, from the tables that LiteLLM and DSPy ship, read without importing either; and the price of
-each call of one model."""
+"""Prices of hosted models, from the tables that LiteLLM and DSPy ship, without importing either; and the price of each
+call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.base.type_guards import is_dict
 from workbench.lm import Request
 from workbench_kit.wire import Billed, Rates, asked_call, parse_price, read_rates
 
-#: (package, file) in the order in which they are looked for: LiteLLM's is the newer one where it is installed.
+#: (package, file) in order of preference: LiteLLM's is the newer one if it is installed.
 TABLES = (
     ("litellm", "model_prices_and_context_window_backup.json"),
     ("dspy", "clients/model_metadata/snapshot.json.gz"),
@@ -32,11 +32,11 @@ def read_table() -> dict[str, Any]:
 
 
 def find_rates(model: str, *providers: str) -> Rates | None:
-    """The prices of a model; None if the table does not know it.
+    """Return the prices of a model; None if it is not in the table.
 
     Args:
-        model: as its provider calls it.
-        providers: whose prices to take, by their names in the table; a row may also be named `PROVIDER/MODEL`.
+        model: its provider's name for it.
+        providers: those whose prices count, by their names in the table; a row may also be named `PROVIDER/MODEL`.
     """
     table = read_table()
     for name in (*(f"{provider}/{model}" for provider in providers), model):
@@ -47,14 +47,15 @@ def find_rates(model: str, *providers: str) -> Rates | None:
 
 
 def _is_of(own: str, providers: tuple[str, ...]) -> bool:
-    """`vertex_ai-language-models` and `bedrock_converse` are of `vertex_ai` and `bedrock`."""
+    """Return True if a row is a provider's: `bedrock_converse` is of `bedrock`, `vertex_ai-language-models` of
+    `vertex_ai`."""
     return any(own == provider or own.startswith((f"{provider}-", f"{provider}_")) for provider in providers)
 
 
 class ModelPrice:
     """The price of each call of one model: by the settings, else free on this machine, else by a table.
 
-    find: looks the model up; it is asked once. extra: settings that are part of each request.
+    find: looks the model up; called once. extra: settings that are part of each request.
     """
 
     def __init__(self, price: Any, free: bool, find: Callable[[], Rates | None], extra: Mapping[str, Any]):
@@ -69,22 +70,22 @@ class ModelPrice:
         return self._rates
 
     def of(self, call: Billed) -> float | None:
-        """US dollars of a call; None if unknown."""
+        """Return the cost of a call in US dollars; None if unknown."""
         if self.assumed_free:
             return 0.0
         return None if self.rates is None else self.rates.of(call)
 
     def usual(self, prompt: int, completion: int) -> float | None:
-        """US dollars of a call that asks for nothing but what the settings do; None if unknown."""
+        """Return the cost in US dollars of a call without conditions beyond the settings; None if unknown."""
         return self.of(self._plain._replace(prompt=prompt, completion=completion))
 
     @cached_property
     def _plain(self) -> Billed:
-        """A call of no tokens, with the conditions of the settings. Each call of a trace asks for it."""
+        """Return a call without tokens, with the conditions of the settings. Cached for the calls of a trace."""
         return asked_call(Request(()), 0, self.extra)
 
     def most(self, request: Request, prompt: int) -> float | None:
-        """US dollars of a request at worst; None if unknown."""
+        """Return the worst-case cost of a request in US dollars; None if unknown."""
         if self.assumed_free:
             return 0.0
         return None if self.rates is None else self.rates.most(asked_call(request, prompt, self.extra))

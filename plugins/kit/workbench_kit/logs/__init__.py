@@ -1,4 +1,4 @@
-"""Logs: those of agents, of files, spans and runs, as one form; and the scores of a run for a tracker."""
+"""Logs of agents, from files, spans and runs, in one form; and the scores of a run for a tracker."""
 
 from workbench_kit.logs.agent_log import (
     TOKEN as TOKEN,

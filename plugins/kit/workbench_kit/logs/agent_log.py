@@ -1,4 +1,4 @@
-"""The log of one run of an agent or several: its steps, made of spans and shown as text."""
+"""The log of one run of one or more agents: its steps, from spans and as text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from workbench.base.text import short
 from workbench.lm import content_text
 
-#: Messages of a call that a span names.
+#: Returns the messages of a call, given as in its span.
 PromptOf = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 
-#: Characters of a token, as reservations of the ledger count them, and the least that is shown of a step.
+#: Characters per token, as reservations of the ledger count them, and the minimum that is shown of a step.
 TOKEN, LEAST = 3, 60
 
 
@@ -21,11 +21,11 @@ class LogStep:
     """A step of an agent: an answer of a model, the result of a tool, the outputs of a node.
 
     Args:
-        agent: who acted; of a result of a tool, who called it.
+        agent: who acted; for a tool's result, who called the tool.
         content: the text.
-        role: what the log says of the agent's part, e.g. `user`, or `tool search`.
-        error: how the step failed, where the log says so.
-        node: of our own runs, the path of the node in the workflow.
+        role: the agent's part by the log, e.g. `user`, or `tool search`.
+        error: how the step failed, if the log states it.
+        node: in our own runs, the path of the node in the workflow.
     """
 
     agent: str
@@ -37,7 +37,7 @@ class LogStep:
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """The result of a run of ours that a log was made of: the row, the repeat, and the hash of the workflow."""
+    """The result of our run that a log was made from: the row, the repeat, and the hash of the workflow."""
 
     example: str
     replica: int
@@ -51,14 +51,14 @@ class Log:
 
     Args:
         id: names the log: a file, or a row of a run.
-        steps: in the order of time; at least one.
+        steps: in chronological order; at least one.
         question: the problem that the run was to solve.
-        ground_truth: the right answer, None where it is not known or must not be read.
-        outcome: what came out, without anything of the right answer.
-        gold_agent, gold_step: who is known to have decided the failure, and when.
-        sealed: whether it is of a sealed row, so that nothing of a right answer is in it.
-        row: where the log is of a run of ours.
-        score: of 0 to 1, where a file says it.
+        ground_truth: the right answer; None if it is unknown or must not be read.
+        outcome: the result, without anything of the right answer.
+        gold_agent, gold_step: the agent and step known to have decided the failure.
+        sealed: whether the row is sealed, so that the log has nothing of a right answer.
+        row: set if the log is of our own run.
+        score: from 0 to 1, if a file states it.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Log:
 
     @property
     def agents(self) -> list[str]:
-        """Each agent once, in the order of their first steps."""
+        """Return each agent once, in the order of their first steps."""
         return list(dict.fromkeys(step.agent for step in self.steps))
 
     @property
@@ -82,7 +82,8 @@ class Log:
         return self.gold_agent is not None and self.gold_step is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a judge may read. Not where it is stored: the same log of two runs is judged once."""
+        """Return the parts that a judge may read. Leave out the storage place: equal logs of two runs are
+        judged once."""
         return {name: value for name, value in asdict(self).items() if name != "row"}
 
 
@@ -90,7 +91,7 @@ class Log:
 
 
 def shorten(text: str, most: int) -> str:
-    """A text without its middle, if it is longer than a number of characters."""
+    """Return a text without its middle, if it is longer than `most` characters."""
     if len(text) <= most:
         return text
     head = most * 2 // 3
@@ -103,13 +104,13 @@ def step_text(step: LogStep) -> str:
 
 
 def _line(number: int, step: LogStep, most: int) -> str:
-    """A step; its later lines are indented, so that they cannot pass for steps."""
+    """Format a step. Later lines are indented, so that they cannot look like steps."""
     who = f"{step.agent} ({step.role})" if step.role and step.role != step.agent else step.agent
     return f"Step {number}, {who}: {shorten(step_text(step), most)}".replace("\n", "\n    ")
 
 
 def show_steps(log: Log, numbers: Sequence[int], room: int) -> str:
-    """Steps in at most about so many characters: the longest are cut, all to one length."""
+    """Format steps in about `room` characters at most: the longest are cut, all to one length."""
     lengths = sorted(len(step_text(log.steps[n])) for n in numbers)
     left, cap = room, LEAST
     for place, length in enumerate(lengths):
@@ -122,7 +123,7 @@ def show_steps(log: Log, numbers: Sequence[int], room: int) -> str:
 
 
 def field_lines(fields: Mapping[str, Any]) -> str:
-    """Fields as text, a line for each."""
+    """Format fields as text, one line each."""
     return "\n".join(f"{k}: {v if isinstance(v, str) else short(v, 4000)}" for k, v in fields.items())
 
 
@@ -130,10 +131,10 @@ def field_lines(fields: Mapping[str, Any]) -> str:
 
 
 def read_steps(spans: Sequence[Mapping[str, Any]], prompt_of: PromptOf) -> Iterator[LogStep]:
-    """The steps of spans in the form of `workbench.workflow.Span.as_dict`. A node with others inside comes after these:
-    its outputs are made of theirs.
+    """Yield the steps of spans in the form of `workbench.workflow.Span.as_dict`.
 
-    prompt_of: the messages of a call, given as the span has it; none where they are not known.
+    A node comes after its inner nodes, whose outputs make up its own. prompt_of: returns the messages of a call, given
+    as in the span; none if they are unknown.
     """
     place = 0
     while place < len(spans):
@@ -159,14 +160,14 @@ def _span_steps(span: Mapping[str, Any], prompt_of: PromptOf) -> Iterator[LogSte
     results: list[str] = []
     for number, call in enumerate(calls):
         prompt = prompt_of(call)
-        # A prompt that goes on from the one before it holds what came in between; others are calls of their own.
+        # A prompt that continues the one before it contains the messages in between; others are separate calls.
         if number and len(prompt) > len(before) and list(prompt[: len(before)]) == list(before):
             told = [content_text(m.get("content")) for m in prompt[len(before) :] if m.get("role") != "assistant"]
             yield from (LogStep(agent, text, "result", node=node) for text in told)
             results += told
         before = prompt
         yield LogStep(agent, str(call["text"]) or "(a call of a tool)", "answer", node=node)
-    for tool in tools:  # those that no later prompt holds
+    for tool in tools:  # those in no later prompt
         if not any(text.startswith(str(tool.get("result"))) for text in results):
             text = f"{tool.get('name')}({short(tool.get('arguments'), 500)}) gave {tool.get('result')}"
             yield LogStep(agent, text, "result", node=node)

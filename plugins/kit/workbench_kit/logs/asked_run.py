@@ -1,5 +1,7 @@
-"""A command that asks a language model and is no search: its calls are paid under a budget, and journalled in a run of
-its own, so that the same command again pays nothing."""
+"""Run a command that asks a language model without a search.
+
+Its calls are paid under a budget and journalled in its own run, so that repeating the command costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Command:
-    """The identity of a run of a command.
+    """The identity of a command's run.
 
     Args:
         kind: of the run, in the database.
         name: of the run.
-        working, done: its status while it goes on, and after it.
-        settings, inputs: what it was called with; other ones make another run. The budget is no part of them.
+        working, done: its status while it runs and afterwards.
+        settings, inputs: the command's arguments; other ones make another run. The budget is not part of them.
         seed: its random seed.
     """
 
@@ -41,7 +43,7 @@ class Command:
 
 
 class AskedRun:
-    """An open run of a command. `paid` counts the requests of this process alone."""
+    """An open run of a command. `paid` counts only this process's requests."""
 
     def __init__(self, opened: Run):
         self.opened, self.run, self.store = opened, opened.name, opened.store
@@ -58,13 +60,13 @@ class AskedRun:
     async def ask(
         self, messages: Sequence[Message], replica: int, role: str, *, temperature: float, max_tokens: int
     ) -> tuple[Response, Settled]:
-        """The answer to messages, and how it was paid. It is journalled before it is read.
+        """Return the answer to messages, and how it was paid. It is journalled before it is parsed.
 
         Args:
             messages: of the prompt.
             replica: another number draws a fresh sample, unless the temperature is 0.
-            role: under which it is billed.
-            temperature, max_tokens: where the model's own settings name none.
+            role: for billing.
+            temperature, max_tokens: used unless the model's own settings set them.
 
         Raises:
             LMError: the call failed for good.
@@ -76,7 +78,7 @@ class AskedRun:
         return response.without_thoughts(), settled
 
     def go(self, course: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. The run takes no call afterwards."""
+        """Run a coroutine to its end. The run accepts no calls afterwards."""
 
         async def whole() -> T:
             async with self.opened:
@@ -86,15 +88,15 @@ class AskedRun:
         return run_in_loop(whole())
 
     def save_seconds(self) -> None:
-        """Store the time so far, which counts in a budget of minutes."""
+        """Store the elapsed time, which counts in a budget of minutes."""
         self.opened.record.save_seconds(self.ledger.seconds)
 
     def read_report(self) -> dict[str, Any] | None:
-        """The report of an earlier process. Raises StoreError if it is damaged."""
+        """Return the report of an earlier process. Raise StoreError if it is damaged."""
         return read_report(self.store.find_run(self.run))
 
     def end_with_report(self, status: str, report: dict[str, Any]) -> None:
-        """Store that the run has ended, and its report; from inside `go`."""
+        """Store the end of the run and its report. To be called inside `go`."""
         self.opened.record.end_with_report(status, report, self.ledger.seconds)
         self.store.flush()
 
@@ -104,14 +106,14 @@ class AskedRun:
 
 @contextmanager
 def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, pool: LMPool) -> Generator[AskedRun]:
-    """The run of a command with these arguments, or a new one.
+    """Open the run of a command with these arguments, or create one.
 
-    What it paid for comes from the journal; answers to equal requests of other runs are taken over, too. Calls that
-    failed for want of a server are sent again.
+    Paid calls come from the journal; answers to equal requests of other runs are reused, too. Calls that failed because
+    no server was available are sent again.
 
     Args:
         database: path of the run database.
-        command: what the run is found by.
+        command: identifies the run.
         lm: the model that is asked.
         budget: ceilings over all calls with the same arguments, earlier ones included.
         pool: of language models.

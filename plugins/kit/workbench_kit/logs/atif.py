@@ -1,8 +1,8 @@
 """Trajectories in ATIF, the Agent Trajectory Interchange Format of Harbor and Terminal-Bench, versions 1.0 to 1.8.
 
-A trajectory is an object with `schema_version`, `agent` and `steps`; a step says who spoke (`source`: system, user or
-agent), what (`message`), which tools were called and what came back (https://harborframework.com/docs/trajectory-format
-and RFC 0001 of Harbor). Fields that nobody reads here are left alone, and so are those of later minor versions.
+A trajectory is an object with `schema_version`, `agent` and `steps`. A step has the speaker (`source`: system, user or
+agent), the text (`message`), the tool calls and their results (https://harborframework.com/docs/trajectory-format and
+RFC 0001 of Harbor). Unused fields, and those of later minor versions, are ignored.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from workbench_kit.logs.agent_log import Log, LogStep
 
 _VERSION = re.compile(r"ATIF-v1(\.\d+)?")
 _SOURCES = ("system", "user", "agent")
-#: Trajectories of subagents inside each other, at most.
+#: Maximum depth of nested trajectories of subagents.
 _DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class AtifResult:
-    """The result of a tool, or an observation of the environment. tool: empty where no call is named. inside: the
-    trajectories of subagents that did the work."""
+    """The result of a tool, or an observation of the environment.
+
+    tool: empty if no call is named. inside: the trajectories of subagents that did the work.
+    """
 
     tool: str
     text: str
@@ -46,13 +48,13 @@ class AtifStep:
 
     @property
     def said(self) -> str:
-        """The message, and the calls of tools as text."""
+        """Return the message, with its tool calls as text."""
         return "\n".join(filter(None, (self.text, *self.calls)))
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """A run of one agent. raw: the object that was read."""
+    """A run of one agent. raw: the parsed object."""
 
     id: str
     agent: str
@@ -61,15 +63,15 @@ class Trajectory:
 
 
 def is_trajectory(value: Any) -> bool:
-    """Return True if a value of JSON says that it is a trajectory in ATIF."""
+    """Return True if a JSON value claims to be a trajectory in ATIF."""
     return is_dict(value) and str(value.get("schema_version")).startswith("ATIF")
 
 
 def read_trajectory(value: Any, place: str, depth: int = 0) -> Trajectory:
-    """A trajectory of JSON, those of its subagents in their places.
+    """Read a trajectory from JSON, with its subagents' trajectories in their places.
 
     Raises:
-        SpecError: it is none, or of another major version; `place` is named.
+        SpecError: it is invalid, or of another major version. The message names `place`.
     """
 
     def fail(what: str, hint: str) -> SpecError:
@@ -129,7 +131,7 @@ def _result(one: Mapping[str, Any], tools: Mapping[str, str], known: Mapping[str
 
 
 def content_text(content: Any) -> str:
-    """The text of a message or a result; parts that are no text are named in brackets."""
+    """Return the text of a message or a result. Parts that are not text are named in brackets."""
     if not is_list(content):
         return content if isinstance(content, str) else ""
     parts = [part for part in content if is_dict(part)]
@@ -140,7 +142,7 @@ def content_text(content: Any) -> str:
 
 
 def read_log(value: Any, place: str, name: str) -> Log:
-    """The log of a trajectory: each message, and each result of a tool, is a step. The first message of the user is the
+    """Return the log of a trajectory. Each message and each tool result is a step. The first message of the user is the
     question. Raises SpecError."""
     found = read_trajectory(value, place)
     steps = list(_log_steps(found, set()))
@@ -152,14 +154,14 @@ def read_log(value: Any, place: str, name: str) -> Log:
 
 
 def _score(trajectory: Mapping[str, Any]) -> float | None:
-    """The score or reward among what the format leaves open, where our export writes it."""
+    """Return the score or reward from the format's free-form fields, where our export writes it."""
     extra = trajectory.get("extra")
     given = [extra.get(name) for name in ("score", "reward")] if is_dict(extra) else []
     return next((float(one) for one in given if isinstance(one, int | float)), None)
 
 
 def _log_steps(trajectory: Trajectory, told: set[int]) -> Iterator[LogStep]:
-    """told: trajectories that were written already; several results may name one."""
+    """Yield the steps. told: trajectories that were written already; several results may name the same one."""
     told.add(id(trajectory))
     for step in trajectory.steps:
         if step.copied:

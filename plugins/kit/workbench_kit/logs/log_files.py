@@ -1,4 +1,4 @@
-"""Reads logs from files: Who&When, ATIF (`atif.py`), and spans of OpenTelemetry GenAI and OpenInference
+"""Read logs from files: Who&When, ATIF (`atif.py`), and spans of OpenTelemetry GenAI and OpenInference
 (`log_spans.py`)."""
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from workbench_kit.logs.log_spans import CONVENTIONS, find_convention, read_span
 #: Names of formats for `--format`.
 FORMATS = ("who-and-when", "atif", *CONVENTIONS)
 
-#: Bytes of one file; larger ones are no logs that a judge could read.
+#: Maximum bytes of a file: a judge could not read a larger log.
 MOST_BYTES = 200_000_000
 
 
 def load_logs(path: Path, form: str | None = None) -> list[Log]:
-    """The logs of a file, or of all `*.json` files in a folder and those below it, in the order of their names.
+    """Return the logs of a file, or of all `*.json` files in a folder and its subfolders, in the order of their names.
 
     Args:
         path: a `.json` file, a `.jsonl` file with one value a line, or a folder.
-        form: one of FORMATS; None finds it from the content.
+        form: one of FORMATS; None detects it by the content.
 
     Raises:
-        SpecError: there is no such file, or it holds no log; it names file and place.
+        SpecError: there is no such file, or it holds no log. The message has file and place.
     """
     if form is not None and form not in FORMATS:
         raise SpecError(f"there is no format '{form}'", hint=suggest(form, FORMATS))
@@ -43,7 +43,7 @@ def load_logs(path: Path, form: str | None = None) -> list[Log]:
 
 
 def _by_number(path: Path) -> list[tuple[str, int]]:
-    """A key that puts 2.json before 10.json."""
+    """Return a sort key that puts 2.json before 10.json."""
     return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", str(path)[-300:])]
 
 
@@ -67,7 +67,7 @@ def _load_file(path: Path, name: str, form: str | None) -> list[Log]:
 
 
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
-    """(place, value) of each JSON value in a file. Raises SpecError."""
+    """Yield (place, value) of each JSON value in a file. Raise SpecError."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise SpecError(
@@ -104,7 +104,7 @@ def _parse(text: str) -> Any:
 
 
 def _find_format(value: Any, path: Path) -> str:
-    """The format of a file by its first value. Raises SpecError."""
+    """Return the format of a file by its first value. Raise SpecError."""
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, dict) and "history" in first:
         return "who-and-when"
@@ -164,5 +164,5 @@ def _who_and_when(value: Any, place: str, name: str) -> Log:
 
 
 def _agent(name: str) -> str:
-    """An agent's name without what the hand-crafted logs add to it, as in `Orchestrator (-> WebSurfer)`."""
+    """Return an agent's name without additions of the hand-crafted logs, as in `Orchestrator (-> WebSurfer)`."""
     return re.sub(r"\s*\([^()]*\)\s*$", "", name.strip()) or name.strip()

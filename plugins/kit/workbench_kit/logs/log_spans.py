@@ -9,8 +9,8 @@ Attributes read, by the registries as of 2026: `gen_ai.operation.name`, `gen_ai.
 `input.value`, `output.value`, `llm.input_messages`, `llm.output_messages`
 (https://arize-ai.github.io/openinference/spec/semantic_conventions.html).
 
-Calls of models and tools are steps. A span around them (an agent, a workflow, a chain) says whose they are; without any
-of them inside, it is a step itself.
+Calls of models and tools are steps. A span around them (an agent, a workflow, a chain) names their agent. A span with
+none of them inside is a step itself.
 
 One file: two conventions, read by one table of attributes.
 """
@@ -29,7 +29,7 @@ from workbench_kit.logs.agent_log import Log, LogStep
 
 Attributes = Mapping[str, Any]
 
-#: Attributes that stay whole; their values are JSON, or a text of it.
+#: Attributes that stay whole; their values are JSON, or its text.
 _WHOLE = frozenset(
     {
         "gen_ai.input.messages",
@@ -56,8 +56,11 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """Rules for reading spans. kind: the attribute that says what a span is; the kinds of steps, and of the spans
-    around them. agent: attributes that name who acts."""
+    """Rules for reading spans.
+
+    kind: the attribute with a span's kind; the kinds of steps, and of the spans around them. agent: attributes that
+    name the acting agent.
+    """
 
     kind: str
     models: frozenset[str]
@@ -67,7 +70,7 @@ class Convention:
     tool: str
 
     def of(self, span: LogSpan) -> str:
-        """The kind of a span; empty for those of something else."""
+        """Return the kind of a span; "" for spans of anything else."""
         return str(span.attributes.get(self.kind) or "")
 
 
@@ -95,8 +98,8 @@ CONVENTIONS = {
 
 
 def find_convention(value: Any) -> str | None:
-    """The convention of the spans in a value; None where there are none. One with both kinds of attributes is read as
-    OpenInference, whose texts are always attributes."""
+    """Return the convention of the spans in a value; None if there are none. A span with both kinds of attributes is
+    read as OpenInference, whose texts are always attributes."""
     try:
         names = {name for span in read_spans(value, Path(), "") for name in span.attributes}
     except SpecError:
@@ -105,7 +108,7 @@ def find_convention(value: Any) -> str | None:
 
 
 def read_spans(value: Any, path: Path, place: str) -> list[LogSpan]:
-    """The spans of a JSON value. Raises SpecError for what is none."""
+    """Return the spans of a JSON value. Raise SpecError if it holds none."""
     if isinstance(value, Mapping) and isinstance(value.get("resourceSpans"), list):
         found = list(_otlp_entries(value["resourceSpans"]))
     elif isinstance(value, Mapping) and isinstance(value.get("spans"), list):
@@ -160,7 +163,7 @@ def _span(entry: Mapping[str, Any]) -> LogSpan:
 
 
 def _attributes(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a span or event, by flat names."""
+    """Return the attributes of a span or event, by flat names."""
     attributes = entry.get("attributes")
     if isinstance(attributes, list):
         attributes = {str(a.get("key")): _any_value(a.get("value")) for a in attributes if isinstance(a, Mapping)}
@@ -168,7 +171,7 @@ def _attributes(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _any_value(value: Any) -> Any:
-    """The plain value of an OTLP AnyValue."""
+    """Return the plain value of an OTLP AnyValue."""
     if not isinstance(value, Mapping):
         return value
     if isinstance(values := value.get("arrayValue"), Mapping):
@@ -187,12 +190,12 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _whole(text: str) -> int | None:
-    """The number that a text writes, in the digits that OTLP has."""
+    """Parse an integer text of OTLP, or return None."""
     return int(text) if re.fullmatch("-?[0-9]{1,40}", text) else None
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Attributes by dotted names."""
+    """Yield attributes by dotted names."""
     if prefix in _WHOLE:
         yield prefix, value
     elif isinstance(value, Mapping):
@@ -223,7 +226,7 @@ def _error(entry: Mapping[str, Any], attributes: Attributes) -> str | None:
 
 
 def read_traces(spans: Sequence[LogSpan], form: str, path: Path, name: str) -> list[Log]:
-    """A log for each trace with a step. Raises SpecError if there is none."""
+    """Return a log for each trace with a step. Raise SpecError if there is none."""
     convention, traces = CONVENTIONS[form], dict[str, list[LogSpan]]()
     for span in spans:
         traces.setdefault(span.trace, []).append(span)
@@ -273,8 +276,8 @@ def _above(span: LogSpan, by_id: Mapping[str, LogSpan]) -> Iterator[LogSpan]:
 
 
 def _agent(span: LogSpan, by_id: Mapping[str, LogSpan], convention: Convention) -> str:
-    """Find the acting agent: the nearest name of an agent, from the span upwards; else the name of the nearest span
-    around it."""
+    """Return the acting agent: the nearest agent name from the span upwards, else the name of the nearest enclosing
+    span."""
     line = [span, *_above(span, by_id)]
     for one in line:
         named = next((str(one.attributes[a]) for a in convention.agent if one.attributes.get(a)), None)
@@ -285,7 +288,7 @@ def _agent(span: LogSpan, by_id: Mapping[str, LogSpan], convention: Convention) 
 
 
 def _content(span: LogSpan, tool: bool) -> str:
-    """The text of a step: what a model answered, or the arguments and the result of a tool."""
+    """Return the text of a step: the model's answer, or the arguments and the result of a tool."""
     a = span.attributes
     if tool:
         asked = a.get("gen_ai.tool.call.arguments", a.get("input.value", a.get("tool.parameters")))
@@ -299,7 +302,7 @@ def _content(span: LogSpan, tool: bool) -> str:
 
 
 def _question(spans: Sequence[LogSpan], form: str) -> str:
-    """The first text of a user, or the input of the first span."""
+    """Return the first text of a user, or the input of the first span."""
     for span in sorted(spans, key=lambda s: s.start):
         a = span.attributes
         texts = _message_texts(a.get("gen_ai.input.messages"), "user") or _flat_messages(
@@ -317,7 +320,7 @@ def _as_text(value: Any) -> str:
 
 
 def _message_texts(value: Any, role: str | None = None) -> list[str]:
-    """The texts and tool calls of GenAI messages, which are JSON or a text of it. role: of these alone."""
+    """Return the texts and tool calls of GenAI messages, as JSON or its text. role: only messages of this role."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -338,7 +341,7 @@ def _message_texts(value: Any, role: str | None = None) -> list[str]:
 
 
 def _flat_messages(attributes: Attributes, name: str, role: str | None = None) -> list[str]:
-    """The texts and tool calls of OpenInference messages, `llm.output_messages.0.message.content` and so on."""
+    """Return the texts and tool calls of OpenInference messages, `llm.output_messages.0.message.content` and so on."""
     inside = re.escape(name) + r"\.([0-9]{1,9})\.message\."
     numbers = sorted({int(found[1]) for key in attributes if (found := re.match(inside, key))})
     texts = []
@@ -356,11 +359,11 @@ def _flat_messages(attributes: Attributes, name: str, role: str | None = None) -
 
 
 def _numbered(attributes: Attributes, pattern: str) -> list[str]:
-    """The values whose names match, in the order of the number in them."""
+    """Return the values whose names match, in the order of the number in them."""
     return [text for _, text in _by_number(attributes, pattern)]
 
 
 def _by_number(attributes: Attributes, pattern: str) -> list[tuple[int, str]]:
-    """The same with their numbers, which the group of the pattern holds."""
+    """Return the matching values with their numbers, which the pattern's group captures."""
     matches = [(re.fullmatch(pattern, name), value) for name, value in attributes.items()]
     return sorted((int(match[1]), _as_text(value)) for match, value in matches if match)

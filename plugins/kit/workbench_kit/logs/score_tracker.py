@@ -1,4 +1,4 @@
-"""The base of trackers that keep scores and settings, not traces: MLflow and Weights & Biases."""
+"""The base of trackers that store scores and settings, not traces: MLflow and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from workbench.run import RunInfo, Tracker
 
 
 class ScoreTracker(Tracker):
-    """Makes numbers by step of a run's events, and the final report and result files of its end.
+    """Turns a run's events into numbers by step, and stores the final report and result files.
 
-    The step is the number of calls that the run had used. A resumed run repeats its events from the start: where the
-    record goes on, they are left out until a new call is paid.
+    The step is the number of calls used. A resumed run repeats its events from the start: if the record is continued,
+    they are skipped until a new call is paid.
     """
 
     def __init__(self, run: RunInfo):
@@ -24,7 +24,7 @@ class ScoreTracker(Tracker):
 
     @abstractmethod
     def begin(self, resumed: bool) -> bool:
-        """Open the record, or go on with that of the run. Returns whether it goes on."""
+        """Open the record, or continue the run's record. Returns True if it is continued."""
 
     @abstractmethod
     def log(self, numbers: Mapping[str, float], calls: int) -> None:
@@ -32,7 +32,7 @@ class ScoreTracker(Tracker):
 
     @abstractmethod
     def finish(self, status: str, numbers: Mapping[str, float], files: Sequence[Path], report: str) -> None:
-        """Close the record. report: the final report as JSON. files: what the run wrote."""
+        """Close the record. report: the final report as JSON. files: those written by the run."""
 
     def run_started(self, resumed: bool) -> None:
         self._replaying = self.begin(resumed) and resumed

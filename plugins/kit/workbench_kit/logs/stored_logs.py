@@ -1,10 +1,10 @@
 """Logs from the stored rows of our own runs.
 
-Each run of a node is a step. Where an agent made several calls, each answer and each result of a tool is a step of its
-own, in the order of the prompts, which the journal has.
+Each run of a node is a step. If an agent made several calls, each answer and each tool result is a separate step, in
+the order of the prompts in the journal.
 
-Sealed rows: of a test split, and of an evaluation of all rows, nothing is taken but what the workflow itself reads and
-says. There is no right answer in such a log, and no feedback or error of the metric, which may quote it.
+Sealed rows are those of a test split, and of an evaluation of all rows. Their logs contain only the workflow's own
+inputs and outputs: no right answer, and no feedback or error of the metric, which may quote it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SEALED = ("test", "all")
 
 
 def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: str | None = None) -> list[Log]:
-    """The logs of a run's rows, in their stored order. Takes and raises what RunLogs and its `logs` do."""
+    """Return the logs of a run's rows, in their stored order. Takes and raises the same as RunLogs and its `logs`."""
     return RunLogs(store, run, split).logs(rows)
 
 
 def scored_rows(store: Store, run: str, split: str | None = None) -> tuple[list[dict[str, Any]], str]:
-    """The stored rows of a run that have steps, and their split. Takes and raises what RunLogs does."""
+    """Return the stored rows of a run that have steps, and their split. Takes and raises the same as RunLogs."""
     found = RunLogs(store, run, split)
     return found.scored(), found.split
 
@@ -42,8 +42,8 @@ class RunLogs:
 
     Args:
         store: the run database.
-        run: name of a run of `eval` or `optimize`, or a beginning of it, a tag, or `last`.
-        split: of its rows; None: val, or the one that an evaluation was on.
+        run: name of a run of `eval` or `optimize`, or its first letters, a tag, or `last`.
+        split: of its rows; None: val, or the split of an evaluation.
 
     Raises:
         StoreError: there is no such run, or it is damaged.
@@ -58,7 +58,7 @@ class RunLogs:
         self._splits_with_steps = [s for s in splits if any(r["spans"] for r in found if r["split"] == s)]
 
     def scored(self, names: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """The rows that have steps. Takes and raises what `logs` does, but for rows that all pass."""
+        """Return the rows that have steps. Takes and raises the same as `logs`, but allows that all rows pass."""
         named = names and self._rows
         chosen = _named(names, self._rows, self._run["run"], self.split) if named else self._rows
         with_steps = [r for r in chosen if r["spans"]]
@@ -67,13 +67,13 @@ class RunLogs:
         return with_steps
 
     def logs(self, names: Sequence[str] = ()) -> list[Log]:
-        """The logs of rows, in their stored order.
+        """Return the logs of rows, in their stored order.
 
         names: ids, or ends or beginnings of ids; none: the rows that score below 1.
 
         Raises:
             StoreError: there is no such row.
-            SpecError: the run stores no steps of such rows, or failed none.
+            SpecError: the run stored no steps of such rows, or none failed.
         """
         found = self.scored(names)
         failed = found if names else [r for r in found if r["score"] is None or r["score"] < 1]
@@ -86,7 +86,7 @@ class RunLogs:
 
 
 def model_of_run(store: Store, run: str) -> LMSpec | None:
-    """The model of the role `proposer` in the file of a run, else its `lm`. Runs no code of the file."""
+    """Return the model of the role `proposer` in the file of a run, else its `lm`. Runs no code of the file."""
     row = store.find_run(run)
     _, folder, started = read_stored_source(row)
     spec = locate_lms(check_nodes(started), Path(folder))
@@ -126,7 +126,7 @@ def _no_steps(row: Any, split: str, others: Sequence[str]) -> SpecError:
 
 def _log(row: Mapping[str, Any], *, sealed: bool) -> Log:
     asked = row["inputs"] or {}
-    # Where it is not known what the workflow reads, nothing of the row is shown: the right answer may be among it.
+    # If the workflow's inputs are unknown, nothing of the row is shown: it may contain the right answer.
     labels = {} if sealed or not asked else row["further"]
     truth = field_lines(labels)
     if truth and row["feedback"]:

@@ -1,4 +1,4 @@
-"""Prompts: how they are written, which demos they show, what is wrong with them, and how a model proposes others."""
+"""Prompts: their format, the demos that they show, their defects, and proposals by a model."""
 
 from workbench_kit.prompting.demo_search import (
     AS_WRITTEN as AS_WRITTEN,

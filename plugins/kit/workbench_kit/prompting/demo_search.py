@@ -1,4 +1,4 @@
-"""Demos of every node that takes them, as an Optuna trial chooses them: a source, a number, one of several draws."""
+"""Search for each node's demos with Optuna: a trial chooses a source, a number, and one of several draws."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from workbench.task import Example, draw_demos, labelled_demo
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
-#: Demos at most, until the best candidate shows so many; and ever.
+#: Maximum number of demos at first, until the best candidate shows that many; and overall.
 START_DEMOS, MOST_DEMOS = 8, 64
-#: The sources of demos, the one that most often helps first.
+#: The sources of demos, the most often helpful first.
 SOURCES = ("nearest", "labelled", "nearest own", "own")
 NEAREST = ("nearest", "nearest own")
-#: In place of a source: none but those of the start.
+#: In place of a source: only the demos of the start.
 AS_WRITTEN = "as written"
 
 
 def make_searcher(study: Study) -> Any:
-    """An Optuna study with TPE, seeded by the run. As soon as six candidates are known they tell it something: a budget
-    pays for thirty at most."""
+    """Create an Optuna study with TPE, seeded by the run.
+
+    TPE starts to learn after six candidates: a budget pays for thirty at most.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -33,8 +35,10 @@ def make_searcher(study: Study) -> Any:
 
 
 def tell(searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
-    """Report a candidate's score; a stopped one reports what it had, since a bad score is information too. None: one
-    that was not evaluated."""
+    """Report a candidate's score. None: the candidate was not evaluated.
+
+    A stopped candidate reports its partial score, since a bad score is information, too.
+    """
     import optuna
 
     if evaluation is None:
@@ -47,9 +51,9 @@ def tell(searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
 class DemoSearch:
     """The demos that trials choose from.
 
-    pools: demos by the address that takes them and by source: labelled rows, own successes, and either of which the
-    nearest to each input are shown. samples: number of draws of each source. most: maximum number of demos now.
-    optional: whether a trial may leave an address as it is. dropped: sources that are left out.
+    pools: demos by address and by source: labelled rows, own successes, and each of these with the nearest shown for
+    each input. samples: number of draws of each source. most: current maximum number of demos. optional: whether a
+    trial may leave an address unchanged. dropped: excluded sources.
     """
 
     study: Study
@@ -73,7 +77,7 @@ class DemoSearch:
         self.pools = {address: found for address, found in pools.items() if found}
 
     def starts(self) -> dict[str, dict[str, Any]]:
-        """The choices to try first, by source: as many demos as allowed, since more is most often better."""
+        """Return the choices to try first, by source: as many demos as allowed, since more is most often better."""
         found = dict[str, dict[str, Any]]()
         for source in SOURCES:
             start: dict[str, Any] = {}
@@ -86,22 +90,22 @@ class DemoSearch:
         return found
 
     def drop(self, source: str) -> None:
-        """Leave a source out from now on."""
+        """Exclude a source from now on."""
         self.dropped |= {source}
         pools = {a: {name: pool for name, pool in found.items() if name != source} for a, found in self.pools.items()}
         self.pools = {address: found for address, found in pools.items() if found}
 
     def leave(self) -> dict[str, Any]:
-        """The choice of no other demos than those of the start."""
+        """Return the choice of keeping the demos of the start."""
         return {f"{address} source": AS_WRITTEN for address in self.pools}
 
     def allows(self, choices: Mapping[str, Any]) -> bool:
-        """Return True if the sources that were chosen are there."""
+        """Return True if the chosen sources are available."""
         chosen = ((found, choices.get(f"{address} source", AS_WRITTEN)) for address, found in self.pools.items())
         return all(source == AS_WRITTEN or source in found for found, source in chosen)
 
     def suggest(self, trial: Any) -> tuple[dict[str, Any], str]:
-        """The values of a patch, and what they are in words."""
+        """Return the values of a patch, and their description."""
         values, notes = dict[str, Any](), list[str]()
         for address, by_source in self.pools.items():
             sources = [*([AS_WRITTEN] if self.optional else []), *by_source]
@@ -123,8 +127,8 @@ class DemoSearch:
         return values, f"demos: {', '.join(notes)}" if notes else ""
 
     def widen(self, best: Mapping[str, Any]) -> dict[str, Any]:
-        """Allow twice as many demos, and return the best trial's choices with them; {} where it shows fewer than are
-        allowed, or there are no more."""
+        """Double the maximum number of demos, and return the best trial's choices with it. Returns {} if that trial
+        shows fewer demos than allowed, or there are no more."""
         more = dict[str, Any]()
         for address, by_source in self.pools.items():
             source = best.get(f"{address} source", "")
@@ -139,15 +143,14 @@ class DemoSearch:
         rng = random.Random(f"demos:{self.study.seed}:{address}:{source}:{draw}")
         node = node_at(self.study.workflow, address)
         rows = [Example(str(i), row) for i, row in enumerate(pool)]
-        # A drawn demo has the fields of the signature alone; the rest of its row comes back here: reasoning, calls of
-        # tools.
+        # A drawn demo has only the fields of the signature. The rest of its row is added here: reasoning, tool calls.
         whole = {canonical({n: row.get(n) for n in (*node.inputs, *node.outputs)}): row for row in pool}
         return [whole[canonical(demo)] for demo in draw_demos(node, rows, count, rng)]
 
 
 async def run_for_successes(study: Study, workflow: Workflow, threshold: float = 1.0) -> dict[str, Pool]:
-    """Collect inputs and outputs of every step of a workflow's runs on train that scored at least `threshold`, by the
-    address of their demos. Empty where the labels tell as much, or where a pass over train cannot be paid."""
+    """Collect inputs and outputs of each step in a workflow's runs on train that scored at least `threshold`. Returns
+    them by the address of their demos. Empty if the labels are as informative, or a pass over train cannot be paid."""
     addresses = list(learnable_addresses(workflow, "demos"))
     rows = list(study.train)
     telling = any(_tells_more(study, workflow, address) for address in addresses)
@@ -167,8 +170,8 @@ async def run_for_successes(study: Study, workflow: Workflow, threshold: float =
 
 
 def _tells_more(study: Study, workflow: Workflow, address: str) -> bool:
-    """Return True if a success of a node may hold more than a labelled row: reasoning, calls of tools, other words, or
-    an output without a label."""
+    """Return True if a success of a node may hold more than a labelled row: reasoning, tool calls, other wording, or an
+    output without a label."""
     node = node_at(workflow, address)
     signature = getattr(node, "signature", None)
     short = signature is not None and all(field.closed for field in signature.outputs)

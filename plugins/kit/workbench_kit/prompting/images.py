@@ -1,4 +1,4 @@
-"""Images as inputs of a node: a path, an address, a data URI or bytes, made into a part of a message."""
+"""Images as inputs of a node: a path, an address, a data URI or bytes, converted to a part of a message."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workbench.workflow import Image, Signature
 from workbench_kit.answers import as_text
 from workbench_kit.prompting.plain_adapter import user_text
 
-#: Bytes of one image at most: servers refuse larger ones.
+#: Maximum bytes of one image: servers refuse larger ones.
 LARGEST = 20_000_000
 
-#: The longest name that a file can have; what base64 is written with.
+#: The maximum length of a file name; the characters of base64.
 _LONGEST_NAME, _BASE64 = 255, re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
-#: The beginning of a picture, what it is, and its end, which other bytes may follow. A JPEG may hold a smaller one. The
-#: end of a GIF stands in its middle, too.
+#: First bytes of an image, its format, and its end, which other bytes may follow. A JPEG may contain a smaller one. The
+#: end mark of a GIF may also be inside it.
 _KINDS = (
     (b"\x89PNG\r\n\x1a\n", "png", b"IEND"),
     (b"\xff\xd8\xff", "jpeg", b"\xff\xd9"),
@@ -34,17 +34,17 @@ _KINDS = (
 
 
 def image_inputs(signature: Signature) -> list[str]:
-    """The names of the inputs that are images."""
+    """Return the names of the inputs that are images."""
     return [field.name for field in signature.inputs if field.type is Image]
 
 
 def as_urls(values: Mapping[str, Any], names: Sequence[str], base: Path) -> dict[str, Any]:
-    """The values with each of these images as an address that a message can hold.
+    """Return the values with these images as addresses that a message can hold.
 
     Args:
         values: of all inputs.
         names: the inputs that are images.
-        base: the folder that paths are relative to, and that no path may leave: rows may be a stranger's.
+        base: the folder that paths are relative to, and that no path may leave: rows may be untrusted.
 
     Raises:
         NodeError: `data`, if a value is no image.
@@ -53,7 +53,7 @@ def as_urls(values: Mapping[str, Any], names: Sequence[str], base: Path) -> dict
 
 
 def image_url(value: Any, base: Path, name: str = "image") -> str:
-    """An image as `https://...` or `data:image/...;base64,...`. Raises NodeError("data")."""
+    """Return an image as `https://...` or `data:image/...;base64,...`. Raise NodeError("data")."""
     if isinstance(value, bytes | bytearray | memoryview):
         return _data_uri(bytes(value), name)
     if not isinstance(value, str) or not value:
@@ -74,10 +74,10 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
 
 
 def resolve_image(value: Any, base: Path, folder: Path, name: str) -> Any:
-    """Return an image of a row as `image_url` reads it: a path that leads to a file beside the row's own file, and to
-    none from `base`, becomes one from `base`.
+    """Return an image of a row in a form that `image_url` reads.
 
-    folder: of the row's file. Raises NodeError("data") for what `image_url` refuses.
+    A path that leads to a file next to the row's own file, and to none from `base`, is made relative to `base`. folder:
+    of the row's file. Raises NodeError("data") for images that `image_url` refuses.
     """
     if not isinstance(value, str) or not value or value.startswith(("https://", "http://", "data:")):
         image_url(value, base, name)
@@ -97,7 +97,7 @@ def _wrong(name: str, said: str) -> NodeError:
 
 @contextmanager
 def _reading(value: str, name: str) -> Generator[None]:
-    """Turn an error of the file system into NodeError("data")."""
+    """Convert file system errors to NodeError("data")."""
     try:
         yield
     except (OSError, ValueError) as error:  # the latter: a name with a null byte
@@ -108,7 +108,7 @@ def _reading(value: str, name: str) -> Generator[None]:
 
 
 def _find_file(value: str, base: Path, name: str) -> tuple[Path, os.stat_result]:
-    """Raises NodeError("data"), OSError and ValueError."""
+    """Find the file of an image. Raise NodeError("data"), OSError and ValueError."""
     folder, path = base.resolve(), (base / value).resolve()
     if not path.is_relative_to(folder):
         raise _wrong(name, f": {value!r:.120} is outside {folder}, the folder of the workflow file")
@@ -122,7 +122,7 @@ def _find_file(value: str, base: Path, name: str) -> tuple[Path, os.stat_result]
 
 
 def split_images(value: Any) -> tuple[str, list[str]]:
-    """(a tool's result as text, in which a number stands for each image; the images, as data URIs)."""
+    """Return (a tool's result as text, with a number for each image; the images, as data URIs)."""
     found: list[str] = []
 
     def without(part: Any) -> Any:
@@ -130,7 +130,7 @@ def split_images(value: Any) -> tuple[str, list[str]]:
             try:
                 found.append(image_url(part, Path()))
             except NodeError:
-                return part  # no server would take it
+                return part  # no server would accept it
             return f"(image {len(found)})"
         if isinstance(part, list):
             return [without(one) for one in part]
@@ -143,14 +143,14 @@ def split_images(value: Any) -> tuple[str, list[str]]:
 
 
 def image_parts(images: Sequence[str]) -> list[dict[str, Any]]:
-    """Images as parts of a message."""
+    """Return images as parts of a message."""
     return [{"type": "image_url", "image_url": {"url": url}} for url in images]
 
 
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int, size: int, name: str) -> str:
     with path.open("rb") as file:
-        return _data_uri(file.read(LARGEST + 1), name)  # it may have grown meanwhile
+        return _data_uri(file.read(LARGEST + 1), name)  # it may have grown since
 
 
 def _data_uri(content: bytes, name: str) -> str:
@@ -159,7 +159,7 @@ def _data_uri(content: bytes, name: str) -> str:
 
 
 def _check_content(content: bytes, name: str) -> str:
-    """Return the format of an image. Raises NodeError("data") if it has none of those sent, or lacks its end."""
+    """Return the format of an image. Raise NodeError("data") if it is not one that is sent, or is truncated."""
     kind, cut = None, False
     for head, of, end in _KINDS:
         if content.startswith(head):
@@ -176,8 +176,11 @@ def _check_content(content: bytes, name: str) -> str:
 
 
 def user_content(signature: Signature, values: Mapping[str, Any]) -> str | list[dict[str, Any]]:
-    """The content of a user's message of the plain adapter: its text, with each image after the line that names it.
-    values: with the images as addresses."""
+    """Return the content of a user's message of the plain adapter: its text, with each image after the line that names
+    it.
+
+    values: with the images as addresses.
+    """
     text = user_text(signature, values)
     parts: list[dict[str, Any]] = []
     for name in image_inputs(signature):

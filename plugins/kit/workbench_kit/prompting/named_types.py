@@ -1,4 +1,4 @@
-"""Types of a signature that are classes of the user's own: `types: {Person: python:models.py:Person}`."""
+"""Types of a signature that are the user's own classes: `types: {Person: python:models.py:Person}`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from workbench.errors import SpecError, errors_at
 from workbench.spec import PREFIX, Code, read_user_code
 
-#: The setting of a node that names them. An empty one is not written: it is newer than the hashes of workflows.
+#: The node's setting that names them. It is omitted if empty: it is newer than the hashes of workflows.
 NamedTypes = dict[str, str]
 NAMED_TYPES: Any = Field(
     default_factory=dict,
@@ -21,10 +21,10 @@ NAMED_TYPES: Any = Field(
 
 
 def load_types(types: Mapping[str, str], base: Path, code: Code) -> dict[str, Any]:
-    """The classes by the names that the signature uses. Unless the code is `loaded`, each is a plain dict.
+    """Return the classes by their names in the signature. Unless the code is `loaded`, each is a plain dict.
 
     Raises:
-        SpecError: an address leads nowhere, or to something that pydantic cannot read from JSON.
+        SpecError: an address does not exist, or pydantic cannot read its target from JSON.
     """
     found: dict[str, Any] = {}
     for name, address in types.items():

@@ -23,8 +23,8 @@ class Nearest:
         return TfIdf([self._bag(demo) for demo in self.demos])
 
     def shown(self, values: Mapping[str, Any], most: int) -> list[int]:
-        """Indices of the demos shown for an input: `most` of the nearest; 0: all. Never the input itself with its
-        answer."""
+        """Return the indices of the demos shown for an input: the `most` nearest; 0: all. The input's own row is never
+        shown."""
 
         def differs(number: int) -> bool:
             return not self.inputs or any(self.demos[number].get(n) != values.get(n) for n in self.inputs)
@@ -32,10 +32,10 @@ class Nearest:
         if not most:
             return [*filter(differs, range(len(self.demos)))]
         near = filter(differs, self.order(values))
-        return [*itertools.islice(near, most)][::-1]  # the nearest last: a model heeds most what it read last
+        return [*itertools.islice(near, most)][::-1]  # the nearest last: models pay most attention to the end
 
     def order(self, values: Mapping[str, Any]) -> Iterator[int]:
-        """Indices of all demos, the nearest first."""
+        """Yield the indices of all demos, the nearest first."""
         scores = self.index.scores(self._bag(values))
         yield from sorted(scores, key=lambda i: (-scores[i], i))
         yield from (i for i in range(len(self.demos)) if i not in scores)

@@ -28,7 +28,8 @@ Tools:
 def system_text(
     signature: Signature, instructions: str, descriptions: Mapping[str, str], show_values: bool, form: bool = False
 ) -> str:
-    """The system's message. form: say how an answer that begins with reasoning is given; others say it themselves."""
+    """Return the system message. form: describe the form of an answer with reasoning; some callers do this
+    themselves."""
     lines = [instructions.strip() or default_instructions(signature)]
     for field in (*signature.inputs, *signature.outputs):
         if descriptions.get(field.name):
@@ -58,23 +59,23 @@ def user_text(signature: Signature, values: Mapping[str, Any]) -> str:
 
 def assistant_text(signature: Signature, values: Mapping[str, Any]) -> str:
     first, *rest = signature.outputs
-    # A labelled row has no reasoning, and an empty line would be read as one that is to be left empty.
+    # A labelled row has no reasoning, and an empty line would suggest leaving it empty.
     lines = [] if signature.reasons_first and not values.get(first.name) else [as_text(values.get(first.name, ""))]
     return "\n".join([*lines, *(f"{f.name}: {as_text(values[f.name])}" for f in rest if f.name in values)])
 
 
 def outputs_text(names: Sequence[str], values: Mapping[str, Any]) -> str:
-    """Outputs as they are shown to a critic: the only one as it is, several behind their names."""
+    """Format outputs for a critic: a single one as it is, several after their names."""
     return as_text(values[names[0]]) if len(names) == 1 else "\n".join(f"{n}: {as_text(values[n])}" for n in names)
 
 
 def with_tools(system: str, outputs: Iterable[str], tools: Iterable[str]) -> str:
-    """A system text with the tools that may be called, each described on a line, and the form of a call."""
+    """Return a system text with the callable tools, each described on a line, and the form of a call."""
     return _TOOLS.format(system=system, answer=form_of_answer(outputs), tools="\n".join(tools))
 
 
 def form_of_answer(outputs: Iterable[str]) -> str:
-    """Say to a model with tools in which form its last answer is wanted."""
+    """Describe to a model with tools the form of its last answer."""
     form = "\n".join(f"{name}: ..." for name in outputs) or "done"
     return f"When you know the answer, give it in this form:\n{form}"
 
@@ -86,7 +87,7 @@ def messages(
     values: Mapping[str, Any],
     content: Callable[[Signature, Mapping[str, Any]], Any] = user_text,
 ) -> list[dict[str, Any]]:
-    """The chat for one example. content: makes that of a user's message."""
+    """Return the chat for one example. content: creates that of a user's message."""
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for demo in demos:
         out.append({"role": "user", "content": content(signature, demo)})
@@ -96,6 +97,6 @@ def messages(
 
 
 def stop_strings(signature: Signature) -> tuple[str, ...]:
-    """Stop strings: the start of the next example, and for one short value the end of its line."""
+    """Return stop strings: the start of the next example, and for one short value the end of its line."""
     following = (f"\n{signature.inputs[0].name}:",) if signature.inputs else ()
     return ("\n", *following) if len(signature.outputs) == 1 and signature.outputs[0].closed else following

@@ -1,9 +1,10 @@
-"""Defects of prompts: instructions and demos against the signature or the tools, and too few tokens for an answer.
+"""Defects of prompts: conflicts of instructions and demos with the signature or the tools, and too few tokens for an
+answer.
 
-Rules on words find them, and no model is asked. Each rule is for a form of words that leaves no doubt; what people may
-mean otherwise is left alone, so that a workflow that works has no finding.
+Rules on words find them, without a model. Each rule matches only unambiguous wording; anything that could be meant
+otherwise is ignored, so that a workflow that works has no finding.
 
-One file: rules that share what they know of words.
+One file: the rules share their knowledge of words.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from workbench_kit.answers import object_shape
 from workbench_kit.prompting import plain_adapter as plain
 
 Place = tuple[str | int, ...]
-#: Groups of names, as they are there: a file may have very many, and none is copied for a node.
+#: Groups of names, used in place: a file may have very many, and none is copied for a node.
 Names = Sequence[Collection[str]]
 
 _USE = r"\b(?:use|uses|using|call|calls|calling|invoke|invoking|run|running|try|query)\b"
 _QUOTED_NAME = r"[`'\"](?P<name>[A-Za-z_][\w-]*)[`'\"]"
 _NAMES = r"(?P<name>[`'\"][A-Za-z_][\w-]*[`'\"](?:(?:, |,? and |,? or )[`'\"][A-Za-z_][\w-]*[`'\"])+)"
 _SNAKE = r"[a-z]+(?:_[a-z0-9]+)+"
-#: Forms of words that name a tool, in any node.
+#: Wording that names a tool, in any node.
 _USES = (
     re.compile(rf"(?i){_USE} (?:the )?(?:tool )?{_QUOTED_NAME} tool\b"),
     re.compile(rf"(?i){_USE} the tool (?:named |called )?{_QUOTED_NAME}"),
     re.compile(rf"(?i){_USE} the (?P<name>{_SNAKE}) (?:tool|function)\b"),
 )
-#: In the instructions of a node with tools these, too.
+#: Further wording in the instructions of a node with tools.
 _MENTIONS = (
     re.compile(rf"(?i)\bthe {_QUOTED_NAME} tool\b"),
     re.compile(rf"(?i)\btool (?:named |called )?{_QUOTED_NAME}"),
@@ -45,22 +46,22 @@ _MENTIONS = (
     re.compile(rf"(?i:{_USE}) [`'\"]?(?P<name>{_SNAKE})[`'\"]?(?= to\b| first\b|\()"),
     re.compile(rf"(?i:{_USE} (?:the (?:tool|function) )?)[`'\"]?(?P<name>[a-z_]\w*)\("),
 )
-#: What turns a demand into its opposite: "never use the `delete` tool".
+#: Words that negate a demand: "never use the `delete` tool".
 _NEGATED = re.compile(r"(?i)(?:\b(?:not|never|no|cannot|avoid|without|instead of|rather than)\b|n't\b)[^.!?;:]*$")
-#: Words that stand before "tool" and name none.
+#: Words before "tool" that are not names.
 _NO_NAMES = set(
     "a all an another any appropriate available best correct each every first following given last least listed most "
     "necessary needed next one only other proper provided relevant required right same second single such suitable "
     "that these this those two correct new old internal external own other same".split()
 )
-#: Names in one text that are looked at, so that a hostile one costs no more than reading it.
+#: Maximum number of names examined in one text, so that a hostile one costs no more than reading it.
 _MOST_NAMES = 100
 _BUILTINS = {*dir(builtins)}
-#: Outputs that hold a call or a plan as text: their instructions tell of tools that the node does not call.
+#: Outputs that hold a call or a plan as text: such instructions describe tools that the node does not call.
 _TELLS_OF_TOOLS = re.compile(r"(?i)call|tool|action|function|plan|step|command|code|program|script|sql|query|queries")
 
 _ANSWER = r"\b(?:answer|reply|respond)\b"
-#: After which a sentence does not go on about what is to be answered ("answer yes or no questions").
+#: Words after which a sentence is not about the answer ("answer yes or no questions").
 _DONE = r"(?= ?(?:[.;:!,)]|$|(?:if|when|only|depending|and nothing|for each)\b))"
 _ONLY = r"(?= ?(?:[.;!,)]|$|(?:only|from|between|and nothing)\b))"
 _JSON = re.compile(
@@ -94,14 +95,14 @@ _NO_TOOLS = re.compile(r"(?i)\b(?:do not|don't|never) (?:use|call) (?:any |the )
 def find_unknown_tools(
     text: str, tools: Mapping[str, str], path: Place, *, known: Names = (), outputs: Collection[str] = ()
 ) -> Iterator[Defect]:
-    """Tools that instructions name and the node does not have.
+    """Find tools that instructions name and the node does not have.
 
     Args:
         text: the instructions.
-        tools: what the node can call: descriptions by name. One that runs Python of the model can call anything in it.
+        tools: callable by the node: descriptions by name. A tool that runs the model's Python can call anything in it.
         path: of the instructions in the node.
         known: other names that the text may mean: fields, nodes, states, arguments.
-        outputs: of the node. Where one holds a call or a plan, the text may tell of the tools of others.
+        outputs: of the node. If one holds a call or a plan, the text may describe tools of others.
     """
     if "python" in tools or (not tools and any(_TELLS_OF_TOOLS.search(name) for name in outputs)):
         return
@@ -124,8 +125,7 @@ def find_unknown_tools(
 
 
 def _is_meant(name: str, tools: Mapping[str, str], known: Names) -> bool:
-    """Return True if a word may stand for a tool that is there, by its name or its description, or for something
-    else."""
+    """Return True if a word may stand for an existing tool, by its name or its description, or for something else."""
     word, parts = _letters(name), re.findall(r"[a-z0-9]+", name.lower())
     if any(name in group or name.lower() in group for group in known):
         return True
@@ -153,15 +153,15 @@ def find_contradictions(
     tools: Collection[str] = (),
     known: Names = (),
 ) -> Iterator[Defect]:
-    """Where instructions demand what the signature does not allow.
+    """Find demands of instructions that the signature does not allow.
 
     Args:
         text: the instructions.
-        signature: of the node, with `reasoning` if that is asked for.
+        signature: of the node, with `reasoning` if requested.
         path: of the instructions in the node.
-        adapter: json and xml ask for forms of their own.
-        tools: what the node can call.
-        known: names that may be meant where the text names a field.
+        adapter: json and xml request their own forms.
+        tools: callable by the node.
+        known: names that may be meant if the text names a field.
     """
 
     def found(message: str, hint: str) -> Defect:
@@ -192,7 +192,7 @@ def find_contradictions(
 
 
 def _wrong_values(text: str, outputs: Sequence[Field], found: Any) -> Iterator[Defect]:
-    """Values and lengths that the type of the one output does not have."""
+    """Find values and lengths that the type of the only output does not allow."""
     if len(outputs) != 1:
         return
     field = outputs[0]
@@ -224,7 +224,7 @@ def _wrong_values(text: str, outputs: Sequence[Field], found: Any) -> Iterator[D
 
 
 def find_wrong_demos(demos: Sequence[Mapping[str, Any]], signature: Signature) -> Iterator[Defect]:
-    """Demos that show a value which the signature does not allow, or that misspell an input."""
+    """Find demos that show a value which the signature does not allow, or that misspell an input."""
     known = [field.name for field in (*signature.inputs, *signature.outputs)]
     for number, demo in enumerate(demos):
         told = next((text for field in signature.outputs if (text := _wrong_value(field, demo.get(field.name)))), "")
@@ -253,14 +253,14 @@ def _wrong_value(field: Field, value: Any) -> str:
 
 
 def fewest_tokens(text: str) -> int:
-    """A number of tokens that a text needs with hardly any tokenizer less: one for each eight letters of a word."""
+    """Return a token count that hardly any tokenizer undercuts for a text: one per eight letters of a word."""
     return sum(-(-len(word) // 8) for word in re.findall(r"[^\W_]+", text))
 
 
 def tokens_of_answer(signature: Signature, *, labels: bool = False) -> int:
-    """The tokens that an answer in the plain form needs, at least, where it has the longest of the allowed values.
+    """Return the minimum number of tokens of an answer in the plain form, with the longest of the allowed values.
 
-    labels: whether the first value, too, stands behind its name, as agents are asked to write it.
+    labels: whether the first value, too, is written after its name, as agents are asked to.
     """
     total = 0
     for number, field in enumerate(signature.outputs):
@@ -272,12 +272,12 @@ def tokens_of_answer(signature: Signature, *, labels: bool = False) -> int:
 
 
 def tokens_of_call(tool: str, arguments: Collection[str]) -> int:
-    """The same for a call in words: call: {"tool": NAME, "arguments": {ARGUMENT: ...}}."""
+    """Return the minimum number of tokens of a call in words: call: {"tool": NAME, "arguments": {ARGUMENT: ...}}."""
     return fewest_tokens(" ".join(["call tool", tool, "arguments", *arguments])) + len(arguments)
 
 
 def find_few_tokens(limit: int | None, needed: int, what: str, path: Place) -> Iterator[Defect]:
-    """A limit below the tokens that are needed. what: what needs them, for the message."""
+    """Report a limit below the needed tokens. what: the text that needs them, for the message."""
     if limit is not None and limit < needed:
         yield Defect(
             DefectKind.FEW_TOKENS,
@@ -292,7 +292,7 @@ def _demanded(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _structured(field: Field) -> bool:
-    """Return True if values are lists, objects or of a type that is not known here."""
+    """Return True if values are lists, objects or of an unknown type."""
     return not field.closed and field.type is not str
 
 

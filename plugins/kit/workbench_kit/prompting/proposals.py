@@ -1,4 +1,4 @@
-"""Proposals: how the text that a proposer gives is read, and judged before anything is paid for it.
+"""Proposals: parse a proposer's text, and judge it before paying for its evaluation.
 
 In messages to and from the proposer, a prompt is enclosed in <prompt> and </prompt>.
 """
@@ -13,22 +13,22 @@ from workbench.lm import is_placeholder, is_refusal
 from workbench.workflow import NodeKind, leaves_of
 from workbench_kit.answers import find_code, read_objects
 
-#: Characters; longer texts are not accepted as instructions.
+#: Maximum number of characters of an instruction.
 MAX_PROMPT = 6000
-#: The longest one that stands without tags.
+#: Maximum number of characters of an instruction without tags.
 _BARE = 1200
 
 _PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
-#: A part of a message, at the start of a line: up to its end, the next part, or the end of the answer.
+#: A part of a message, at the start of a line: up to its end tag, the next part, or the end of the answer.
 _BEGIN, _CLOSE = r"<part[\s_-]?(\d{1,3})\b[^<>\n]*>", r"<\\?/part(?:[\s_-]?\d{1,3}\b[^<>\n]*)?>"
 _PART = re.compile(rf"(?ims)^[ \t]*{_BEGIN}(.*?)({_CLOSE}|(?=^[ \t]*<part[\s_-]?\d)|\Z)")
 _NEXT_PART = re.compile(rf"(?i)({_CLOSE})[ \t]*(?=<part)")
-#: What says that a part stays, and headings of parts without tags.
+#: Text that keeps a part unchanged, and headings of parts without tags.
 _SAME = re.compile(r"(?i)\W*(?:unchanged|not changed|no changes?|(?:the )?same(?: as before)?|as (?:before|it is))\W*")
 _PART_HEADING = re.compile(r"(?im)^\W*part\s*\d+\W*$")
 #: The end of a text in an answer.
 _END = re.compile(rf"(?i)<\\?/prompt>|{_CLOSE}")
-#: Names under which models give a prompt in JSON.
+#: Keys under which models give a prompt in JSON.
 _NAMES = frozenset(
     f"{new}{name}"
     for new in ("", "new_", "improved_", "revised_")
@@ -38,22 +38,22 @@ _PREAMBLE = re.compile(r"(?i)\W*+(?:sure|certainly|of course|okay|here(?:'s| is|
 _LABEL = re.compile(
     r"(?i)\A\W*+(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)(?:\**:\**\s*|\W*\n\s*)"
 )
-#: The same behind other lines, where it is certain.
+#: The same after other lines, if it is certain.
 _LATER = re.compile(r"(?im)^\W*(?:the )?(?:new|better|improved|revised) (?:instructions?|prompt)\**:\**\s*")
-#: What stands around a prompt: an element, rulers, DSPy's last mark.
+#: Text around a prompt: an element, rulers, DSPy's last mark.
 _ELEMENT, _RULERS = re.compile(r"(?s)\A<(\w+)>(.*)</\1>\Z"), re.compile(r"(?s)\A-{3,}\n(.*?)\n-{3,}(?:\n.*)?\Z")
 _COMPLETED = re.compile(r"\s*\[\[ ## completed ## \]\]\s*\Z")
 
-#: Ends with an escaped stroke, as in JSON, and what is left of tags.
+#: End tags with an escaped slash, as in JSON, and remains of tags.
 _ESCAPED, _TAG = re.compile(r"(?i)<\\/prompt>"), re.compile(r"(?i)</?(?:prompt|part[\s_-]?\d+\b[^<>\n]*)>")
-#: What stands in a line of `show_results`, also with other values.
+#: Contents of a line of `show_results`, also with other values.
 _SHOWN = re.compile(
     r"(?i)\b(?:answer|task|called)\W{0,3}:\s*\{[^{}]*(?:\}|\Z)|\bexpected\b[^,;\n]*,?\s*got\b[^;\n]*|"
     r"\bscore\W{1,3}[\d.]+|\b\w+: \d+ times [^\n]* was taken for [^\n]*"
 )
-#: Why the most frequent kind of proposal is not tried.
+#: The reason for rejecting the most frequent kind of proposal.
 BEFORE = "it was there before"
-#: Names that models give to what a step reads and gives.
+#: Models' names for a step's inputs and outputs.
 _SAID = ("answer", "output", "result", "task", "score")
 
 
@@ -62,11 +62,11 @@ def wrap_in_tags(prompt: str) -> str:
 
 
 def read_prompt(text: str, refuse: Callable[[str], object] = lambda prompt: None) -> str | None:
-    """The text between the last <prompt> and </prompt>; None if it is empty, a refusal, or too long.
+    """Return the text between the last <prompt> and </prompt>; None if it is empty, a refusal, or too long.
 
-    Models forget the tags. A short answer without them is taken without the words around it: what a fence, or a JSON
-    object under a name for a prompt, holds; else the whole. What `refuse` returns a reason for is left out: some write
-    an answer of the step behind their prompt, in tags, too.
+    Models forget the tags. A short answer without them is used without the words around it: the content of a fence, or
+    of a JSON object under a prompt's key, else the whole. Texts for which `refuse` returns a reason are skipped: some
+    models write an answer of the step after their prompt, in tags, too.
     """
     found = _PROMPT.findall(_ESCAPED.sub("</prompt>", text))
     for body in reversed(found) if found else [_bare_prompt(text)]:
@@ -81,9 +81,11 @@ def read_prompt(text: str, refuse: Callable[[str], object] = lambda prompt: None
 def read_parts(
     text: str, count: int, own: int, refuse: Callable[[str], object] = lambda prompt: None
 ) -> dict[int, str]:
-    """The parts of a message in an answer, by their place of `count`: what stands between <part N> and </part N>, of
-    two of one number the last. An answer in the form of one prompt is that of the part that was asked for, `own`;
-    refuse: see `read_prompt`."""
+    """Return the parts of a message in an answer, by their place among `count`.
+
+    A part is the text between <part N> and </part N>, the last one on duplicates. An answer in the form of a single
+    prompt is the requested part, `own`. refuse: see `read_prompt`.
+    """
     found = [(int(number) - 1, body.strip(), end) for number, body, end in _PART.findall(_NEXT_PART.sub("\\1\n", text))]
     if not found:
         body = read_prompt(text, refuse)
@@ -98,13 +100,13 @@ def read_parts(
 
 
 def keep_whole(text: str) -> str:
-    """A truncated answer up to the end of its last text; empty if none ends."""
+    """Return a truncated answer up to the end of its last complete text; "" if there is none."""
     ends = [*_END.finditer(text)]
     return text[: ends[-1].end()] if ends else ""
 
 
 def _bare_prompt(text: str) -> str:
-    """The prompt in an answer without tags."""
+    """Return the prompt in an answer without tags."""
     named = [value for one in read_objects(text) for key, value in one.items() if key.lower() in _NAMES]
     if named:
         return named[-1] if isinstance(named[-1], str) else ""
@@ -131,14 +133,14 @@ def why_unusable(
     request: Sequence[Mapping[str, str]],
     rows: Iterable[Mapping[str, Any]],
 ) -> str | None:
-    """Why a proposed instruction cannot help; None if it may.
+    """Return why a proposed instruction cannot help; None if it may.
 
-    Small models give back what they were shown. Case, spaces and signs make no difference.
+    Small models repeat the texts that they were shown. Case, spaces and punctuation are ignored.
 
     Args:
         node: the step that it is for.
-        known: the instruction in force, and those that were tried.
-        request: the messages that asked for it. The last paragraph is the form of the answer.
+        known: the current instruction, and those that were tried.
+        request: the messages of the request. The last paragraph is the form of the answer.
         rows: of train, whose texts and answers are no instructions.
     """
     folded, known = fold(text), list(known)
@@ -155,19 +157,19 @@ def why_unusable(
         return "it repeats the examples"
     names = "|".join(map(re.escape, (*node.inputs, *node.outputs, *_SAID)))
     said = fold(re.sub(rf"(?i)\b(?:{names})\b\W{{0,3}}:", " ", text))
-    longest = 4 * len(text) + 40  # a longer value is not in it, also without its signs
+    longest = 4 * len(text) + 40  # the text cannot contain a longer value, even without punctuation
     if any(not _without(said, values) for values in _answers(node, rows, longest)):
         return "it is a row or an answer"
     return None
 
 
 def fold(text: str) -> str:
-    """The words of a text: what is left where case, spaces and signs make no difference."""
+    """Return the words of a text, without case, spaces and punctuation."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _answers(node: NodeKind, rows: Iterable[Mapping[str, Any]], longest: int) -> Iterator[list[str]]:
-    """The words of the values of each answer and row, the longest first."""
+    """Yield the words of the values of each answer and row, the longest first."""
     signature = getattr(node, "signature", None)
     allowed = [{"": value} for field in signature.outputs for value in field.allowed] if signature else []
     for row in (*allowed, *rows):
@@ -176,7 +178,7 @@ def _answers(node: NodeKind, rows: Iterable[Mapping[str, Any]], longest: int) ->
 
 
 def _without(folded: str, values: Iterable[str]) -> str:
-    """Return what is left of the words of a text without these."""
+    """Return the words of a text without those of these values."""
     left = f" {folded} "
     for value in values:
         left = left.replace(f" {value} ", " ") if value else left

@@ -1,4 +1,4 @@
-"""Helpers for optimizers with a proposer: ask it, choose what it rewrites, and know what that may cost."""
+"""Helpers for optimizers with a proposer: ask it, choose the texts that it rewrites, and estimate the cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PURPOSE = 1000
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role. Each request has, before its last paragraph, what the file says that it is for.
+    """The language model of a role. Each request states the file's purpose before its last paragraph.
 
     temperature, max_tokens: used unless the file's `roles` set them.
     """
@@ -49,10 +49,10 @@ class Proposer:
         tried: Iterable[tuple[str, float]] = (),
         made: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Ask for a better text at an address and return it by its address; of a part of a message perhaps with its
-        other parts, or without it. Empty if there is none to try.
+        """Ask for a better text at an address, and return it by its address. Empty if there is none to try.
 
-        evidence, advice, tried: see `rewrite_request`. made: texts that would bring nothing new.
+        For a part of a message, the result may have its other parts, or lack it. evidence, advice, tried: see
+        `rewrite_request`. made: texts that would bring nothing new.
         """
         request = rewrite_request(workflow, address, evidence=evidence, advice=advice, tried=tried)
         known = list(made)
@@ -70,7 +70,7 @@ class Proposer:
         values = {one: body for one, body in values.items() if fold(body) != fold(parts[one])}
         if values and {fold(body) for body in values.values()} <= {fold(text) for text in known}:
             return {}
-        # One part of what belongs together is no proposal: all of it is tried, or nothing.
+        # One part of a message alone is no proposal: all of it is tried, or nothing.
         if values and not any(judge(body, one) for one, body in values.items()):
             return values
         self._tell(reasons)
@@ -84,8 +84,10 @@ class Proposer:
         replica: int = 0,
         tried: Iterable[str] = (),
     ) -> str | None:
-        """Ask for another prompt at an address and return it (see `read_prompt`), or None. A truncated answer, and one
-        that cannot help (see `why_unusable`), is logged as an event."""
+        """Ask for another prompt at an address and return it (see `read_prompt`), or None.
+
+        A truncated answer, and one that cannot help (see `why_unusable`), is logged as an event.
+        """
         text, tried = await self._whole(messages, replica), list(tried)
         reasons = list[str | None]()
         found = read_prompt(text or "", lambda body: self._judge(body, workflow, address, messages, tried, reasons))
@@ -94,7 +96,7 @@ class Proposer:
         return found
 
     async def _whole(self, messages: Sequence[Mapping[str, str]], replica: int) -> str | None:
-        """The text of an answer, of a truncated one what is whole of it; None without one."""
+        """Return the text of an answer, or the complete part of a truncated one; None without an answer."""
         response = await self._response(messages, replica)
         if response is None or response.finish != "length":
             return None if response is None else response.text
@@ -114,13 +116,13 @@ class Proposer:
         tried: Iterable[str],
         reasons: list[str | None],
     ) -> str | None:
-        """Return why a text cannot help at an address, None if it may, and add that to the reasons."""
+        """Return why a text cannot help at an address, or None, and add it to the reasons."""
         known = [text_at(workflow, address), *tried]
         reasons.append(why_unusable(text, node_at(workflow, address), known, messages, self.study.train))
         return reasons[-1]
 
     def _tell(self, reasons: Iterable[str | None]) -> None:
-        """Log why an answer of which nothing is tried is not, unless that is the most frequent reason."""
+        """Log why nothing of an answer is tried, unless that is the most frequent reason."""
         if why := next((why for why in reasons if why and why != BEFORE), None):
             self.study.log(f"a prompt of the {self.role} is not tried: {why}")
 
@@ -161,8 +163,8 @@ class Batches:
 
 
 def order_texts(workflow: Workflow, results: Sequence[Result]) -> list[str]:
-    """The addresses of the texts that optimizers may change, one of each message: first those that take part in most
-    failures, else as the nodes have them. The results must have traces."""
+    """Return the addresses of texts that optimizers may change, one per message, the most often failing first. Others
+    follow in the order of the nodes. The results must have traces."""
     failed = [r for r in results if r.score is not None and r.score < 1]
 
     def failures(address: str) -> int:
@@ -173,7 +175,7 @@ def order_texts(workflow: Workflow, results: Sequence[Result]) -> list[str]:
 
 
 def one_of_each_message(workflow: Workflow, addresses: Iterable[str]) -> list[str]:
-    """The addresses without those of a message of which one came before: one proposal may change them all."""
+    """Return the addresses, only the first of each message: one proposal may change the whole message."""
     found, seen = list[str](), set[str]()
     for address in addresses:
         if address not in seen:
@@ -183,13 +185,14 @@ def one_of_each_message(workflow: Workflow, addresses: Iterable[str]) -> list[st
 
 
 def runs_left(study: Study) -> float:
-    """The number of examples that the remaining calls pay for, at the mean number of calls per example so far."""
+    """Return the number of examples that the remaining calls pay for, at the mean number of calls per example
+    so far."""
     seen = study.best_evaluation
     return study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
 
 
 def finalists(study: Study) -> int:
-    """The number of candidates to evaluate on val at the end of a search: 1 to 4, for a quarter of the calls left."""
+    """Return the number of candidates to evaluate on val at the end: 1 to 4, for a quarter of the remaining calls."""
     return int(min(4, max(1, runs_left(study) / 4 / max(1, len(study.val)))))
 
 
@@ -207,7 +210,7 @@ def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
 
 
 def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
-    """The path in traces of the node that holds a prompt, e.g. `vote.of`; None if no call contained the prompt.
+    """Return the path in traces of the node with a prompt, e.g. `vote.of`; None if no call contained the prompt.
 
     A judge that was not called, or an untaken case of a branch, can learn nothing from these results. The results must
     have traces.
@@ -216,7 +219,7 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
     place = address.removeprefix("nodes.")
     within = [span.node for span in spans if place.startswith(f"{span.node}.")]
     owner = max(within, key=len, default=place.rpartition(".")[0])
-    # Adapters indent what follows the first line; a part that varies stands as {{1}} in a text of a foreign agent.
+    # Adapters indent later lines. In a text of a foreign agent, a varying part is written {{1}}.
     parts = (part.strip() for part in re.split(r"\{\{\w+\}\}|\n", prompt))
     first = next(filter(None, parts), "")
     if not first:  # nothing to search for: use the node's own calls
@@ -225,7 +228,7 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
     near = [span for span in spans if span.node == owner or span.node.startswith(f"{owner}.")]
     calls = [call for span in near for call in span.calls]
     texts = [str(m.get("content")) for call in calls for m in call.messages]
-    # Descriptions of tools, and of the fields of an answer, are prompts, too.
+    # Descriptions of tools, and of output fields, are prompts, too.
     told = [str(part) for call in calls for part in (*call.tools, call.response_format or "")]
     whole = "{{" not in prompt.partition("\n")[0]
     held = any(_holds(text, first) if whole else first in text for text in texts)
@@ -233,6 +236,6 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
 
 
 def _holds(text: str, line: str) -> bool:
-    """Return True if a text contains a line. A short one, e.g. `Answer.`, fits any sentence, so it must be a whole
+    """Return True if a text contains a line. A short line, e.g. `Answer.`, fits any sentence, so it must be a whole
     line."""
     return line in text if len(line) >= 30 else line in map(str.strip, text.splitlines())

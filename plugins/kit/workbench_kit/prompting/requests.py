@@ -1,4 +1,4 @@
-"""Requests to a proposer: the text in its place, results, and what was tried."""
+"""Requests to a proposer: the text in its place, results, and earlier attempts."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ def rewrite_request(
     advice: str = "",
     tried: Iterable[tuple[str, float]] = (),
 ) -> list[dict[str, str]]:
-    """The messages that ask for a better text at an address, such as the instruction of a node; of a part of a message
-    for its other parts, too (see `read_parts`).
+    """Return the messages that ask for a better text at an address, such as a node's instruction.
+
+    For a part of a message, they also ask for the other parts (see `read_parts`).
 
     Args:
-        workflow: with the text in force.
+        workflow: with the current text.
         address: of the text.
         evidence: results, see `show_results`.
         advice: what to change.
-        tried: earlier texts, of a part the whole messages (`message_at`), with their scores.
+        tried: earlier texts with their scores; for a part, the whole messages (`message_at`).
     """
     node, role = node_at(workflow, address), text_role(workflow, address)
     parts = [
@@ -64,7 +65,8 @@ def rewrite_request(
 
 
 def _ask_for(node: NodeKind, role: TextRole, part: int) -> str:
-    """The last paragraph of a request: what to write, and in which form. part: the number of it, of several."""
+    """Return the last paragraph of a request: the task and the form of the answer. part: its number, if there are
+    several."""
     if part:
         return (
             f"Write a better part {part}, and other parts where they must change with it; each is about as long, and "
@@ -91,13 +93,13 @@ def _ask_for(node: NodeKind, role: TextRole, part: int) -> str:
 
 
 def message_at(workflow: Workflow, address: str) -> str:
-    """The text at an address, of a part of a message all of it: what a proposal may change."""
+    """Return the text at an address, or the whole message of a part: the text that a proposal may change."""
     parts = text_role(workflow, address).parts
     return "\n".join(parts.values()) if parts else text_at(workflow, address)
 
 
 def show_in_place(workflow: Workflow, address: str) -> str:
-    """The text at an address in tags; of a part of a message all its parts, numbered."""
+    """Return the text at an address in tags; for a part of a message, all its parts, numbered."""
     role, prompt = text_role(workflow, address), text_at(workflow, address)
     if not role.parts:
         return f"The {'instruction' if role == INSTRUCTION else 'text'} now:\n{wrap_in_tags(prompt)}"
@@ -106,8 +108,12 @@ def show_in_place(workflow: Workflow, address: str) -> str:
 
 
 def show_results(results: Sequence[Result], limit: int) -> str:
-    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative;
-    before them what is confused most often. Rows without a result are left out: they say nothing about the workflow."""
+    """Format examples with answers and scores in at most `limit` characters, worst first: they are the most
+    informative.
+
+    The most frequent confusions come before them. Rows without a result are left out: they are no evidence about the
+    workflow.
+    """
     ordered = sorted((r for r in results if r.score is not None), key=score_of)
     share = min(600, max(200, limit // max(1, len(ordered))))
     lines = _confusions(ordered, limit // 4)
@@ -122,7 +128,7 @@ def show_results(results: Sequence[Result], limit: int) -> str:
 
 
 def _confusions(results: Sequence[Result], limit: int) -> list[str]:
-    """The pairs of a right and a wrong value that occur more than once, the most frequent first."""
+    """Return the pairs of a right and a wrong value that occur more than once, the most frequent first."""
     pairs = Counter(
         (name, str(right), str(said))
         for r in results
@@ -152,5 +158,5 @@ def _line(result: Result, share: int) -> str:
 
 
 def outline(workflow: Workflow) -> str:
-    """The nodes of a workflow with their addresses and settings, one per line."""
+    """Return the nodes of a workflow with their addresses and settings, one per line."""
     return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())

@@ -7,9 +7,9 @@ from workbench.lm import Response
 
 
 def check_said(response: Response) -> tuple[str, bool]:
-    """(the text of an answer, whether it was cut).
+    """Return (the text of an answer, whether it was cut).
 
-    Raises NodeError of the kind `refused` for a refusal, and `cut` or `empty` for neither a text nor calls.
+    Raises NodeError of the kind `refused` for a refusal, and `cut` or `empty` if there is neither text nor calls.
     """
     cut = response.finish == "length"
     if response.finish == "refusal":

@@ -1,4 +1,4 @@
-"""Instructions put together from templates. No model is involved, and nothing is known about the task."""
+"""Instructions built from templates, without a model and without knowledge of the task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = (
 
 
 def draw_instruction(draw: random.Random, old: str = "", inputs: str = "", outputs: str = "") -> str:
-    """Edit an instruction by a sentence, or write one from what a step reads and gives, in words."""
+    """Edit an instruction by a sentence, or write one from a step's inputs and outputs."""
     sentences, kind = split_sentences(old), draw.random()
     if sentences and kind < 0.4:
         return " ".join([*sentences, draw.choice([r for r in RULES if r not in sentences] or ["Be exact."])])

@@ -1,4 +1,4 @@
-"""Search: trees, edits, and what ranks candidates and examples."""
+"""Search: trees, edits, and rankings of candidates and examples."""
 
 from workbench_kit.searching.curriculum import draw_by_weight as draw_by_weight, frontier_weight as frontier_weight
 from workbench_kit.searching.edits import (

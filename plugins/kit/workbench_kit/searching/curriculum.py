@@ -1,4 +1,4 @@
-"""A curriculum: training rows that are solved sometimes are drawn more often."""
+"""A curriculum: training rows that are solved only sometimes are drawn more often."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def frontier_weight(solved: float, attempts: float) -> float:
-    """4p(1-p), where p is the share of attempts that solved a row, smoothed by one half-solved attempt.
+    """Compute 4p(1-p), where p is the share of attempts that solved a row, smoothed by one half-solved attempt.
 
     It is 1 at p = 1/2, where a row teaches most (Agent0, arXiv 2511.16043), and for a row without attempts.
     """
@@ -16,6 +16,6 @@ def frontier_weight(solved: float, attempts: float) -> float:
 
 
 def draw_by_weight(rng: random.Random, weights: Sequence[float], count: int) -> list[int]:
-    """Indices of `count` weights, sampled by weight without replacement (Efraimidis and Spirakis 2006)."""
+    """Draw `count` indices by weight without replacement (Efraimidis and Spirakis 2006)."""
     keys = [rng.random() ** (1.0 / weight) for weight in weights]
     return sorted(range(len(weights)), key=lambda i: (-keys[i], i))[:count]

@@ -29,7 +29,7 @@ class Menu:
 class Edit(BaseModel):
     """Base of all edits. Its fields are the arguments, each with a description.
 
-    node is the address of a node, also of one inside another: `nodes.answer`, `nodes.vote.of`.
+    node is the address of a node, possibly inside another one: `nodes.answer`, `nodes.vote.of`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -38,20 +38,21 @@ class Edit(BaseModel):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        """The applications to this workflow that are worth trying, in a fixed order; the caller drops invalid ones."""
+        """Yield the applications to this workflow that are worth trying, in a fixed order. The caller drops invalid
+        ones."""
         raise NotImplementedError
 
     def brings(self) -> Menu:
-        """The models, tools and verifiers that the edit would introduce."""
+        """Return the models, tools and verifiers that the edit would introduce."""
         return Menu()
 
     def changed(self, workflow: Workflow) -> Patch | Workflow:
-        """The patch, or the changed workflow. Raises SpecError and KeyError if it does not apply."""
+        """Return the patch, or the changed workflow. Raise SpecError and KeyError if it does not apply."""
         raise NotImplementedError
 
 
 def edit_classes(names: Sequence[str] | None = None) -> dict[str, type[Edit]]:
-    """The registered edits by name, all or only `names`. Raises SpecError for an unknown one."""
+    """Return the registered edits by name, all or only `names`. Raise SpecError for an unknown one."""
     known = plugins().names("edits")
     for name in names or ():
         if name not in known:
@@ -60,12 +61,12 @@ def edit_classes(names: Sequence[str] | None = None) -> dict[str, type[Edit]]:
 
 
 def edit_options(workflow: Workflow, menu: Menu, names: Sequence[str] | None = None) -> list[Edit]:
-    """Every valid edit of a workflow."""
+    """List all valid edits of a workflow."""
     return [edit for cls in edit_classes(names).values() for edit in cls.options(workflow, menu)]
 
 
 def apply_edit(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Workflow:
-    """The edited workflow, with the edit as its patch.
+    """Return the edited workflow, with the edit as its patch.
 
     start: the workflow whose flow of fields it must keep (`check_flow`); default: the workflow itself. Raises SpecError
     for an edit that does not apply or breaks the flow.
@@ -84,7 +85,7 @@ def apply_edit(edit: Edit, workflow: Workflow, start: Workflow | None = None) ->
 
 
 def describe_edit(edit: Edit) -> str:
-    """The edit in one line without defaults, e.g. `refine nodes.answer rounds=2`."""
+    """Describe the edit in one line without defaults, e.g. `refine nodes.answer rounds=2`."""
     given = edit.model_dump(exclude_defaults=True)
     name = next((n for n, cls in edit_classes().items() if cls is type(edit)), type(edit).__name__.lower())
     return " ".join([name, str(given.pop("node", "")), *(f"{k}={v}" for k, v in given.items())]).strip()
@@ -117,7 +118,7 @@ def read_edit(value: Any, workflow: Workflow, menu: Menu, names: Sequence[str] |
 
 
 def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
-    """The part of a prompt that lists the edits to choose from, for an answer that `read_edit` reads."""
+    """Return the part of a prompt that lists the available edits, for an answer that `read_edit` parses."""
     lines = ["Edits:"]
     for name, cls in edit_classes(names).items():
         told = (cls.__doc__ or "").strip().split("\n")[0]
@@ -129,7 +130,7 @@ def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
 
 
 def _used(workflow: Workflow) -> Menu:
-    """The models, tools and verifiers that the enabled nodes use already."""
+    """Return the models, tools and verifiers that the enabled nodes already use."""
     configs = [node.config for node in workflow.walk()]
     found = {
         key: [v for c in configs if (v := getattr(c, key, None)) is not None] for key in ("lm", "tool", "verifier")
@@ -140,7 +141,7 @@ def _used(workflow: Workflow) -> Menu:
 
 
 def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
-    """(address, node) of the enabled nodes and of the nodes inside them."""
+    """Yield (address, node) of the enabled nodes and of the nodes inside them."""
 
     def inside(address: str, node: NodeKind) -> Iterator[tuple[str, NodeKind]]:
         yield address, node
@@ -153,7 +154,7 @@ def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
 
 
 def tree_at(workflow: Workflow, address: str) -> Tree:
-    """The tree of the node at an address, in normal form. Raises KeyError if there is none."""
+    """Return the tree of the node at an address, in normal form. Raise KeyError if there is none."""
     raw = workflow.get(address)
     if not address.startswith("nodes.") or not isinstance(raw, dict):
         raise KeyError(address)

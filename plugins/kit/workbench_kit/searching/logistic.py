@@ -10,7 +10,7 @@ def fit_logistic(
 ) -> dict[str, float]:
     """Fit weights of the features `names` to targets in [0, 1], by Newton's method with an L2 penalty.
 
-    bias: the feature that is hardly penalised. Features of a row that are not in `names` are ignored.
+    bias: the feature that is hardly penalized. Features of a row that are not in `names` are ignored.
     """
     import numpy as np
 

@@ -20,7 +20,7 @@ class TfIdf:
                 self.by_word[word].append((index, n * self.idf[word] / norm))
 
     def scores(self, bag: Mapping[str, int]) -> dict[int, float]:
-        """Cosine similarities by index; only of bags that share a word with this one."""
+        """Return cosine similarities by index, only for bags that share a word with this one."""
         found: dict[int, float] = defaultdict(float)
         for word, n in bag.items():
             if word in self.by_word:

@@ -11,7 +11,7 @@ Sources: A* (Hart, Nilsson and Raphael 1968); UCT (Kocsis and Szepesvari 2006) i
 2310.16427); progressive widening (Couetoux et al. 2011); softmix is AFlow's rule for parents (arXiv 2410.10762); nodes
 that are valued when they are taken from the frontier, after Tree Search for Language Model Agents (arXiv 2407.01476).
 
-One file: the searches share one node and one account of calls.
+One file: the searches share one node and one count of calls.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Node(Generic[S]):
 
     @property
     def path(self) -> list[Node[S]]:
-        """The nodes from the root to this one."""
+        """Return the nodes from the root to this one."""
         nodes: list[Node[S]] = [self]
         node = self.parent
         while node is not None:
@@ -89,7 +89,7 @@ class Node(Generic[S]):
 
     @property
     def estimate(self) -> float:
-        """The estimated value: the mean of its returns, else its reward, else the parent's estimate, else 0."""
+        """Return the estimated value: the mean of its returns, else its reward, else the parent's estimate, else 0."""
         if self.returns:
             return math.fsum(self.returns) / len(self.returns)
         if self.reward is not None:
@@ -97,7 +97,7 @@ class Node(Generic[S]):
         return self.parent.estimate if self.parent is not None else 0.0
 
     def walk(self) -> Iterator[Node[S]]:
-        """This node and its descendants, depth first, in the order in which they were added."""
+        """Yield this node and its descendants, depth first, in the order in which they were added."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -123,14 +123,14 @@ class Search(Generic[S]):
 
     @property
     def best(self) -> Node[S]:
-        """The goal, else the first of the nodes with the highest reward, else the root."""
+        """Return the goal, else the first of the nodes with the highest reward, else the root."""
         known = [n for n in self.visited if n.reward is not None]
         return self.goal or max(known, key=lambda n: n.reward or 0.0, default=self.root)
 
 
 @dataclass
 class _Course(Generic[S]):
-    """The part that `explore` and `grow` share: visits and expansions under limits, and the states seen so far."""
+    """The shared part of `explore` and `grow`: visits and expansions under limits, and the states seen so far."""
 
     search: Search[S]
     expand: Expand[S]
@@ -146,15 +146,15 @@ class _Course(Generic[S]):
         return node.cost if self.by_cost else node.depth
 
     def stale(self, node: Node[S], strict: bool = False) -> bool:
-        """Return True if the same state was met before on a path that is as good or better (strict: better).
+        """Return True if the same state was met before on a path at least as good (strict: better).
 
-        Better means cheaper for astar and shorter otherwise: under a limit of depth, more can follow a shorter path.
+        Better means cheaper for astar, else shorter: under a depth limit, more steps can follow a shorter path.
         """
         known = math.inf if node.key is None else self.seen.get(node.key, math.inf)
         return known < self.rank(node) or (known == self.rank(node) and not strict and known < math.inf)
 
     def meet(self, node: Node[S]) -> bool:
-        """Record a state. If it was met before on a path as good or better, close the node and return False."""
+        """Record a state. If it was met before on a path at least as good, close the node and return False."""
         if node.key is not None:
             if self.stale(node):
                 node.closed = True
@@ -248,7 +248,7 @@ async def explore(
 
 
 def _priority(node: Node[S], order: Order, goal: Callable[[Node[S]], bool] | None) -> tuple[float, ...]:
-    """The sort key of the frontier, least first; ties go to the node that was added first."""
+    """Return the sort key of the frontier, least first; ties go to the node that was added first."""
     if order == "bfs":
         return (node.depth,)
     if order == "dfs":  # positions among siblings from the root: in lexical order, branch after branch
@@ -289,8 +289,11 @@ async def grow(
     evaluations: float = math.inf,
     expansions: float = math.inf,
 ) -> Search[S]:
-    """Monte Carlo tree search. Each turn chooses a node; visits it, or, if it was visited, expands it and visits its
-    first new child; and backs the value up along the path. It ends at the goal, at a limit, or with no node to choose.
+    """Monte Carlo tree search. Each turn chooses a node, visits it or expands it, and backs up the value along the
+    path.
+
+    An already visited node is expanded, and its first new child visited. The search ends at the goal, at a limit, or
+    without a node to choose.
 
     choose: returns a node that is not closed, e.g. `lambda root: select(root, uct)`; None ends the
     search. A node whose expansion adds nothing new is closed. The other arguments are those of `explore`.
@@ -313,7 +316,7 @@ async def grow(
 
 
 def uct(node: Node[Any], exploration: float = 0.5) -> float:
-    """Upper confidence bound of a child, as in PromptAgent: a child without back-ups counts as one with one back-up.
+    """Compute the upper confidence bound of a child, as in PromptAgent. A child without back-ups counts as having one.
 
     exploration: the weight of the bound. PromptAgent's is 2.5, for rewards that add up along a path.
     """
@@ -334,7 +337,7 @@ class Widening:
 
 
 def select(root: Node[S], bound: Callable[[Node[S]], float], widening: Widening | None = None) -> Node[S] | None:
-    """The node to expand next: follow the highest bounds of open children from the root. None if all are closed.
+    """Return the node to expand next: follow the highest bounds of open children from the root. None if all are closed.
 
     The descent ends at a node without open children; with widening, also at one with room for another child.
     """
@@ -347,7 +350,7 @@ def select(root: Node[S], bound: Callable[[Node[S]], float], widening: Widening 
 
 
 def back_up(path: Sequence[Node[Any]], backup: Backup) -> None:
-    """Append to each node's returns a number made of the rewards from the node to the end of the path.
+    """Append to each node's returns an aggregate of the rewards from the node to the end of the path.
 
     backup: max, mean or sum of these rewards; leaf: the last one, as in plain UCT. Without a known reward, nothing is
     appended.
@@ -362,7 +365,7 @@ def back_up(path: Sequence[Node[Any]], backup: Backup) -> None:
 
 
 def pool(root: Node[S], size: int) -> list[Node[S]]:
-    """Candidate parents: the root and the best others by estimate, at most `size`, without closed ones.
+    """Return candidate parents: the root and the best others by estimate, at most `size`, without closed ones.
 
     Departure from AFlow's public code, which returns two for size 1: this returns one.
     """
@@ -371,7 +374,7 @@ def pool(root: Node[S], size: int) -> list[Node[S]]:
 
 
 def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2) -> list[float]:
-    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * 100 * (score - best)).
+    """Compute AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * 100 * (score - best)).
 
     mix: lambda, the share spread evenly. alpha: inverse temperature for scores in per cent.
     """

@@ -1,4 +1,4 @@
-"""Search by vectors, and rankings merged."""
+"""Search by vectors, and merging of rankings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ RANK = 60
 
 
 def cosines(stored: Sequence[Sequence[float]], query: Sequence[float]) -> list[float]:
-    """The cosine of each stored vector with that of a query, both less the mean of the stored ones: vectors of a
-    language model's states all point the same way. Rounded to nine digits, so that equal texts tie."""
+    """Return the cosine of each stored vector with that of a query, both minus the mean of the stored ones.
+
+    Vectors of a language model's states all point in a similar direction. Rounded to nine digits, so that equal texts
+    tie.
+    """
     import numpy
 
     store = numpy.array(stored, dtype=float)
@@ -23,8 +26,8 @@ def cosines(stored: Sequence[Sequence[float]], query: Sequence[float]) -> list[f
 
 
 def merge_rankings(rankings: Sequence[Iterable[int]]) -> dict[int, float]:
-    """Merge rankings: each thing scores the sum of 1 / (60 + its rank) over those that have it. Scores, best first; of
-    equal ones that with the lower number."""
+    """Merge rankings: an item scores the sum of 1 / (60 + its rank) over the rankings that contain it. Returns scores,
+    best first; on a tie, the lower number first."""
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, thing in enumerate(ranking, 1):
@@ -33,6 +36,6 @@ def merge_rankings(rankings: Sequence[Iterable[int]]) -> dict[int, float]:
 
 
 def best_first(scores: Mapping[int, float], most: int | None = None) -> dict[int, float]:
-    """The best of scored things in their order; of equal ones that with the lower number comes first."""
+    """Return the best scored items in order; on a tie, the lower number first."""
     ranked = sorted(scores, key=lambda thing: (-scores[thing], thing))[:most]
     return {thing: scores[thing] for thing in ranked}

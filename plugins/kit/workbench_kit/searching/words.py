@@ -14,19 +14,19 @@ K1, B = 1.2, 0.75
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in lower case. Letters and digits of any script count; there are no stop words or stems."""
+    """Return the words of a text in lower case. Letters and digits of any script count. No stop words, no stemming."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
 def count_words_and_stems(text: str) -> Counter[str]:
-    """Counts of words and of their first four letters, so that `search` matches `searching`. camelCase and snake_case
-    are split."""
+    """Count words and their first four letters, so that `search` matches `searching`. Splits camelCase and
+    snake_case."""
     words = split_words(re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text))
     return Counter(words + [f"{word[:4]}*" for word in words if len(word) >= 4])
 
 
 class WordIndex:
-    """An index over texts, which are known by their numbers."""
+    """An index over texts, identified by their numbers."""
 
     def __init__(self, texts: Iterable[str]):
         import bm25s
@@ -38,7 +38,7 @@ class WordIndex:
             self._index.index(words, show_progress=False)
 
     def scores(self, query: str) -> dict[int, float]:
-        """Scores by text; only of those that share a word with the query. A repeated word counts once."""
+        """Return scores by text, only for texts that share a word with the query. A repeated word counts once."""
         words = list(dict.fromkeys(split_words(query)))
         if self._index is None or not words:
             return {}

@@ -1,4 +1,4 @@
-"""The words of servers: requests and answers in the forms of several APIs, their dialects, usage and prices.
+"""The formats of servers: requests and answers of several APIs, their dialects, usage and prices.
 
 Nothing is sent here. Providers and the gateway read and write with it.
 """

@@ -19,21 +19,21 @@ from workbench_kit.wire.rates import Billed
 
 #: The header in which LiteLLM's proxy states the cost of a call.
 COST_HEADER = "x-litellm-response-cost"
-#: More than any call costs: what states more is mistaken.
+#: Upper limit for the cost of a call: a larger stated amount is a mistake.
 _MOST_USD = 1e6
-#: Tools that a provider runs, and bills apart.
+#: Tools that a provider runs and bills separately.
 _HOSTED = re.compile(
     r"(?i)web_?search|code_?(?:execution|interpreter)|file_?search|google_?(?:search|maps)|image_generation|x_search|"
     r"browser_search|enterprise_?web"
 )
 _DETAILS = ("prompt_tokens_details", "input_tokens_details", "completion_tokens_details", "output_tokens_details")
 _GOOGLE_DETAILS = ("promptTokensDetails", "candidatesTokensDetails")
-#: Fields of a usage that count what hosted tools did.
+#: Fields of a usage that count calls of hosted tools.
 _HOSTED_COUNTS = ("server_tool_use", "server_side_tool_usage_details", "num_search_queries", "num_sources_used")
 
 
 def stated_usd(usage: Any, headers: Mapping[str, str]) -> float | None:
-    """The dollars that the biller states for a call; None where it states none, or an amount that is none."""
+    """Return the dollars that the biller states for a call; None if it states none, or an invalid amount."""
     if is_dict(usage) and (found := _stated_in(usage)) is not None:
         return found
     return _amount(next((value for name, value in headers.items() if name.lower() == COST_HEADER), None))
@@ -55,7 +55,7 @@ def _stated_in(usage: Mapping[str, Any]) -> float | None:
 
 
 def _amount(value: Any) -> float | None:
-    """Dollars as a server may write them; None for anything else."""
+    """Return dollars as a server may write them; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -66,9 +66,9 @@ def _amount(value: Any) -> float | None:
 
 
 def asked_call(request: Request, prompt: int, extra: Mapping[str, Any]) -> Billed:
-    """Describe a call for its price before it is answered: with all of its tokens, and all that it asks for.
+    """Describe an unanswered call for its price: with the maximum of its tokens, and everything it requests.
 
-    extra: the provider's settings, over which the request's own win.
+    extra: the provider's settings. The request's own settings override them.
     """
     asked = _asked(request, extra)
     one, twelve = ("1h" in (ttl := _lifetimes(request, asked))), "12h" in ttl
@@ -88,8 +88,8 @@ def answered_call(usage: Usage, prompt: int, completion: int, request: Request, 
     """Describe an answered call for its price.
 
     Args:
-        usage: as the server counted it.
-        prompt, completion: the tokens of the call, estimated where the server counted none.
+        usage: as counted by the server.
+        prompt, completion: the tokens of the call, estimated if the server did not count them.
         request: with the settings of the provider in its `extra`.
         body: of the answer.
     """
@@ -118,7 +118,7 @@ def answered_call(usage: Usage, prompt: int, completion: int, request: Request, 
 def price_fields(
     price: Callable[[Billed], float | None], call: Billed, usage: Any, headers: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The fields of a Response on its price. The biller's amount counts, and ours stands beside it."""
+    """Return the price fields of a Response. The biller's amount counts, and ours is stored next to it."""
     computed, stated = price(call), stated_usd(usage, headers)
     if stated is not None:
         return {"usd": stated, "stated": True, "computed_usd": computed}
@@ -164,7 +164,7 @@ def _asks_hosted(request: Request, asked: Mapping[str, Any]) -> bool:
 
 
 def _ran_hosted(told: Mapping[str, Any], request: Request, asked: Mapping[str, Any]) -> bool:
-    """Return True if hosted tools ran, or may have run where the answer does not count them."""
+    """Return True if hosted tools ran, or may have run if the answer does not count them."""
     counted = [told[name] for name in _HOSTED_COUNTS if name in told]
     if counted:
         return any(isinstance(part, int) and part > 0 for value in counted for part in walk(value))
@@ -172,7 +172,7 @@ def _ran_hosted(told: Mapping[str, Any], request: Request, asked: Mapping[str, A
 
 
 def _lifetimes(request: Request, asked: Mapping[str, Any]) -> set[str]:
-    """The lifetimes that a request asks a provider's cache for."""
+    """Return the cache lifetimes that a request asks a provider for."""
     found = set[str]()
     for part in walk([asked, [dict(message) for message in request.messages], [*request.tools]]):
         if is_dict(part) and is_dict(control := part.get("cache_control")) and isinstance(control.get("ttl"), str):
@@ -183,7 +183,7 @@ def _lifetimes(request: Request, asked: Mapping[str, Any]) -> set[str]:
 
 
 def _long_writes(usage: Usage, told: Mapping[str, Any], asked: set[str]) -> tuple[int, int]:
-    """(tokens stored for an hour, for twelve hours) of those written to a cache."""
+    """Return (tokens stored for an hour, for twelve hours) of those written to a cache."""
     places = [told.get("cache_creation"), told]
     for name in ("prompt_tokens_details", "input_tokens_details"):
         if is_dict(details := told.get(name)):

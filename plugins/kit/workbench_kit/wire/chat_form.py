@@ -1,4 +1,4 @@
-"""The body of a chat completion, in the form that an endpoint takes."""
+"""The body of a chat completion, in the form that an endpoint accepts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from workbench_kit.wire.clients import is_reasoning
 from workbench_kit.wire.dialects import allowed_tokens, refused_setting
 from workbench_kit.wire.turns import plain_message
 
-#: Forms of one request that are tried, lest a server that refuses each is asked without end.
+#: Maximum number of forms tried for one request, in case a server refuses each of them.
 MOST_FORMS = 8
-#: What may be omitted within messages.
+#: Items that may be omitted within messages.
 _OF_MESSAGES = ("additions", "developer", "system")
-MAX_STOPS = 4  # what the API takes; further stops are applied to the text of an answer
-_LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
+MAX_STOPS = 4  # the API's maximum; further stops are applied to the text of an answer
+_LEAST_TEMPERATURE = 0.01  # if 0 is refused: practically no sampling
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,15 @@ class Form:
 
     @staticmethod
     def of(model: str, settings: Any) -> Form:
-        """The form of an endpoint as its model's name says, and the settings of an LM."""
+        """Return the form of an endpoint by its model's name and the settings of an LM."""
         if not is_reasoning(model):
             return Form(frozenset(settings.omit), dict(settings.rename))
         omit = {"temperature", "top_p", "stop", "logprobs", *settings.omit}
         return Form(frozenset(omit), {"max_tokens": "max_completion_tokens", **settings.rename})
 
     def heed(self, status: int, body: Any, request: Request) -> tuple[Form, bool]:
-        """(the form that heeds a refusal, whether that is for this request alone); itself where nothing can be done."""
+        """Return (the form that avoids a refusal, whether it is for this request only); itself if nothing can be
+        changed."""
         limit = allowed_tokens(status, body)
         if limit is not None and 0 < limit[0] < self.tokens(request):
             return replace(self, most_tokens=limit[0]), limit[1]
@@ -53,11 +54,11 @@ class Form:
         return (self if refused is None else self.without(refused)), False
 
     def tokens(self, request: Request) -> int:
-        """The most tokens of an answer that are asked for."""
+        """Return the maximum number of tokens to request for an answer."""
         return request.max_tokens if self.most_tokens is None else min(request.max_tokens, self.most_tokens)
 
     def without(self, setting: str) -> Form:
-        """The form for an endpoint that has refused a setting (see `refused_setting`); itself if there is none."""
+        """Return the form for an endpoint that refused a setting (see `refused_setting`); itself if there is none."""
         if setting == "temperature 0":
             return replace(self, least_temperature=_LEAST_TEMPERATURE)
         if setting == "logprobs true" and not self.counts_logprobs:
@@ -69,9 +70,9 @@ class Form:
         return replace(self, omit=self.omit | {"max_tokens" if other else setting})
 
     def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A body that a client wrote, in the form that the endpoint takes: as it is, but for what it has refused."""
+        """Return a client's body in the form that the endpoint accepts: unchanged, but for refused settings."""
         names, omit = self.rename, self.omit
-        if "max_tokens" in names:  # by either of its names
+        if "max_tokens" in names:  # under either of its names
             names = {**names, "max_completion_tokens": names["max_tokens"]}
         if "max_tokens" in omit:
             omit |= {"max_completion_tokens"}
@@ -85,7 +86,7 @@ class Form:
                 found[name] = min(found[name], self.most_tokens)
         messages = found.get("messages")
         if self.omit.isdisjoint(_OF_MESSAGES) or not is_list(messages) or not all(map(is_dict, messages)):
-            return found  # of another API, or nothing that we know
+            return found  # of another API, or of an unknown form
         if "additions" in self.omit:
             messages = [*map(plain_message, messages)]
         if "developer" in self.omit:
@@ -96,7 +97,7 @@ class Form:
 
 
 def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> dict[str, Any]:
-    """A chat completion's request. extra: the provider's settings; the request's own extra wins over them."""
+    """Return a chat completion's request. extra: the provider's settings, overridden by the request's own extra."""
     messages = map(plain_message, request.messages) if "additions" in form.omit else request.messages
     body: dict[str, Any] = {"model": model, "messages": [*map(_in_common_form, messages)], **extra, **request.extra}
     if "system" in form.omit:
@@ -105,7 +106,7 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
     settings: dict[str, Any] = {"max_tokens": form.tokens(request), "temperature": temperature}
     if request.top_p != 1.0:
         settings["top_p"] = request.top_p
-    # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
+    # A right answer may begin with a line break: such a stop is only for engines that see the first word.
     if stops := [stop for stop in request.stop if stop.strip()]:
         settings["stop"] = stops[:MAX_STOPS]
     if request.logprobs:
@@ -121,19 +122,20 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
 
 
 def _in_common_form(message: Message) -> Message:
-    """Beside calls no text is null: TGI reads no calls beside an empty one."""
+    """Replace an empty text next to calls by null: TGI ignores calls next to an empty one."""
     if message.get("content") == "" and message.get("tool_calls"):
         return {**message, "content": None}
     return _with_common_role(message)
 
 
 def _with_common_role(message: Message) -> Message:
-    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
+    """Replace the role `developer` by `system`: OpenAI accepts both with all its models, other servers only
+    `system`."""
     return {**message, "role": "system"} if message.get("role") == "developer" else message
 
 
 def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with what the system says at the beginning of the first one of the user."""
+    """Return the messages with the system text at the beginning of the first user message."""
     said = "\n\n".join(content_text(m.get("content")) for m in messages if m.get("role") in ("system", "developer"))
     rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
     first = next((m for m in rest if m.get("role") == "user"), None)

@@ -1,4 +1,4 @@
-"""The chunks of a streamed chat completion as the pieces of an answer, for a client that reads another API."""
+"""Convert the chunks of a streamed chat completion to pieces of an answer, for a client that uses another API."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class ChunkReader:
         self._calls = _CallsInTurn(len(request.messages))
 
     def add(self, chunk: Any) -> None:
-        """Raises LMError for content that nobody can read."""
+        """Add a chunk. Raise LMError for content that cannot be read."""
         for choice in dicts_in(chunk.get("choices")) if is_dict(chunk) else ():
             delta = choice.get("delta") or choice.get("message")
-            if not choice.get("index") and is_dict(delta):  # of several answers, the first
+            if not choice.get("index") and is_dict(delta):  # of several answers, only the first
                 self._tell(self._read(delta))
 
     def end(self) -> None:
-        """Add what was held back: it might have gone on."""
+        """Add the pieces held back, which might have continued."""
         self._tell((*self._of_text("", last=True), *self._calls.flush(last=True)))
 
     def with_ids(self, response: Response) -> Response:
-        """The answer, its calls with the ids that the client has seen."""
+        """Return the answer, with its calls under the ids that the client has seen."""
         ids = self._calls.ids
         if len(ids) != len(response.tool_calls):
             return response
@@ -68,12 +68,14 @@ class ChunkReader:
 
 
 class _CallsInTurn:
-    """The calls of a stream one after the other: pieces of the next wait until the arguments of the one before are
-    whole, since servers may mix them, and clients read one at a time. turn: tells ids of ours from those of others."""
+    """The calls of a stream one after the other. Pieces of the next call wait until the arguments of the one before are
+    complete: servers may interleave them, and clients read one at a time. turn: distinguishes our ids from those of
+    others.
+    """
 
     def __init__(self, turn: int):
         self._turn, self._calls, self._open = turn, StreamedCalls(), 0
-        self._waiting: list[list[str]] = []  # arguments not yet told, by call
+        self._waiting: list[list[str]] = []  # arguments not sent yet, by call
         self._told: list[list[str]] = []
         self.ids: list[str] = []
 
@@ -86,11 +88,11 @@ class _CallsInTurn:
         yield from self.flush()
 
     def flush(self, last: bool = False) -> Iterator[Piece]:
-        """Yield the pieces that can be read already; last: all that is left."""
+        """Yield the pieces that are ready; last: all the rest."""
         while self._open < len(self._waiting):
             call, place = self._calls.begun[self._open][0], self._open
             if not (name := call["function"].get("name")):
-                return  # which the server tells yet
+                return  # the server is still sending this one
             if len(self.ids) == place:
                 self.ids.append(self._id(call))
                 yield Piece("call", "", place, str(name), self.ids[place])

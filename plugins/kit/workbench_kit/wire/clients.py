@@ -16,10 +16,10 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError, SpecError
 from workbench.lm import Request, Response, estimate_tokens, split_page
 
-#: Bytes of an answer that a client reads, packed and unpacked.
+#: Maximum bytes of an answer that a client reads, compressed and decompressed.
 MAX_BODY = 32 * 1024 * 1024
 
-#: What a server says that does not have a path.
+#: Messages of a server that does not have a path.
 NO_SUCH_PATH = (404, 405, 501)
 _KINDS = {
     400: FailureKind.BAD_REQUEST,
@@ -39,7 +39,8 @@ _KINDS = {
     429: FailureKind.RATE_LIMIT,
 }
 
-#: With a page they are the refusal of a firewall or proxy. 401 and 402 are about the key and the account even so.
+#: With an HTML page, these are the refusal of a firewall or proxy. 401 and 402 are about the key and the account
+#: anyway.
 _OF_REQUEST = (400, 403, 413, 422)
 
 # o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
@@ -48,17 +49,17 @@ _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$",
 #: Suffixes of the names of environment variables that hold secrets.
 _SECRET = ("_API_KEY", "_TOKEN", "_ACCESS_KEY", "_SECRET")
 _SHORTEST_SECRET = 6
-#: What stands before the key in a header.
+#: Prefixes of the key in a header.
 _SCHEME = re.compile(r"(?i)\A(?:bearer|basic|token|apikey|api-key|key)\s+")
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """Classify an HTTP status of 300 and above. Only 400, 413 and 422 may be about what was asked."""
+    """Classify an HTTP status of 300 and above. Only 400, 413 and 422 may be about the request's content."""
     return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BLOCKED)
 
 
 def kind_of_answer(status: int, text: str) -> FailureKind:
-    """Classify an answer by its status. One with a page is of a firewall or proxy where it could be of the server."""
+    """Classify an answer by its status. An HTML page is from a firewall or proxy if the status allows that."""
     blocked = status in _OF_REQUEST and split_page(text)[1]
     return FailureKind.BLOCKED if blocked else kind_of_status(status)
 
@@ -69,14 +70,14 @@ def is_reasoning(model: str) -> bool:
 
 
 def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any] | None = None) -> str:
-    """Replace in a text the keys and headers that could have been sent, in every form in which a server could echo
+    """Remove from a text the keys and headers that could have been sent, in all forms in which a server could echo
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
     return _without(text, _forms((*secrets, *map(str, (headers or {}).values()))))
 
 
 def body_of(raw: bytes | str) -> Any:
-    """The body of an error as JSON, else as text."""
+    """Parse the body of an error as JSON, else return it as text."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
@@ -84,10 +85,8 @@ def body_of(raw: bytes | str) -> Any:
 
 
 def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any] | None = None) -> Response:
-    """Replace in an answer the key and headers that were sent with its request: a server may echo them anywhere.
-
-    Raises LMError("bad_body") for one that is nested too deeply to be looked through, and to be stored.
-    """
+    """Remove from an answer the key and headers sent with its request: a server may echo them anywhere. Raises
+    LMError("bad_body") for an answer nested too deeply to be searched and stored."""
     forms = _forms((key or "", *map(str, (headers or {}).values())))
     if not forms:
         return response
@@ -116,15 +115,15 @@ def redactor(key: str | None, headers: Mapping[str, Any] | None = None) -> Calla
 
 
 class Mask:
-    """Removes the key and headers of a request from an answer that comes in parts. Each becomes as many `*`: lengths
-    that the answer tells stay right. Held back is only what may be the beginning of one."""
+    """Removes the key and headers of a request from an answer that arrives in parts. Each is replaced by as many `*`,
+    so that lengths stated in the answer stay right. Only a possible beginning of one is held back."""
 
     def __init__(self, key: str | None, headers: Mapping[str, Any] | None = None):
         forms = _forms((key or "", *map(str, (headers or {}).values())))
         self._forms, self._held = [form.encode("utf-8", "surrogateescape") for form in forms], b""
 
     def add(self, part: bytes) -> bytes:
-        """Return as much as can be passed on."""
+        """Add a part. Returns as much as can be passed on."""
         if not self._forms:
             return part
         read = self._held + part
@@ -135,17 +134,18 @@ class Mask:
         return read[: len(read) - begun]
 
     def end(self) -> bytes:
-        """The rest."""
+        """Return the rest."""
         return self._held
 
 
 def _begun(form: bytes, read: bytes) -> int:
-    """The number of bytes at the end with which a form begins."""
+    """Return the number of bytes at the end of `read` that are the beginning of `form`."""
     return next((n for n in range(min(len(form) - 1, len(read)), 0, -1) if read.endswith(form[:n])), 0)
 
 
 def header_text(value: str) -> str:
-    """A header as aiohttp writes it: bytes that are no UTF-8 are latin-1 (RFC 9110, 5.5), and would be left out."""
+    """Return a header as aiohttp writes it. Bytes that are not UTF-8 are latin-1 (RFC 9110, 5.5), and would be left
+    out."""
     return value if value.isascii() else _decoded(value.encode("utf-8", "surrogateescape"))
 
 
@@ -158,7 +158,8 @@ def _decoded(raw: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def _forms(secrets: tuple[str, ...]) -> list[str]:
-    """All that a server could write for the secrets, the longest first; of `Bearer KEY` also the key alone."""
+    """Return all forms in which a server could write the secrets, the longest first; for `Bearer KEY` also the key
+    alone."""
     every = [part for secret in secrets for part in (secret.strip(), _SCHEME.sub("", secret.strip()))]
     return sorted({form for secret in every for form in _echoes(secret)}, key=len, reverse=True)
 
@@ -171,13 +172,14 @@ def _without(text: str, forms: Iterable[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _echoes(secret: str) -> frozenset[str]:
-    """A secret as a server could write it: plain, for an address, in hex, and in base64, alone or after other text."""
+    """Return the forms of a secret in a server's text: plain, for an address, in hex, and in base64, alone or after
+    text."""
     if len(secret) < _SHORTEST_SECRET:
         return frozenset()
     raw = secret.encode("utf-8", "surrogateescape")
     quoted = quote(secret, safe="", errors="replace")
     forms = {secret, quoted, re.sub("%..", lambda found: found.group().lower(), quoted), raw.hex(), raw.hex().upper()}
-    for before in range(3):  # bytes before it shift what base64 makes of it
+    for before in range(3):  # bytes before it shift its base64
         encoded = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
         whole = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]  # without characters shared with others
         forms |= {whole, whole.replace("+", "-").replace("/", "_")}
@@ -195,15 +197,15 @@ def check_extra(extra: Mapping[str, Any], model: str) -> None:
 
 
 def estimate_answer(said: str) -> int:
-    """A high estimate of the tokens of an answer: one for each three characters."""
+    """Return a high estimate of the tokens of an answer: one per three characters."""
     return -(-len(said) // 3)
 
 
 def refused_prompt(request: Request) -> Response:
-    """The answer where a filter of the provider's stopped the prompt: nothing is billed."""
+    """Return the answer if a provider's filter stopped the prompt: nothing is billed."""
     return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
 
 
 def storable(text: str) -> str:
-    """A text with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent as UTF-8."""
+    """Return a text with '?' for lone surrogates (\\ud83d alone), which cannot be stored or sent as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

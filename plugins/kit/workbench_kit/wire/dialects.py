@@ -1,4 +1,4 @@
-"""The one table of dialects: the words by which servers of language models say the same things.
+"""The only table of dialects: the words that servers of language models use for the same things.
 
 Sources, by what they name: platform.openai.com/docs (chat, errors), learn.microsoft.com (Azure OpenAI, content filter),
 docs.anthropic.com (stop reasons, errors), ai.google.dev (FinishReason, troubleshooting), api-docs.deepseek.com,
@@ -19,7 +19,7 @@ from workbench.errors import FailureKind, LMError
 from workbench.lm import split_page
 from workbench_kit.wire.clients import kind_of_answer, kind_of_status
 
-#: By the end that they mean, the words for it, in lower case.
+#: Words for the end of an answer, in lower case, by its meaning.
 _FINISHES = {
     "stop": "stop end_turn eos eos_token stop_sequence complete done finished stop_token end finish",
     "length": "length max_tokens max_output_tokens model_length max_new_tokens max_completion_tokens token_limit "
@@ -33,7 +33,7 @@ _FINISHES = {
     "timeout",
 }
 _FINISH = {word: end for end, words in _FINISHES.items() for word in words.split()}
-#: By kind, the codes and types of errors. They come before the status, which gateways choose for themselves.
+#: By kind, the codes and types of errors. They take precedence over the status, which gateways choose themselves.
 _ERRORS = {
     FailureKind.AUTH: "insufficient_quota invalid_api_key authentication_error permission_denied unauthenticated "
     "unauthorized permission_error billing_not_active account_deactivated access_denied billing_hard_limit_reached "
@@ -73,26 +73,26 @@ _NO_MONEY = re.compile(
     r"budget has been exceeded|credit balance is too low|exceeded your (?:monthly )?included credits"
 )
 _WRONG_KEY = re.compile(r"(?i)api[ _]key (?:not valid|(?:is )?invalid|expired)|(?:invalid|incorrect|missing) api.key")
-#: The model, or its server as it was started, takes no tools or images.
+#: The model, or its server as it was started, does not support tools or images.
 _LACKS = re.compile(
     r"(?i)not support(?:ed)?\b.{0,20}\b(?:tools?|function call\w*|images?|vision|image input)\b|tools? param requires|"
     r"\b(?:tools?|tool (?:use|calling)|function calling|images?|image input)\b.{0,12}\bnot supported|"
     r"tool choice requires|no endpoints found that support (?:tool|image)"
 )
-#: A passing fault in words alone, as in an answer with status 200 and no code.
+#: A temporary fault stated only in words, as in an answer with status 200 and no code.
 _TOO_MANY = re.compile(r"(?i)rate.?limit|too many (?:concurrent )?requests|throttl")
-#: The same in an answer whose status says that the request is at fault, which may name such a setting.
+#: The same in an answer whose status blames the request, which may name such a setting.
 _EXCEEDED = re.compile(
     r"(?i)rate.?limit\w*\W+(?:\w+\W+){0,3}(?:exceeded|reached)|too many (?:concurrent )?requests|was throttled"
 )
 _NEVER = re.compile(r"(?i)not found|invalid|must be|unsupported|does not exist")
 _BUSY = re.compile(r"(?i)overloaded|too busy|internal (?:server )?error|unavailable|try again|timed? ?out")
-#: A server behind this one cannot be asked now, whatever the status.
+#: A server behind this one is unavailable, whatever the status.
 _DOWN = re.compile(
     r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)|no healthy upstream|"
     r"upstream (?:connect|request time|prematurely|timed)|bad gateway|gateway time-?out|ECONNRE(?:SET|FUSED)"
 )
-#: Settings that a model may not take, and that an answer can be had without.
+#: Settings that a model may not support, and that may be omitted.
 _OPTIONAL = (
     *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed"),
     *("parallel_tool_calls", "stream_options"),
@@ -102,7 +102,7 @@ _REFUSES = re.compile(
     r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
     r"only \S+ is allowed|may only be set to|cannot both be|extra (?:inputs?|fields?)|invalid field"
 )
-#: A temperature of 0 is refused, as no sampling.
+#: A temperature of 0 is refused, e.g. because it is no sampling.
 _ABOVE_ZERO = re.compile(r"(?i)temperature\b.{0,60}(?:strictly positive|(?:greater|larger|more) than 0|> ?0|\(0\.?0*,)")
 #: The context and the tokens of the prompt, where both together are too many; the most tokens of an answer.
 _ROOM = re.compile(
@@ -119,18 +119,18 @@ _NO_SYSTEM = re.compile(
     r"(?:not|n't) support\b.{0,30}\bsystem (?:role|message|prompt|instruction)|developer instruction is not enabled|"
     r"role'? does not support 'system'|roles must alternate|only user and assistant roles"
 )
-#: Together wants how many log-probabilities of each token, and not whether.
+#: Together expects the number of log-probabilities of each token, not a flag.
 _HOW_MANY = re.compile(
     r"(?i)\blogprobs\b.{0,80}?\b(?:must be|should be|expected|wants?|needs?)\s(?:an?\s)?(?:valid\s)?"
     r"(?:integer|int|number)\b"
 )
 _NO_DEVELOPER = re.compile(r"(?i)\brole\b.{0,80}\bdeveloper\b|\bdeveloper\b.{0,40}\brole\b")
-#: Fields of a message with what the model thought, and types of parts with it.
+#: Fields of a message with the model's thoughts, and types of parts with them.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
-#: Characters of an error's message that are read: some patterns take a time that grows with the square of them.
+#: Characters of an error's message that are read: the time of some patterns grows with the square of them.
 _LONGEST_MESSAGE = 4000
-#: What providers add to messages, as other providers name it when they refuse it.
+#: Fields that providers add to messages, as other providers name them when refusing them.
 _ADDED = re.compile(
     r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
     r"annotations)\b|\bproperty 'name'|"
@@ -139,9 +139,11 @@ _ADDED = re.compile(
 
 
 def read_finish(word: Any, text: str, calls: bool) -> str:
-    """Read the end of an answer as `Response.finish`. Raises LMError("broken") for one that broke off, or has neither
-    text nor calls and an end that is not known."""
-    # Gemini's words have a reason behind them: "content_filter: PROHIBITED_CONTENT".
+    """Read the end of an answer as `Response.finish`.
+
+    Raises LMError("broken") for a truncated one, or one with neither text nor calls and an unknown end.
+    """
+    # Gemini's words are followed by a reason: "content_filter: PROHIBITED_CONTENT".
     end = _FINISH.get(str(word).lower().partition(":")[0]) if word is not None else None
     if end == "broken":
         raise LMError("broken", f"the server broke off the answer ({word})", status=200)
@@ -157,7 +159,7 @@ def read_finish(word: Any, text: str, calls: bool) -> str:
 
 
 def read_content(content: Any) -> tuple[str, str]:
-    """(text, thoughts) of a message's content: a text, or parts by their types. Raises LMError("bad_body")."""
+    """Return (text, thoughts) of a message's content: a text, or parts by their types. Raise LMError("bad_body")."""
     if content is None or isinstance(content, str):
         return content or "", ""
     if not is_list(content):
@@ -172,20 +174,20 @@ def read_content(content: Any) -> tuple[str, str]:
 
 
 def is_thought(part: Mapping[str, Any]) -> bool:
-    """Return True if a part of a message is what the model thought. Gemini marks it beside its text."""
+    """Return True if a part of a message is a thought of the model. Gemini marks it next to its text."""
     return str(part.get("type")) in _THOUGHT_PARTS or part.get("thought") is True
 
 
 def read_thoughts(message: Mapping[str, Any]) -> str:
-    """Read the thoughts of the model in a message, beside its content."""
+    """Read the model's thoughts in a message, next to its content."""
     if message.keys().isdisjoint(_THOUGHTS):
         return ""
     said = [text for name in _THOUGHTS[:3] for text in _texts(message.get(name))]
-    return "\n".join(dict.fromkeys(said or _texts(message.get(_THOUGHTS[3]))))  # vLLM gives them under two names
+    return "\n".join(dict.fromkeys(said or _texts(message.get(_THOUGHTS[3]))))  # vLLM sends them under two names
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a part, or in a list of parts."""
+    """Yield the texts in a part, or in a list of parts."""
     if isinstance(value, str):
         yield value
     elif is_list(value):
@@ -199,8 +201,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class Usage(NamedTuple):
-    """Tokens of a call; None where the server gives no plausible count. cached, written: of the prompt, those read from
-    a cache and those written to one. thoughts: of the completion."""
+    """Tokens of a call; None if the server states no plausible count. cached, written: of the prompt, those read from a
+    cache and those written to one. thoughts: of the completion."""
 
     prompt: int | None
     completion: int | None
@@ -210,11 +212,11 @@ class Usage(NamedTuple):
 
 
 def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
-    """The tokens of a call.
+    """Return the tokens of a call.
 
     Args:
-        usage: as the server gives it.
-        spoke: whether there is an answer; then a count of zero is none.
+        usage: as stated by the server.
+        spoke: whether there is an answer; a count of zero is then invalid.
         most: larger counts are errors.
     """
     if not is_dict(usage):
@@ -238,7 +240,7 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     whole = cached is not None or (total is not None and total == (prompt or 0) + (completion or 0))
     if prompt is not None and "prompt_tokens" not in told and not told.keys().isdisjoint(_APART) and not whole:
         prompt += read + written
-    if prompt is not None and completion is not None:  # thoughts are billed, where they are counted beside the answer
+    if prompt is not None and completion is not None:  # thoughts are billed, if they are counted next to the answer
         if total is None and thoughts > completion:
             total = prompt + completion + thoughts
         completion = max(completion, (total or 0) - prompt)
@@ -249,17 +251,17 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
 
 @lru_cache(maxsize=256)
 def _plain_name(name: str) -> str:
-    """A name such as `inputTokens` in lower case with underscores."""
+    """Return a name such as `inputTokens` in lower case with underscores."""
     return _CAMEL.sub(r"_\1", name).lower()
 
 
 _CAMEL = re.compile(r"(?<=[a-z])([A-Z])")
-#: Tokens of a cache that Anthropic and Bedrock count apart from those of the prompt.
+#: Cache tokens that Anthropic and Bedrock count separately from those of the prompt.
 _APART = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_write_input_tokens")
 
 
 def _count(value: Any, most: int) -> int | None:
-    """A count as a server may write it: 50, 50.0 or "50"; None for anything else, and beyond `most`."""
+    """Return a count as a server may write it: 50, 50.0 or "50"; None for anything else, and beyond `most`."""
     if isinstance(value, str) and value.isdecimal():
         value = int(value[:20])
     elif isinstance(value, float) and value.is_integer():
@@ -268,7 +270,8 @@ def _count(value: Any, most: int) -> int | None:
 
 
 def _error_parts(body: Any) -> tuple[list[str], str]:
-    """(codes and types, the beginning of the message) of an error in a body: an object, a text, or a list with one."""
+    """Return (codes and types, beginning of the message) of an error in a body: an object, a text, or a list
+    with one."""
     codes, message = _found_parts(body)
     return codes, message[:_LONGEST_MESSAGE]
 
@@ -306,7 +309,7 @@ def _kind_of(status: int | None, codes: Sequence[str], message: str) -> FailureK
     numbers = [int(word) for word in words if re.fullmatch("[45][0-9][0-9]", word)]
     status = numbers[0] if status is None and numbers else status
     if known in (None, FailureKind.SERVER) and status not in (401, 403, 429) and _LACKS.search(message):
-        return FailureKind.UNSUPPORTED  # Ollama and llama.cpp call it a fault of their own
+        return FailureKind.UNSUPPORTED  # Ollama and llama.cpp report it as their own fault
     if known is not None:
         return known
     if status != 429 and _TOO_LONG.search(message):
@@ -324,9 +327,11 @@ def _kind_of(status: int | None, codes: Sequence[str], message: str) -> FailureK
 
 
 def refused_setting(status: int, body: Any) -> str | None:
-    """The setting that a server refuses in general, `system` and `developer` for the roles, `temperature 0` and
-    `logprobs true` for that value alone, `additions` for what another provider added to messages; None for another
-    error."""
+    """Return the setting that a server refuses in general, or None for another error.
+
+    Special values: `system` and `developer` for the roles, `temperature 0` and `logprobs true` for that value alone,
+    `additions` for fields that another provider added to messages.
+    """
     if status not in (400, 422):
         return None
     codes, message = _error_parts(body)
@@ -352,11 +357,8 @@ def refused_setting(status: int, body: Any) -> str | None:
 
 
 def allowed_tokens(status: int, body: Any) -> tuple[int, bool] | None:
-    """(the most tokens of an answer, whether that is for this prompt alone) by a refusal of more; None for another one.
-
-    Tokens for thoughts come on top of those for an answer, which may be more than a model, or a small context, has room
-    for.
-    """
+    """Return (the maximum tokens of an answer, whether that is for this prompt only) from a refusal, or None. Tokens
+    for thoughts are added to those for an answer, which may exceed the limit of a model or of a small context."""
     if status not in (400, 413, 422):
         return None
     message = _error_parts(body)[1]

@@ -1,4 +1,4 @@
-"""An answer that came as a stream of events, whether or not somebody asked for one, as one body."""
+"""Convert an answer that came as a stream of events, requested or not, to one body."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from workbench.errors import LMError
 
 _DONE = "[DONE]"
 _ENCODED_DONE = json.dumps(_DONE)
-#: The fields of a chunk that hold for the whole answer.
+#: Fields of a chunk that apply to the whole answer.
 _OF_ANSWER = ("usage", "error", "model", "service_tier")
 
 
 def is_stream(raw: bytes) -> bool:
-    """Return True for a body of events: it begins with a field of one, and no JSON does."""
+    """Return True for a body of events: it begins with a field of one, which JSON never does."""
     return raw.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
 
 
 def read_events(raw: bytes) -> dict[str, Any] | None:
-    """The body that the answer would have had in one piece; None if it did not come as a stream.
+    """Return the body that the answer would have had in one piece; None if it did not come as a stream.
 
     Raises LMError: `broken` for a stream that ends before its answer, `bad_body` for events of another form.
     """
@@ -41,7 +41,8 @@ def read_events(raw: bytes) -> dict[str, Any] | None:
 
 
 def parse_events(raw: bytes) -> list[Any] | None:
-    """The events of a stream, each as its JSON, or `[DONE]`; None if it is no stream. Raises LMError("bad_body")."""
+    """Return the events of a stream, each as its JSON, or `[DONE]`; None if it is no stream. Raise
+    LMError("bad_body")."""
     if not is_stream(raw):
         return None
     text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
@@ -71,7 +72,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         choices = event.get("choices")
         for one in choices if is_list(choices) else ():
             if not is_dict(one) or one.get("index"):
-                continue  # of several answers, the first
+                continue  # of several answers, only the first
             begun = True
             if is_dict(told := one.get("logprobs")):
                 logprobs += dicts_in(told.get("content"))
@@ -100,20 +101,20 @@ def _whole(pieces: list[Any]) -> Any:
 
 
 class StreamedCalls:
-    """The calls of tools of a stream, whose arguments come in pieces. begun: each call so far, and its arguments."""
+    """The tool calls of a stream, whose arguments come in pieces. begun: each call so far, and its arguments."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[dict[str, Any], list[str]]] = []
         self._last: dict[int | None, int] = {}  # by the server's number of a call, ours
 
     def add(self, pieces: Any) -> Iterator[tuple[int, str]]:
-        """(the place of a call, what its arguments grew by) of each piece."""
+        """Yield (the place of a call, the addition to its arguments) for each piece."""
         for piece in dicts_in(pieces):
             index, told = piece.get("index"), piece.get("function")
             number, function = index if isinstance(index, int) else None, told if is_dict(told) else {}
             id_, name, place = piece.get("id"), function.get("name"), self._last.get(number)
             own = None if place is None else self.begun[place][0].get("id")
-            # Some servers give all calls the same number, or none.
+            # Some servers send the same number for all calls, or none.
             if place is None or (id_ != own if id_ and own else name and not id_):
                 place = self._last[number] = len(self.begun)
                 self.begun.append(({"type": "function", "id": None, "function": {}}, []))

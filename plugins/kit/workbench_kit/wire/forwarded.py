@@ -1,4 +1,4 @@
-"""A server's answer on a path that asks no model, on its way to a client."""
+"""A server's answer on a path that asks no model, to be passed to a client."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """An answer that comes piece by piece, with no bound on its length.
+    """An answer that arrives piece by piece, with unlimited length.
 
     Args:
         status: of HTTP.
-        headers: (name, value) of each, as often as it came; none that concern the connection.
-        chunks: the body. Raises LMError where the server breaks it off.
+        headers: (name, value) of each, with repetitions; none that concern the connection.
+        chunks: the body. Raises LMError if the server breaks it off.
         close: ends the request. To be called in any case.
-        url: that was asked.
-        base: of the paths of the server, which a client that follows a redirect asks elsewhere.
+        url: the requested address.
+        base: of the server's paths. A client that follows a redirect leaves it.
     """
 
     status: int

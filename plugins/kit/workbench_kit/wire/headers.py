@@ -1,4 +1,4 @@
-"""Headers of settings: those that answers may depend on, and where a redirect points."""
+"""Headers of settings: those that answers may depend on, and the target of a redirect."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CREDENTIAL = re.compile(
 
 
 def headers_key(headers: Mapping[str, Any]) -> str:
-    """A hash of the headers that choose what answers: tenants, routes, betas. Empty without any.
+    """Return a hash of the headers that select the answering service: tenants, routes, betas. "" if there are none.
 
-    Credentials are no part of it, so that another key of the same account finds the same answers.
+    Credentials are not part of it, so that another key of the same account finds the same answers.
 
     Args:
         headers: as the settings write them, with $NAME for variables.
@@ -34,7 +34,7 @@ def headers_key(headers: Mapping[str, Any]) -> str:
 
 
 def describe_redirect(status: int, headers: Mapping[str, str], asked: str) -> str:
-    """The words on a redirect, which is never followed: it could carry the key elsewhere. Empty for other answers."""
+    """Describe a redirect, which is never followed: it could carry the key elsewhere. "" for other answers."""
     if not 300 <= status < 400:
         return ""
     place = next((value for name, value in headers.items() if name.lower() == "location"), "")

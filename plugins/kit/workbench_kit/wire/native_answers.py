@@ -1,4 +1,4 @@
-"""Answers of the other APIs in the form of a chat completion, which is what we read texts, calls and tokens from.
+"""Convert answers of other APIs to the form of a chat completion, from which texts, calls and tokens are read.
 
 Sources: platform.openai.com/docs/api-reference (responses, responses-streaming, completions), docs.claude.com
 (api/messages, build-with-claude/streaming), ai.google.dev/api/generate-content (GenerateContentResponse).
@@ -15,21 +15,24 @@ from workbench.errors import LMError
 from workbench.lm import Native
 from workbench_kit.wire.events import parse_events, read_events
 
-#: Where a turn holds itself in the words of its own API, for a next request that passes as it is.
+#: Key under which a turn is stored in its own API's form, for a next request that passes unchanged.
 TURN = "native_turn"
 _RESPONSE_ENDS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _ENDS = ("stop", "length", "tool_calls", "content_filter", "function_call")
-_PAUSED = "pause_turn"  # a turn of Anthropic's own tools that the client goes on with
+_PAUSED = "pause_turn"  # a turn of Anthropic's own tools that the client continues
 
 
 def as_chat(api: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an answer as that of a chat completion; errors stay where they are."""
+    """Convert the body of an answer to that of a chat completion; errors stay in place."""
     return dict(body) if body.get("error") else _READERS[api](body)
 
 
 def is_as_named(native: Native, body: Mapping[str, Any]) -> bool:
-    """Return True if an answer has the form of the API. Some servers of chat completions give parts for a text, or
-    other words for an end: no client reads those, so that we put the answer into the form, where it is one answer."""
+    """Return True if an answer has the form of the API.
+
+    Some servers of chat completions send parts for a text, or other words for an end. No client reads those, so a
+    single answer is converted.
+    """
     if native.api != "chat" or native.body.get("n") not in (None, 1):
         return True
     forced = native.body.get("tool_choice") not in (None, "auto")  # then the end of a call is `stop`
@@ -43,10 +46,8 @@ def is_as_named(native: Native, body: Mapping[str, Any]) -> bool:
 
 
 def join_events(api: str, raw: bytes) -> dict[str, Any] | None:
-    """The body that a streamed answer would have had in one piece; None if it did not come as a stream.
-
-    Raises LMError: `broken` for a stream that ends before its answer, `bad_body` for events of another form.
-    """
+    """Return the body that a streamed answer would have had in one piece; None if it did not come as a stream. Raises
+    LMError: `broken` for a stream that ends before its answer, `bad_body` for events of another form."""
     if api == "chat":
         return read_events(raw)
     if (events := _parts_of_array(raw) if api == "gemini" and raw.lstrip()[:1] == b"[" else parse_events(raw)) is None:
@@ -66,7 +67,8 @@ def _call(number: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def _chat(message: dict[str, Any], end: Any, usage: Any, turn: Any, more: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """turn: as its API has it, kept where it holds what only the provider knows: thoughts, signatures."""
+    """Build a chat completion. turn: in its API's form, kept if it has fields only for its provider: thoughts,
+    signatures."""
     thoughts = message.pop("thoughts")
     if thoughts is not None:
         message |= {"reasoning_content": thoughts, TURN: turn}
@@ -76,7 +78,7 @@ def _chat(message: dict[str, Any], end: Any, usage: Any, turn: Any, more: Mappin
 
 
 def _read_chat(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with calls of tools that take a text as calls of functions."""
+    """Convert calls of custom tools, which take a text, to calls of functions."""
     choices = [*dicts_in(body.get("choices"))]
     message = choices[0].get("message") if choices else None
     if not is_dict(message) or not any("custom" in call for call in dicts_in(message.get("tool_calls"))):
@@ -144,7 +146,7 @@ def _read_message(body: Mapping[str, Any]) -> dict[str, Any]:
     return _chat({**message, "thoughts": thoughts}, end, body.get("usage"), body.get("content"))
 
 
-#: By type of a piece: the field of its block that it adds to, and its own.
+#: By type of a piece: the field of its block that it extends, and its own.
 _DELTAS = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -208,7 +210,7 @@ def _join_completion(events: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 # Gemini's generateContent
 
-#: The ends that stop a part of an answer, or all of it; others are the client's to read.
+#: Ends that stop a part of an answer, or all of it; others are left to the client.
 _GEMINI_ENDS = ("STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE")
 
 
@@ -225,7 +227,7 @@ def _read_gemini(body: Mapping[str, Any]) -> dict[str, Any]:
         _call(c.get("id"), c.get("name"), c.get("args") or {}) for p in parts if is_dict(c := p.get("functionCall"))
     ]
     message: dict[str, Any] = {"role": "assistant", "content": "".join(text for thought, text in told if not thought)}
-    # Signatures are wanted back with calls (ai.google.dev/gemini-api/docs/thought-signatures); parts may hold images.
+    # Signatures must be returned with calls (ai.google.dev/gemini-api/docs/thought-signatures); parts may hold images.
     message |= {"tool_calls": calls, "thoughts": thoughts if calls else None}
     message |= {} if calls or not thoughts else {"reasoning_content": thoughts}
     end = candidate.get("finishReason")
@@ -238,8 +240,8 @@ def _is_blocked(body: Mapping[str, Any]) -> bool:
 
 
 def _gemini_usage(told: Any) -> dict[str, Any] | None:
-    """Tokens in the words of chat completions. Thoughts are paid as those of the answer, and counted beside them; so
-    are results of the server's own tools, as those of the prompt."""
+    """Return the token counts under the names of chat completions. Thoughts are billed like the answer and counted
+    separately. Results of the server's own tools are billed like the prompt."""
     if not is_dict(told):
         return None
     count = {name: n for name, n in told.items() if type(n) is int}
@@ -261,7 +263,7 @@ def _join_gemini(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     for event in events:
         found |= {name: value for name, value in event.items() if name != "candidates"}
         for one in dicts_in(event.get("candidates")):
-            if not one.get("index"):  # of several answers, the first
+            if not one.get("index"):  # of several answers, only the first
                 candidate |= {name: value for name, value in one.items() if name != "content"}
                 parts += dicts_in(one["content"].get("parts")) if is_dict(one.get("content")) else ()
     if _is_blocked(found) and not candidate:
@@ -271,7 +273,7 @@ def _join_gemini(events: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _parts_of_array(raw: bytes) -> list[Any] | None:
-    """The parts of an answer that came as an array; None for another body."""
+    """Return the parts of an answer that came as an array; None for another body."""
     try:
         return parts if is_list(parts := json.loads(raw)) else None
     except (ValueError, RecursionError):

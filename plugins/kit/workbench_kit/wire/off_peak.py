@@ -1,4 +1,4 @@
-"""Prices that hold at some hours of some days."""
+"""Prices that apply at some hours of some days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 @dataclass(frozen=True)
 class OffPeak:
-    """When the prices hold, and the prices, under the names of `PriceStep`.
+    """The times when the prices apply, and the prices, under the names of `PriceStep`.
 
     windows: (days, begin, end) in UTC; days are those of a calendar, Monday is 1. A window may go past midnight, and
     one that ends where it begins is the whole day.
@@ -36,7 +36,7 @@ def _is_within(now: time, begin: time, end: time) -> bool:
 
 
 def read_off_peak(block: Mapping[str, Any], rates: Mapping[str, float]) -> OffPeak | None:
-    """The hours of a block `off_peak_pricing` of LiteLLM's table; None where they are not understood."""
+    """Return the hours of a block `off_peak_pricing` of LiteLLM's table; None if they cannot be parsed."""
     rules = [{"hours_utc": block.get("hours_utc")}] if block.get("hours_utc") else []
     rules += dicts_in(block.get("windows"))
     with suppress(ValueError, TypeError, AttributeError, ZoneInfoNotFoundError):

@@ -1,5 +1,6 @@
-"""Prices of a model by its row of LiteLLM's table. Every price in a row is understood, or of something that no call for
-text has, or makes the price of the model unknown.
+"""Prices of a model by its row of LiteLLM's table.
+
+Each price in a row is either understood, or irrelevant to text calls, or makes the price of the model unknown.
 
 Source: github.com/BerriAI/litellm (model_prices_and_context_window.json, and how it is read:
 litellm_core_utils/llm_cost_calc).
@@ -42,17 +43,17 @@ _OTHER = re.compile(
     r"guardrail_cost_per_unit|input_cost_per_text_message"
 )
 _PRICED = re.compile(r"cost|pric(?:e|ing)|multiplier")
-#: Factors for endpoints and regions: a model that is called by its usual name and address has none of them.
+#: Factors for endpoints and regions: none applies to a model with its usual name and address.
 _ELSEWHERE = re.compile(r"regional_processing_uplift_multiplier_\w+|fedramp_uplift_multiplier")
 
 
 def read_rates(row: Mapping[str, Any]) -> Rates | None:
-    """The prices of a model by its row of LiteLLM's table; None where it has none for tokens, or one that is not
+    """Return the prices of a model by its row of LiteLLM's table; None without token prices, or with one that is not
     understood."""
     found: dict[tuple[str, int], dict[str, float]] = {}
     apart, factors, fee = {"region", "speed", "hosted", "video"}, dict[str, float](), 0.0
     off_peak: OffPeak | None = None
-    inclusive = row.get("litellm_provider") == "xai"  # its higher price begins at the threshold
+    inclusive = row.get("litellm_provider") == "xai"  # its higher price begins at the threshold itself
     for name, value in row.items():
         if not _PRICED.search(name) or value is None:
             continue
@@ -102,7 +103,7 @@ def _read_off_peak(block: Any, row: Mapping[str, Any]) -> OffPeak | None:
 
 
 def _add_range(one: Mapping[str, Any], found: dict[tuple[str, int], dict[str, float]]) -> bool:
-    """Add the prices of one range of prompt lengths. False where it is not understood."""
+    """Add the prices of one range of prompt lengths. Return False if it cannot be parsed."""
     bounds = one.get("range")
     above = _number(bounds[0]) if is_list(bounds) and bounds else None
     if above is None:
@@ -119,8 +120,10 @@ def _add_range(one: Mapping[str, Any], found: dict[tuple[str, int], dict[str, fl
 
 
 def _steps(tier: str, found: Mapping[tuple[str, int], Mapping[str, float]]) -> Iterator[tuple[int, PriceStep | None]]:
-    """The steps of a tier. What a longer prompt does not change is inherited from the step before, and what a tier
-    lacks that the usual one has is not known."""
+    """Yield the steps of a tier. A price that a longer prompt does not change is inherited from the step before.
+
+    A price that the tier lacks and the usual one has is unknown.
+    """
     own = dict[str, float]()
     for above in sorted({0, *(above for name, above in found if name in ("", tier))}):
         told = found.get((tier, above), {})
@@ -137,7 +140,7 @@ def _steps(tier: str, found: Mapping[tuple[str, int], Mapping[str, float]]) -> I
 
 
 def _number(value: Any) -> float | None:
-    """A rate as a table writes it; None for anything else."""
+    """Return a rate as a table writes it; None for anything else."""
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
     except (TypeError, ValueError):

@@ -1,5 +1,4 @@
-"""The price of a call: by its length, its service tier, the lifetime of what it wrote to a cache, and its other
-conditions.
+"""The price of a call: by its length, service tier, cache lifetimes and other conditions.
 
 `Rates.of(call)` is used by the bill, by the reservation (`Rates.most`) and by `estimate`. A condition without a known
 price makes the price unknown.
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from workbench_kit.wire.off_peak import OffPeak
 
-#: Tiers that cost what is usual, and other names of tiers.
+#: Tiers at the usual price, and other names of tiers.
 _TIERS: dict[str, str] = dict.fromkeys(
     ("auto", "default", "standard", "standard_only", "on_demand", "none", "global"), ""
 )
@@ -24,7 +23,7 @@ _TIERS |= {"fast": "priority", "on_demand_priority": "priority", "on_demand_flex
 
 
 def tier_name(name: str) -> str:
-    """The name of a service tier in tables of prices; empty for the usual one."""
+    """Return a service tier's name in tables of prices; "" for the usual one."""
     plain = name.strip().lower().removeprefix("service_tier_")
     return _TIERS.get(plain, plain)
 
@@ -33,9 +32,9 @@ class Billed(NamedTuple):
     """A call as its price sees it: tokens and conditions.
 
     thoughts: of the completion. cached, cache_write: of the prompt. cache_write_1h, cache_write_12h: of cache_write,
-    what is stored for so long. tier: None where neither the request nor the answer names one. conditions: `image`,
-    `audio`, `video`, `hosted tool`, `explicit cache`, `region NAME`, `speed NAME`, `location NAME`. at: when it was
-    answered; None: at any time.
+        the tokens stored for that long. tier: None if neither the request nor the answer names one. conditions:
+        `image`, `audio`, `video`, `hosted tool`, `explicit cache`, `region NAME`, `speed NAME`, `location NAME`. at:
+        time of the answer; None: at any time.
     """
 
     prompt: int
@@ -51,7 +50,7 @@ class Billed(NamedTuple):
 
 
 class PriceStep(NamedTuple):
-    """US dollars per token of calls whose prompt is of one range of lengths; None: not known."""
+    """US dollars per token for prompts in one range of lengths; None: unknown."""
 
     input: float
     output: float
@@ -82,10 +81,9 @@ class PriceStep(NamedTuple):
 class Rates:
     """The prices of one model.
 
-    tiers: by service tier, the usual one under `""`: (tokens above which it holds, step), shortest first, None where a
-    length has no known price. any_tier: a tier that is not listed costs what is usual, since whoever states a single
-    price states it of the calls that are made. factors: by condition. apart: kinds of conditions whose price is not
-    known here.
+    tiers: by service tier, the usual one under `""`: (tokens above which it applies, step), shortest first, None if a
+        length has no known price. any_tier: an unlisted tier has the usual price, since a single stated price applies
+        to all calls. factors: by condition. apart: kinds of conditions without a known price.
     """
 
     tiers: Mapping[str, tuple[tuple[int, PriceStep | None], ...]]
@@ -96,7 +94,7 @@ class Rates:
     off_peak: OffPeak | None = None
 
     def of(self, call: Billed) -> float | None:
-        """US dollars of a call; None where one of its conditions has no known price."""
+        """Return the cost of a call in US dollars; None if one of its conditions has no known price."""
         steps = self.tiers.get(tier_name(call.tier or ""))
         if steps is None:
             steps = self.tiers[""] if self.any_tier else ()
@@ -112,11 +110,11 @@ class Rates:
         return None if price is None else price + self.per_call
 
     def price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float | None:
-        """US dollars of a call without other conditions."""
+        """Return the cost in US dollars of a call without other conditions."""
         return self.of(Billed(prompt, completion, cached, cache_write))
 
     def most(self, call: Billed) -> float | None:
-        """The most that a call can cost before its answer is known.
+        """Return the maximum cost of a call before its answer is known.
 
         Its prompt may be written to a cache, its answer be all thoughts, and a server without room in a cheaper tier
         may serve it in the usual one. `call.cache_write_1h` and the like are asked for where they are not 0.
@@ -144,7 +142,7 @@ _WRITES = ("cache_write", "cache_write_1h", "cache_write_12h")
 
 
 def parse_price(price: Any) -> Rates | None:
-    """The rates of settings in dollars per million tokens; None without a price."""
+    """Return the rates for settings in dollars per million tokens; None without a price."""
     if price is None:
         return None
     stated = _plain(price)
@@ -157,8 +155,8 @@ def parse_price(price: Any) -> Rates | None:
 def _with_gaps(
     steps: Sequence[tuple[int, PriceStep]], usual: Sequence[tuple[int, PriceStep]]
 ) -> tuple[tuple[int, PriceStep | None], ...]:
-    """The steps of a tier, without a price from where the usual one costs more for its length up to where the tier says
-    what it costs."""
+    """Return the steps of a tier, with unknown prices from where the usual one rises with length up to where the tier
+    states its own."""
     own = min((above for above, _ in steps if above), default=inf)
     return tuple(sorted([*steps, *((above, None) for above, _ in usual if 0 < above < own)], key=itemgetter(0)))
 

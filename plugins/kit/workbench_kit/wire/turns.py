@@ -1,4 +1,4 @@
-"""Turns of a model as they go back to a server: as they came, or without what only their provider knows."""
+"""Turns of a model as they are sent back to a server: unchanged, or without fields that only their provider knows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import split_thoughts
 from workbench_kit.wire.dialects import is_thought
 
-#: What a message holds that every request can say again.
+#: Fields of a message that every request can repeat.
 _PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call".split())
 _NEEDED = frozenset(("role", "content", "tool_call_id"))
 _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 
 def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The message itself if it holds what only its provider knows, e.g. a signature, and may want back; else None."""
+    """Return the message if it has fields that only its provider knows and may expect back, e.g. a signature; else
+    None."""
     calls, content = message.get("tool_calls"), message.get("content")
     # Beside calls even an empty one counts: DeepSeek wants its thoughts back also where there were none.
     beside = any(value or (calls and value == "") for name, value in message.items() if name not in _PLAIN_MESSAGE)
@@ -28,8 +29,8 @@ def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message without what only its provider knows. Demos of one model may be shown to another. Fields of OpenAI's
-    that say nothing are left out, too: its client writes them all, and Mistral refuses them."""
+    """Return a message without fields that only its provider knows: demos of one model may be shown to another. Empty
+    fields of OpenAI's are left out, too: its client writes them all, and Mistral refuses them."""
     plain = {name: value for name, value in message.items() if name in _PLAIN_MESSAGE and (value or name in _NEEDED)}
     plain.pop("annotations", None)
     if is_list(content := message.get("content")):
@@ -42,8 +43,9 @@ def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_it_came(message: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A message as its provider sent it, for the next request: Gemini wants its signatures back, Anthropic its blocks
-    of thinking, DeepSeek its thoughts.
+    """Return a message as its provider sent it, for the next request.
+
+    Gemini expects its signatures back, Anthropic its thinking blocks, DeepSeek its thoughts.
 
     calls: those of the message that stay, as `Response.tool_calls` has them: their ids may be ours. Arguments that are
     no JSON are sent as we read them, since servers refuse such a message.
@@ -63,7 +65,8 @@ def as_it_came(message: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -
 
 
 def dump_arguments(arguments: Any) -> str:
-    """The arguments of a call as the JSON of an object, which servers want; a text that is none stands within it."""
+    """Return the arguments of a call as the JSON of an object, which servers expect; a text that is none is put inside
+    one."""
     if isinstance(arguments, str):
         return arguments if _is_object(arguments) else json.dumps({"invalid_json": arguments})
     return json.dumps(arguments)
