@@ -58,7 +58,8 @@ def test_two_runs_search_one_study_each_with_its_own_budget_and_report(tmp_path:
     (name,) = studies_of(tmp_path / "search.log")
     assert name.startswith("planted ")
     for report, lm in found:
-        assert report.status in ("finished", "budget") and report.test_rows == 40 and report.proof is not None
+        assert report.status in ("finished", "budget") and report.proof is not None
+        assert 20 <= report.test_rows <= 40, "the run plans its test by its search, which the other one's trials change"
         assert 200 < lm.requests <= 400 and report.spent["calls"] == lm.requests, "a budget of its own"
         assert len(evaluated(trials_of(tmp_path / "search.log"), report.run)) >= 2
     assert {path.parent.name for path in tmp_path.glob("searcher*/out.yaml")} == {"searcher0", "searcher1"}
