@@ -24,7 +24,7 @@ from writers.contents import contents  # noqa: E402
 
 #: Code, or a link: which of the two a bracket belongs to is decided by what begins first.
 _CODE_OR_LINK = re.compile(
-    r"(?P<code>^```.*?^```$|`[^`\n]+`)|(?P<text>!?\[[^\]]*\]\()(?P<target>[^)#\s]+)(?P<rest>(?:#[^)]*)?\))",
+    r"(?P<code>^```.*?^```$|`(?:[^`\n]|\n(?!\s*\n))+`)|(?P<text>!?\[[^\]]*\]\()(?P<target>[^)#\s]+)(?P<rest>(?:#[^)]*)?\))",
     re.MULTILINE | re.DOTALL,
 )
 _CHART = re.compile(r"^```mermaid\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
