@@ -315,7 +315,7 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
         "learning": {"rate": 1e-3, "minibatches": 2},
     }
     lm = f"hf:{save(tmp_path / 'base', 0, positions=512)}"
-    common: dict[str, Any] = {"lm": lm, "nodes": nodes, "rows": (8, 3, 3)}
+    common: dict[str, Any] = {"lm": lm, "nodes": nodes, "rows": (8, 3, 6)}
     spread = {**grpo, "learning": {**grpo["learning"], "fsdp": True}}
 
     def begin(name: str, *command: str) -> list[Job]:

@@ -192,7 +192,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
         "guards": ["empty", "repeated"],
         "rewards": [{"kind": "length", "tokens": 8}],
     }
-    common: dict[str, Any] = {"lm": base(tmp_path), "nodes": NODES, "optimizers": [{"grpo": grpo}], "rows": (8, 3, 3)}
+    common: dict[str, Any] = {"lm": base(tmp_path), "nodes": NODES, "optimizers": [{"grpo": grpo}], "rows": (8, 3, 6)}
     file = write(tmp_path / "two", **common)
     command = [
         sys.executable,

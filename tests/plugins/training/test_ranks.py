@@ -384,7 +384,7 @@ def dying(rows: int) -> None:
 
 COMMON: dict[str, Any] = {
     "nodes": {"sort": {"predict": "text -> label: Literal['billing', 'technical']", "decoding": {"max_tokens": 6}}},
-    "rows": (8, 3, 3),
+    "rows": (8, 3, 6),
 }
 DRAWS = {"device": "cpu", "guards": ["empty", "repeated"], "rewards": [{"kind": "length", "tokens": 8}]}
 

@@ -38,7 +38,7 @@ def optimized(folder: Path, *, optimizer: str = "grpo", lora: bool = True, **ser
     folder.mkdir(parents=True, exist_ok=True)
     base = save(folder / "base", 1, positions=512)
     for name in ("train", "val", "test"):
-        rows = [{"text": f"{name} {i}", "label": "ab"[i % 2]} for i in range(4)]
+        rows = [{"text": f"{name} {i}", "label": "ab"[i % 2]} for i in range(6 if name == "test" else 4)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     own = {"schedule": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}}
     if optimizer == "sft":
@@ -285,7 +285,7 @@ def test_weights_spread_over_two_processes_are_drawn_on_a_server(tmp_path: Path)
     }
     nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6}}}
     lm = f"hf:{save(tmp_path / 'base', 1, positions=512)}"
-    file = write(tmp_path, lm=lm, nodes=nodes, rows=(4, 3, 3), optimizers=[{"grpo": grpo}])
+    file = write(tmp_path, lm=lm, nodes=nodes, rows=(4, 3, 6), optimizers=[{"grpo": grpo}])
     where = ("--db", str(tmp_path / "run.db"), "--out", str(tmp_path / "out.yaml"), "--json")
     jobs = start_two("-m", "workbench", "optimize", str(file), *where, env={"PYTHONPATH": str(ROOT)})
     (code, told, wrong), (other, _, _) = map(end, jobs)
