@@ -41,7 +41,7 @@ def main(rows: Path, url: str, seed: int, calls: int, out: Path) -> None:
     prompt, note = write_prompt(task), ""
     try:
         prompt = gepa.optimize(
-            {"system_prompt": prompt}, instances(train), instances(val), seed=seed, max_metric_calls=int(0.9 * calls),
+            {"system_prompt": prompt}, instances(train), instances(val), seed=seed, max_metric_calls=int(0.75 * calls),
             task_lm=ask, evaluator=judge,
             reflection_lm=lambda text: ask(text, temperature=1.0, max_tokens=700),
         ).best_candidate["system_prompt"]  # fmt: skip
