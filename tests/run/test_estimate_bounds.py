@@ -11,7 +11,9 @@ from tests.helpers.planted import PlantedLM, better_with_demos, plant
 
 from workbench.errors import SpecError
 from workbench.lm import LMPool, Request, Response, estimate_tokens
+from workbench.proof import paired_proof
 from workbench.run import Options, estimate, optimize, prepare
+from workbench.runtime import format_usd
 from workbench.spec import LMSpec
 
 CHEAP, DEAR = (
@@ -129,3 +131,18 @@ def test_a_file_whose_test_rows_are_all_in_other_splits_is_refused(tmp_path: Pat
     options = Options(sets, out=str(tmp_path / "o.yaml"), allow_unproved=True)
     report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "n.db", pool=lm, options=options)
     assert report.status == "finished" and not report.proved
+
+
+def test_a_file_with_too_few_test_rows_to_show_any_gain_is_refused(tmp_path: Path) -> None:
+    """Five pairs that all turn right have p = 0.0625, six 0.031."""
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, rows=(8, 8, 5))
+    lm = PlantedLM(lambda r: 0.3)
+    with pytest.raises(SpecError, match="With 5 test rows, the test can show no gain") as caught:
+        optimize(tmp_path / "workflow.yaml", database=tmp_path / "n.db", pool=lm, options=Options())
+    assert (caught.value.hint or "").startswith("It takes 6 at least.") and lm.requests == 0
+    assert not (tmp_path / "n.db").exists() and paired_proof([0.0] * 5, [1.0] * 5).shown is False
+    assert paired_proof([0.0] * 6, [1.0] * 6).shown
+
+
+def test_a_small_amount_is_no_zero() -> None:
+    assert [format_usd(one) for one in (0.0, 1e-5, 0.05, 2.5)] == ["$0", "$1e-05", "$0.0500", "$2.50"]

@@ -111,7 +111,7 @@ def eval_command(
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
             reports = [_report_of(partial(evaluate, source, options=options, database=db, listener=listen))]
-    compared = None if axes else print_judged(reports[0], gate, db, as_json)
+    compared = None if axes else print_judged(reports[0], gate, db, as_json, first)
     if axes:
         _show_matrix(reports, db, as_json)
     if junit:
@@ -159,7 +159,9 @@ def stored_gate(run: str, db: str) -> dict[str, Any]:
         return read_options(store.find_run(run)).get("gate") or {}
 
 
-def print_judged(report: EvalReport, gate: Mapping[str, Any], db: str, as_json: bool) -> tuple[bool, Difference] | None:
+def print_judged(
+    report: EvalReport, gate: Mapping[str, Any], db: str, as_json: bool, first: Side | None = None
+) -> tuple[bool, Difference] | None:
     """Print an evaluation. Returns its comparison with the bar of its gate, if it has one and was finished."""
     from workbench.cli.progress import exit_code, print_evaluation
     from workbench.evaluation import not_worse, read_side
@@ -168,7 +170,8 @@ def print_judged(report: EvalReport, gate: Mapping[str, Any], db: str, as_json: 
     compared = None
     if gate.get("bar") and not exit_code(report):
         with ReadOnlyStore(db) as store:
-            compared = not_worse(read_side(store, gate["bar"]), read_side(store, report.run), gate["margin"])
+            first = first or read_side(store, gate["bar"])
+            compared = not_worse(first, read_side(store, report.run), gate["margin"])
     print_evaluation(report, as_json, compared)
     return compared
 

@@ -316,10 +316,10 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
         )
-    if (smallest := _smallest_gain(task))[0] is None:
-        least = next(count for count in itertools.count(1) if smallest_binary_gain(count, _DISCORDANT) is not None)
+    least = next(count for count in itertools.count(1) if smallest_binary_gain(count, _DISCORDANT) is not None)
+    if len({task.cluster_of(row) for row in task.dataset.test.open()}) < least:
         return SpecError(
-            smallest[1].partition(":")[0],
+            _smallest_gain(task)[1].partition(":")[0],
             hint=f"It takes {least} at least. Name more rows of test, or add --allow-unproved to search anyway.",
             path=("data",),
         )

@@ -92,7 +92,7 @@ class Store:
             self.conn.execute("pragma busy_timeout=0")  # SQLite's own waiting would block the event loop
             self._reader = self._connect()
         except (sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite quotes damaged content
-            raise StoreError(f"cannot use the run database {self.path}: {one_line(error)}{_advice(error)}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {join_lines(error)}{_advice(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -221,7 +221,7 @@ class Store:
         if isinstance(error, StoreError):
             return error
         return StoreError(
-            f"cannot write to {self.path}: {one_line(error)}; what was recorded before is safe{_advice(error)}"
+            f"cannot write to {self.path}: {join_lines(error)}; what was recorded before is safe{_advice(error)}"
         )
 
     def flush(self) -> None:
@@ -261,7 +261,7 @@ class Store:
             for row in self._reader.execute(sql, values):  # noqa: UP028  # which would close a cursor of a closed file
                 yield row
         except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: SQLite quotes damaged content
-            raise StoreError(f"cannot read {self.path}: {one_line(error)}{_advice(error)}") from error
+            raise StoreError(f"cannot read {self.path}: {join_lines(error)}{_advice(error)}") from error
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """Return the first row of a query, or None. Raises the same errors as `rows`."""
@@ -350,7 +350,7 @@ def _creation_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def one_line(error: BaseException) -> str:
+def join_lines(error: BaseException) -> str:
     """Return an error's text on one line, since SQLite quotes multi-line statements."""
     return " ".join(str(error).split())[:300]
 

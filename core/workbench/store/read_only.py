@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from workbench.errors import StoreError, WorkbenchError
-from workbench.store.database import Store, one_line
+from workbench.store.database import Store, join_lines
 from workbench.store.schema import check_version
 
 #: Files up to this many bytes are checked completely on opening, which takes at most about a second.
@@ -41,7 +41,7 @@ class ReadOnlyStore(Store):
             self._prepare_reader()
         except (sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite quotes damaged content
             self.close()
-            raise StoreError(f"cannot use the run database {self.path}: {one_line(error)}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {join_lines(error)}") from error
         except StoreError:
             self.close()
             raise
@@ -109,7 +109,7 @@ class ReadOnlyStore(Store):
         if isinstance(error[1], _OF_CONTENT) and not isinstance(error[1], WorkbenchError):
             raise StoreError(
                 f"{self.path} has content that this version of workbench cannot show ({type(error[1]).__name__}: "
-                f"{one_line(error[1])}): it is damaged, or was not written by workbench; use a copy of it"
+                f"{join_lines(error[1])}): it is damaged, or was not written by workbench; use a copy of it"
             ) from error[1]
 
     def close(self) -> None:

@@ -151,7 +151,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if choice == "y":
         _remember_file(powers, place)
     else:
-        _remember("folders", str(folder), "")
+        _remember_folder(folder)
 
 
 def _describe_state(powers: Powers, place: Path) -> str:
@@ -208,18 +208,16 @@ def _save(known: dict[str, dict[str, str]]) -> None:
     write_whole(_list_file(), json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
-def _remember(kind: str, key: str, value: str) -> None:
+def _remember_folder(folder: Path) -> None:
     known = _known()
-    known[kind] = {old: place for old, place in known[kind].items() if not place or place != value}
-    known[kind][key] = value
+    known["folders"][str(folder)] = ""
     _save(known)
 
 
 def _remember_file(powers: Powers, file: Path) -> None:
-    place = str(file.resolve())
-    _remember("files", powers.digest, place)
-    known = _known()
-    known["marks"][place] = json.dumps(_marks(powers))
+    known, place = _known(), str(file.resolve())
+    known["files"] = {digest: old for digest, old in known["files"].items() if old != place}
+    known["files"][powers.digest], known["marks"][place] = place, json.dumps(_marks(powers))
     _save(known)
 
 
@@ -256,7 +254,7 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
         if _lies_in_trusted_folder(place):
             say(f"{one_line(place)} is still in a trusted folder", err=True)
     for folder in () if forget else folders:
-        _remember("folders", str(folder.resolve()), "")
+        _remember_folder(folder.resolve())
         say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)
     for file in () if forget else files:
         powers = trust_file(file)

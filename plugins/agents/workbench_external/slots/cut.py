@@ -10,14 +10,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from workbench_external.slots.discover import FILES
+from workbench_external.slots.discover import FILES, is_worth
 from workbench_external.slots.template import HOLE, find_constants
 from workbench_external.sources import Field, split
 from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, cores
 from workbench_external.sources.treatments import Program
 
-#: Letters that a piece must have to be worth rewriting.
-_WORTH = 12
 #: Text without spaces, such as the name of a file or a model. Scripts without spaces have other letters.
 _NAME = re.compile(r"[!-~]*")
 #: Up to three words without closing punctuation: in a longer text a name, such as an agent's in a description.
@@ -136,7 +134,7 @@ def _pieces_in(file: SourceFile, text: str, program: Program) -> Iterator[_Piece
             for _, core, _ in cores(reading.parts):
                 constants, fields = split(core)
                 said = "".join(constants)
-                if len(re.sub(r"\W", "", said)) < _WORTH or _NAME.fullmatch(said):
+                if not is_worth(said) or _NAME.fullmatch(said):
                     continue
                 is_name = not fields and (_SHORT_NAME.fullmatch(said) or _NAMED.search(before))
                 for piece in _pieces_of(text, constants, fields):

@@ -109,10 +109,10 @@ def _templates(said: Iterable[_Said]) -> list[str]:
             groups.append({text: {row}})
     framed = _framed(groups)
     found = [template.text for group in framed if (template := find_template([*group]) or find_frame([*group]))]
-    return [text for text in found if _is_worth(HOLE.sub("", text))]
+    return [text for text in found if is_worth(HOLE.sub("", text))]
 
 
-def _is_worth(text: str) -> bool:
+def is_worth(text: str) -> bool:
     """Return True if a text has enough letters to be worth rewriting."""
     return len(re.sub(r"\W", "", text)) >= _WORTH
 
@@ -245,7 +245,7 @@ def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:
             continue
         if path.is_file() and not path.is_symlink():
             place, text = path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
-            if _is_worth(text):
+            if is_worth(text):
                 found[f"file_{_word(place)}"] = {"in": "file", "name": place, "match": text, "text": text}
     return found
 
