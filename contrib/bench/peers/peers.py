@@ -221,7 +221,7 @@ def draw(results: Results, path: Path) -> None:
             error = [[max(0.0, mean - low)], [max(0.0, high - mean)]]  # rounded, an end may lie within
             place.errorbar(mean, height, xerr=error, color=colour, marker="o", capsize=2)
         place.set_yticks(range(len(names)), [f"{name} ({len(arms[name])})" for name in names])
-        place.set_title(task.replace(", ", "\n", 1), fontsize=10)
+        place.set_title("\n".join(task.split(", ", 2)), fontsize=10)
         place.set_xlim(0, 1)
     figure.supxlabel("score on sealed rows, with its 95% interval; in brackets: seeds", fontsize=10)
     figure.tight_layout()
