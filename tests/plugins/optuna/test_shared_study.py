@@ -136,7 +136,8 @@ def test_a_killed_run_that_is_resumed_goes_on_with_its_trial(tmp_path: Path) -> 
     lm, larger = PlantedLM(skill), Options(sets=[("budget.calls", calls + 200)])
     report = resume(dead, database=tmp_path / "killed" / "run.db", pool=lm, options=larger)
     trials = trials_of(log)
-    assert trials[begun.number].state.name in ("COMPLETE", "PRUNED") and report.test_rows == 40
+    assert trials[begun.number].state.name in ("COMPLETE", "PRUNED")
+    assert 20 <= report.test_rows <= 40, "the run plans its test by its search, whose draws depend on its random name"
     own = evaluated(trials, dead)
     assert own[: len(before)] == before and begun.user_attrs[CANDIDATE] in own and len(own) == len({*own})
     assert calls < sent + lm.requests <= calls + 200, "the larger budget holds"
