@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,7 +46,7 @@ def optimize(
     Args:
         workflow: path of a workflow file, its content as a mapping, or a `Workflow` with the rest in `settings`.
         settings: changes by address, e.g. {"budget.calls": 300}. `data` may also be rows (mappings or a DataFrame), and
-            `metric` a function defined in a file.
+            `metric` a function, defined in a file or in a notebook's cell.
         options: those of the command line: result file, sandbox, keep_unproved, allow_unproved.
         database: path of the run database.
         listener: called as listener(event, data) with every event.
@@ -130,7 +132,7 @@ def _source(content: Mapping[str, Any], base: Path) -> Source:
 def _setting(address: str, value: Any, database: Path) -> Any:
     """Return a setting in the form that a file can hold."""
     if address == "metric" and callable(value):
-        return _address_of(value)
+        return _address_of(value, database)
     rows = value.get("rows") if is_dict(value) else value
     if address == "data" and rows is not None and not isinstance(rows, str):
         rest = {k: v for k, v in value.items() if k != "rows"} if is_dict(value) else {}
@@ -156,16 +158,56 @@ def _write_rows(rows: Any, database: Path) -> Path:
     return path
 
 
-def _address_of(function: Callable[..., Any]) -> str:
-    """Return `python:FILE:NAME` for a function. It must be defined in a file, for a resumed run to find it again."""
+def _address_of(function: Callable[..., Any], database: Path) -> str:
+    """Return `python:FILE:NAME` for a function. It must be in a file, for a resumed run to find it again, so a function
+    of a notebook's cell is written to one, next to the database."""
     name = getattr(function, "__qualname__", "")
     try:
         file = Path(inspect.getsourcefile(function) or "")
-    except TypeError:
-        file = Path()
-    if not file.is_file() or "." in name or "<" in name:
+        if "." in name or "<" in name:
+            raise TypeError
+        if not file.is_file():
+            text = "from __future__ import annotations\n\n" + "\n\n".join(_with_globals(function, {}).values()) + "\n"
+            file = database.resolve().with_name(f"{database.stem}-rows") / f"{name}_{digest(text)[:16]}.py"
+            write_whole(file, text)
+    except (TypeError, OSError):
         raise SpecError(
-            f"the metric {name or function!r} is not a function at the top of a file",
-            hint="Write it to a file (in a notebook: %%writefile metric.py), and give metric: python:metric.py:NAME.",
-        )
+            f"the metric {name or function!r} is not a function at the top of a file or of a notebook's cell",
+            hint="Write it to a file, and give metric: python:metric.py:NAME.",
+        ) from None
     return f"{PREFIX}{file.resolve()}:{name}"
+
+
+def _with_globals(function: Callable[..., Any], found: dict[str, str]) -> dict[str, str]:
+    """Collect the source of a function after that of the modules, functions and constants that it uses, by name."""
+    source = textwrap.dedent(inspect.getsource(function))
+    used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    scope = inspect.unwrap(function).__globals__
+    for name in sorted(used & scope.keys() - found.keys() - {function.__name__}):
+        value = scope[name]
+        home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        if inspect.ismodule(value):
+            found[name] = f"import {value.__name__} as {name}"
+        elif home == function.__module__ and inspect.isfunction(inspect.unwrap(value)):
+            found[name] = ""  # two functions may call each other
+            found |= _with_globals(value, found)
+            if name != value.__name__:
+                found[name] = f"{found.pop(name)}{name} = {value.__name__}"
+        elif home not in (None, function.__module__) and own.isidentifier():
+            found[name] = f"from {home} import {own} as {name}"
+        elif _is_literal(value):
+            found[name] = f"{name} = {value!r}"
+        else:
+            raise SpecError(
+                f"the metric {function.__name__} uses {name}, which cannot be written to a file",
+                hint="Make it inside the function, or write the function to a file: python:metric.py:NAME.",
+            )
+    found.pop(function.__name__, None)
+    return {**found, function.__name__: source}
+
+
+def _is_literal(value: Any) -> bool:
+    try:
+        return ast.literal_eval(repr(value)) == value
+    except (ValueError, SyntaxError):
+        return False

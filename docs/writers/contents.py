@@ -13,6 +13,7 @@ Links = list[tuple[str, str, str]]
 CONTENTS: dict[str, Links] = {
     "Begin": [
         ("Tutorial", "docs/tutorial.md", "the quickstart, line by line"),
+        ("Notebook", "docs/tutorial.ipynb", "a DataFrame, a metric in a cell, plots, the winner called"),
         ("From your own CSV to CI", "docs/how-to/from-csv-to-ci.md", "nine commands, each as printed"),
         ("Read the report", "docs/how-to/read-the-report.md", "each line of it"),
         ("Troubleshooting", "docs/how-to/troubleshooting.md", "by what you see"),

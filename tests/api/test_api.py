@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import linecache
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +141,63 @@ def test_a_metric_may_be_a_function_of_a_file_and_no_other(folder: Path) -> None
     for wrong in (lambda example, prediction: 1.0, len):
         with pytest.raises(SpecError, match="is not a function at the top of a file"):
             workbench.evaluate({**content, "metric": wrong}, pool=model())
+
+
+def run_cell(text: str, cells: dict[str, Any]) -> None:
+    """Run a cell as IPython does: its source is in `linecache`, and in no file."""
+    name = f"<ipython-input-{len(linecache.cache)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    exec(compile(text, name, "exec"), cells)
+
+
+CELLS = """
+import math as m
+from statistics import fmean
+WORTH = {"a": 1.0, "b": 0.5}
+def worth(label: "str") -> float:
+    return WORTH.get(label, 0.25)
+value = worth
+"""
+METRIC = """
+@functools.cache
+def half():
+    return m.sqrt(0.25)
+def score(example, prediction, unused=WORTH):
+    right = prediction["label"] == example["label"]
+    return fmean([value(example["label"]), half()]) if right else 0.0
+"""
+
+
+def test_a_metric_may_be_a_function_of_a_notebook_cell(folder: Path) -> None:
+    cells: dict[str, Any] = {"__name__": "__main__", "functools": functools}
+    run_cell(CELLS, cells)
+    run_cell(METRIC, cells)
+    content = {**CONTENT, "data": ROWS, "metric": cells["score"]}
+    report = workbench.evaluate(content, split="all", pool=PlantedLM(lambda r: 1.0))
+    worth = [{"a": 1.0, "b": 0.5}.get(row["label"], 0.25) for row in ROWS]
+    assert report.score == pytest.approx(sum((one + 0.5) / 2 for one in worth) / len(worth))
+    (written,) = (folder / "workbench-rows").glob("score_*.py")
+    found: dict[str, Any] = {}
+    exec(written.read_text(encoding="utf-8"), found)
+    assert found["score"]({"label": "b"}, {"label": "b"}) == 0.5 and found["score"].__defaults__ == (
+        {"a": 1.0, "b": 0.5},
+    )
+
+
+def test_a_cell_that_uses_what_no_file_can_hold_is_refused(folder: Path) -> None:
+    cells: dict[str, Any] = {"__name__": "__main__", "client": object()}
+    run_cell("def score(example, prediction):\n    return client.judge(prediction)\n", cells)
+    with pytest.raises(SpecError, match="the metric score uses client, which cannot be written") as refused:
+        workbench.evaluate({**CONTENT, "data": ROWS, "metric": cells["score"]}, pool=model())
+    assert "Make it inside the function" in str(refused.value) and not (folder / "workbench.db").exists()
+
+
+def test_a_report_is_a_page(folder: Path) -> None:
+    report = workbench.evaluate({**CONTENT, "data": ROWS}, split="all", pool=model())
+    assert "<!doctype html>" in report.to_html().lower() and f"{report.score:.3f}" in report.to_html()
+    found = workbench.optimize({**CONTENT, "data": ROWS}, pool=model())
+    assert found.proof is not None and f"{found.proof.diff:+.3f}" in found.to_html()
+    assert found.run in found.to_html() and sorted(p.suffix for p in folder.glob("*.html")) == []
 
 
 def test_a_script_that_is_loaded_for_its_metric_does_not_run_twice(folder: Path) -> None:

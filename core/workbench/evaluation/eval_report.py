@@ -13,7 +13,7 @@ from typing import Any
 from workbench.errors import FailureKind, describe_missing
 from workbench.evaluation.rows import read_rows
 from workbench.ledger import describe_lost, describe_reused, describe_usd
-from workbench.proof import interval
+from workbench.proof import interval, page_of
 from workbench.store import ReadOnlyStore, read_report
 from workbench.study import Evaluation, Result, mean_score
 
@@ -158,6 +158,10 @@ class EvalReport:
             dict.fromkeys(_FOUND[:3]) | {columns[name]: value for name, value in (r["fields"] or {}).items()} | result
             for r, result in zip(found, results, strict=True)
         )
+
+    def to_html(self) -> str:
+        """Return the page that `workbench report` writes. Raises PluginError without the plugin that renders it."""
+        return page_of(self.run, self.database)
 
     def _repr_html_(self) -> str:
         """Return the report as HTML for notebooks."""

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from workbench.base.text import align
 from workbench.ledger import describe_lost, describe_reused, describe_usd
+from workbench.plugins import plugins
 from workbench.proof.claim import Claim, find_claim
 from workbench.proof.floor import Floor
 from workbench.proof.leakage import Leak
@@ -32,6 +33,12 @@ _CLAIMS: dict[str, Any] = {
     "targets": None,
     "attacks": None,
 }
+
+
+def page_of(run: str, database: str) -> str:
+    """Return the report of a stored run as an HTML page, written by the exporter `html`."""
+    with ReadOnlyStore(database) as store:
+        return plugins().get("exporters", "html")()(store, run, "", None, None, False)
 
 
 @dataclass
@@ -224,7 +231,7 @@ class Report:
         if self.error:
             out.append(f"Error: {self.error}")
         if self.baseline["cost"] or self.test_rows:
-            out += ["", *self._score_table(), *self._cache_line(), ""]
+            out += ["", *align(self._table()), *self._cache_line(), ""]
             out += [self.floor.beside(self.best["test"]["score"])] if self.floor is not None else []
             out += [self.rerun.describe()] if self.rerun is not None else self._rerun_hint()
         if self.changes:
@@ -254,8 +261,8 @@ class Report:
         return out
 
     def to_pandas(self) -> Any:
-        """Return the candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and
-        the objectives per row. Raises ImportError without pandas."""
+        """Return the candidates as a pandas DataFrame: hash, parent, optimizer, note, val (the score), failed rows,
+        changes, and the objectives per row. Raises ImportError without pandas."""
         pandas: Any = import_module("pandas")
         with ReadOnlyStore(self.database) as store:
             found = Candidates(store, store.find_run(self.run)["id"]).read_all()
@@ -264,6 +271,10 @@ class Report:
             {**c, **{name: value for name, value in cost.items() if name != "score"}}
             for c, cost in zip(found, costs, strict=True)
         )
+
+    def to_html(self) -> str:
+        """Return the page that `workbench report` writes. Raises PluginError without the plugin that renders it."""
+        return page_of(self.run, self.database)
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the verdict and the table of scores."""
@@ -308,7 +319,7 @@ class Report:
         return [f"Next: {command.format(self.workflow)}" for command in sorted(commands)]
 
     def _table(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
+        rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls   (costs per example)")]
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
             if self.spent.get("unpriced"):  # 0 would look free
@@ -330,11 +341,6 @@ class Report:
             return []
         before, after = (cost.get("uncached_tokens", cost.get("tokens", 0.0)) for cost in costs)
         return [f"Without what the server had cached, tokens per example: baseline {before:.4g}, winner {after:.4g}."]
-
-    def _score_table(self) -> list[str]:
-        lines = align(self._table())
-        lines[0] += "   (costs per example)"
-        return lines
 
     def _bill(self) -> str:
         spent = self.spent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import workbench
+from workbench.plugins.hookspecs import Register
 
 
 @workbench.hookimpl
@@ -13,3 +14,8 @@ def register_commands(cli: Any) -> None:
 
     for command in (view_command, report_command):
         cli.add_command(command, under="Look")
+
+
+@workbench.hookimpl
+def register_exporters(register: Register) -> None:
+    register("html", "workbench_view.pages:PageExport")

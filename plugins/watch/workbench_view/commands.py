@@ -37,32 +37,14 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
     sealed row, or for each row of an eval, with the answers. All formats contain rows of your data and answers of
     models.
     """
-    from workbench.base.files import begins_with, check_output, write_whole
-    from workbench.errors import StoreError
-    from workbench.store import ReadOnlyStore, kind_of
-    from workbench_view.evaluated import EVAL_WRITERS, read_evaluation
+    from workbench.store import ReadOnlyStore
     from workbench_view.exports import WRITERS
-    from workbench_view.facts import read_facts
+    from workbench_view.pages import write_report
 
     if out.suffix not in WRITERS:
         return fail(f"'{one_line(out)}' has no known suffix: use {', '.join(WRITERS)}", 2)
-    write, beginning = WRITERS[out.suffix]
-    check_output(out, ours=begins_with(beginning), overwrite=overwrite)
     with ReadOnlyStore(db) as store:
-        row = store.find_run(run, kinds=("optimize", "eval"))
-        if kind_of(row) not in ("optimize", "eval"):
-            raise StoreError(
-                f"{row['run']} is a run of `{kind_of(row)}`; reports cover runs of `optimize` and `eval` only"
-            )
-        text = (
-            EVAL_WRITERS[out.suffix](read_evaluation(store, row))
-            if kind_of(row) == "eval"
-            else write(read_facts(store, row["run"]))
-        )
-    try:
-        write_whole(out, text)
-    except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
+        write_report(store, run, out, overwrite)
     return say(f"wrote {one_line(out)}")
 
 

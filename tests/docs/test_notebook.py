@@ -1,0 +1,34 @@
+"""The tutorial notebook runs from top to bottom, and shows the figures that it shows in the docs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+
+
+def shown(notebook: Any) -> list[str]:
+    """The outputs that are the same on each machine: verdicts, scores and printed lines, without times."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    pages = [str(output["data"].get("text/html", "")) for output in outputs if "data" in output]
+    found = [text for page in pages for text in re.findall(r"<p>(.*?)</p>|<th>score</th><td>(.*?)</td>", page)]
+    verdicts = [line for line in map("".join, found) if not line.startswith(("workbench run ", "Spent: "))]
+    return [*verdicts, *(str(output["text"]) for output in outputs if output.get("name") == "stdout")]
+
+
+@pytest.mark.slow
+def test_the_tutorial_notebook_runs(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    shutil.copytree(ROOT / "workflows/data", tmp_path / "workflows/data")
+    notebook = nbformat.read(ROOT / "docs/tutorial.ipynb", 4)
+    before = shown(notebook)
+    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path / "docs")}}).execute()
+    assert any("The gain is shown" in line for line in before) and shown(notebook) == before
+    assert "The gain is shown" in (tmp_path / "docs/report.html").read_text(encoding="utf-8")
