@@ -16,6 +16,8 @@ CONTENTS: dict[str, Links] = {
         ("Notebook", "docs/tutorial.ipynb", "a DataFrame, a metric in a cell, plots, the winner called"),
         ("From your own CSV to CI", "docs/how-to/from-csv-to-ci.md", "nine commands, each as printed"),
         ("Read the report", "docs/how-to/read-the-report.md", "each line of it"),
+        ("What a run costs", "docs/how-to/what-it-costs.md", "the sums, and three bills"),
+        ("Questions", "docs/how-to/faq.md", "the frequent ones, answered in a line or two"),
         ("Troubleshooting", "docs/how-to/troubleshooting.md", "by what you see"),
         ("Install", "docs/how-to/install.md", "the base, the extras, and what they weigh"),
         ("Choose an optimizer", "docs/how-to/choose-optimizer.md", "which one, for what, at what price"),
