@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.spec import ADDRESS, PATH, Found, TargetsSpec, Written
 from workbench.study import Aims, AskedTrial, Race, Searcher, objective_sign
+from workbench_optuna.importance import explain_scores
 from workbench_optuna.pruning import make_race, report
 from workbench_optuna.shared import SharedStudy, shared_study
 from workbench_optuna.storage import check_address, check_storage
@@ -93,6 +94,7 @@ class Optuna(Optimizer):
             try:
                 await search.run()
             finally:
+                search.log_importance()
                 _keep(search.searcher, study, search.evaluated)
             return study.best
         async with shared_study(study, self.storage, self.study, directions(study.objectives)) as shared:
@@ -118,8 +120,8 @@ class Optuna(Optimizer):
 class _Search:
     """The state of a search.
 
-    tried: this run's evaluations, by hash. evaluated: trial numbers of new evaluations. A candidate that was tried
-    before is reported to the sampler, but not counted as new. p_values: by differences.
+    tried: this run's evaluations, by hash. evaluated: scores of new evaluations, by trial number. A candidate that was
+    tried before is reported to the sampler, but not counted as new. p_values: by differences.
     """
 
     settings: Optuna
@@ -127,7 +129,7 @@ class _Search:
     searcher: Searcher
     shared: SharedStudy | None
     tried: dict[str, Evaluation] = field(default_factory=dict[str, Evaluation])
-    evaluated: set[int] = field(default_factory=set[int])
+    evaluated: dict[int, float] = field(default_factory=dict[int, float])
     p_values: dict[tuple[float, ...], float] = field(default_factory=dict[tuple[float, ...], float])
 
     async def run(self) -> None:
@@ -173,7 +175,15 @@ class _Search:
 
     def _note(self, number: int, evaluation: Evaluation) -> None:
         self.tried[evaluation.workflow.hash] = evaluation
-        self.evaluated.add(number)
+        self.evaluated[number] = evaluation.score
+
+    def log_importance(self) -> None:
+        """Log how much of the spread of scores each setting explains; a stopped trial counts with the rows it has."""
+        trials = self.searcher.study.get_trials(deepcopy=False)
+        shares = explain_scores([(t.params, self.evaluated[t.number]) for t in trials if t.number in self.evaluated])
+        if len(shares) > 1:
+            told = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+            self.study.log(f"share of each setting in the spread of {len(self.evaluated)} scores: {told}", **shares)
 
     def _race(self, asked: AskedTrial) -> Race | bool:
         return self.settings.prunes(self.study) and make_race(self.searcher, asked, self.p_values)
@@ -200,7 +210,7 @@ def _without_steps(trial: Any) -> Any:
     return lean
 
 
-def _keep(searcher: Searcher, study: Study, evaluated: set[int]) -> None:
+def _keep(searcher: Searcher, study: Study, evaluated: Collection[int]) -> None:
     """Copy the finished search into Optuna's tables in the run database; a replay replaces what it finds there."""
     import optuna
 

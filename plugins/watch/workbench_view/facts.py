@@ -61,7 +61,7 @@ class Summary:
         before, after: the workflows.
         machine: system, processors, python and packages, of each process that worked on the run.
         curves: of trainings.
-        decisive: lines on the nodes that decide failures, if that was examined.
+        decisive: lines on the nodes that decide failures and the settings that decide scores, if that was examined.
     """
 
     run: Mapping[str, Any]
@@ -163,11 +163,14 @@ def _machines(store: Store, run_id: int) -> list[Mapping[str, Any]]:
 
 
 def _decisive(store: Store, row: Any) -> list[str]:
-    """Return which nodes decide failures: according to optimizers on train rows, and to `workbench agent attribute`."""
+    """Return which nodes decide failures and which settings the scores, according to optimizers and to `workbench agent
+    attribute`."""
     lines = list[str]()
     for event in RunRecord(store, row["id"]).read_events("optimizer_told"):
-        if str(event.get("message", "")).startswith("failures are decided by"):
-            lines.append(f"{event.get('optimizer')}, on train rows: {event['message']}")
+        message = str(event.get("message", ""))
+        if message.startswith(("failures are decided by", "share of each setting")):
+            where = "train" if message.startswith("failures") else "val"
+            lines.append(f"{event.get('optimizer')}, on {where} rows: {message}")
     for one in list_attributions(store):
         report: Mapping[str, Any] = read_report(one) or {}
         if report.get("kind") == "attribute" and row["run"] in report["examined"]:

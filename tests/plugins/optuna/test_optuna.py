@@ -110,7 +110,8 @@ def told(folder: Path) -> list[str]:
     store = Store(folder / "run.db")
     try:
         rows = store.rows("select data from events where kind = 'optimizer_told' order by id")
-        return [json.loads(row["data"])["message"] for row in rows]
+        messages = [json.loads(row["data"])["message"] for row in rows]
+        return [message for message in messages if not message.startswith("share of each setting")]
     finally:
         store.close()
 

@@ -230,6 +230,21 @@ def test_runs_are_compared_tagged_and_exported(page: Any, address: str, folder: 
     assert "The gain is" in Path(kept.value.path()).read_text()
 
 
+def test_a_list_is_sorted_by_a_column(page: Any, address: str) -> None:
+    finished(page, address)
+    run = page.url.rstrip("/").split("/")[-1]
+    page.goto(f"{address}/grid?side={run}:baseline&side={run}:winner&only=scores")
+    column = page.locator("tbody td:nth-child(3)")
+    scores = [float(cell.get_attribute("data-sort")) for cell in column.all()]
+    assert len({*scores}) > 1
+    for state, expected in (("descending", sorted(scores, reverse=True)), ("ascending", sorted(scores))):
+        page.get_by_role("columnheader").nth(2).get_by_role("button").press("Enter")
+        assert [float(cell.get_attribute("data-sort")) for cell in column.all()] == expected
+        assert page.get_by_role("columnheader").nth(2).get_attribute("aria-sort") == state
+    page.goto(address)
+    assert page.get_by_role("columnheader").get_by_role("button").count() > 2
+
+
 def test_answers_are_labelled_by_key_and_by_hand(page: Any, address: str, folder: Path) -> None:
     finished(page, address)
     page.get_by_role("navigation", name="Of this run").get_by_role("link", name="Label").click()
@@ -331,6 +346,7 @@ def test_every_page_is_without_barriers_and_fits(
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
     page = context.new_page()
     places = ["/", "/plugins", "/compare", f"/compare?a={run}:baseline&b={run}:winner", f"/runs/{run}", "/nothing"]
+    places += ["/grid", f"/grid?side={run}:baseline&side={run}:winner"]
     places += [f"/runs/{run}/{part}" for part in ("rows", "calls", "data", f"candidates/{hash_}", f"call?key={key}")]
     places += [
         f"/runs/{run}/{part}" for part in (f"row?row={example}", "label", "label?by=bob", "label?by=bob&report=1")

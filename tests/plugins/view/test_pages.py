@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from workbench.evaluation import read_rows
 from workbench.run import candidates
-from workbench.store import ReadOnlyStore, RunRecord, Store, add_run
+from workbench.store import ReadOnlyStore, RunRecord, Store, add_run, read_report
 from workbench_testing.simulated import HELPFUL, SimulatedLM
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
@@ -305,6 +306,32 @@ def test_a_matrix_has_a_cell_for_each_evaluation(client: TestClient, runs: dict[
     assert "Matrix of nodes.sort.instructions and nodes.sort.samples" in text and page.text.count('class="best"') >= 1
     assert re.search(r"Label it\. .*Label it carefully\.", text)
     assert client.get(f"/runs/{runs['optimize']}/matrix").status_code == 404
+
+
+def test_answers_of_a_matrix_stand_side_by_side(client: TestClient, runs: dict[str, Any]) -> None:
+    cells = runs["cells"]
+    page = client.get(f"/runs/{cells[2]}/matrix")
+    (grid,) = [link for link in links(page) if link.startswith("/grid?")]
+    assert grid == "/grid?" + "&".join(f"side={run}" for run in cells)
+    with ReadOnlyStore(runs["database"]) as store:
+        stored = [
+            {r["example"]: r for r in read_rows(store, row, read_report(row))} for row in map(store.find_run, cells)
+        ]
+    for only, key in (("answers", "prediction"), ("scores", "score"), ("all", None)):
+        shown = client.get(grid, params={"side": cells, "only": only})
+        differ = [row for row in stored[0] if key is None or len({str(one[row][key]) for one in stored}) > 1]
+        assert f"{len(differ)} of {len(stored[0])} rows that all columns have" in text_of(shown)
+        found = re.findall(r'<tr><td class="main">([^<]+)<', shown.text)
+        assert found == differ[:50] and (only == "all" or 0 < len(differ) < len(stored[0]))
+        assert shown.text.count("<td data-sort=") == len(found) * len(cells)
+    row = stored[3][found[0]]
+    assert row["prediction"]["label"] in text_of(client.get(grid)) and row["failure"] is None
+    one = text_of(
+        client.get("/grid", params={"side": [runs["optimize"] + ":baseline", runs["optimize"]], "only": "scores"})
+    )
+    assert "24 rows that all columns have" in one
+    assert client.get("/grid", params={"side": [cells[0], "nobody"]}).status_code == 404
+    assert client.get("/grid").status_code == 200
 
 
 # Data, plugins, downloads

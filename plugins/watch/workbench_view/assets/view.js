@@ -1,4 +1,4 @@
-// The whole script of the page: keys, and the part that changes while a run runs. Without it all pages work; a running
+// The whole script of the page: keys, lists by a column, and the part that changes while a run runs. Without it all pages work; a running
 // run is then seen anew when its page is loaded anew.
 "use strict";
 
@@ -55,6 +55,31 @@ document.addEventListener("keydown", (event) => {
   else if (/^[a-z]$/.test(event.key) && document.querySelector(`[data-key="${event.key}"]`)) {
     document.querySelector(`[data-key="${event.key}"]`).click();
   } else if (turn) document.querySelector(`a[rel="${turn}"]`)?.click();
+});
+
+// Rows of a list by a column: the second click turns them round. Numbers by their value, and missing ones last.
+function sort(head) {
+  const table = head.closest("table"), place = [...head.parentNode.children].indexOf(head);
+  const down = head.getAttribute("aria-sort") !== "descending";
+  const value = (row) => row.cells[place]?.dataset.sort ?? row.cells[place]?.textContent.trim() ?? "";
+  const order = (a, b) => {
+    const [x, y] = [a, b].map((text) => parseFloat(text.replace(/[$,+]/g, "")));
+    if (isNaN(x) !== isNaN(y)) return isNaN(x) ? 1 : -1;
+    return (down ? -1 : 1) * (isNaN(x) ? a.localeCompare(b) : x - y);
+  };
+  const rows = [...table.tBodies[0].rows].sort((a, b) => order(value(a), value(b)));
+  table.tBodies[0].append(...rows);
+  head.parentNode.querySelectorAll("th").forEach((one) => one.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", down ? "descending" : "ascending");
+}
+
+document.querySelectorAll("table.list th").forEach((head) => {
+  if (!head.textContent.trim() || head.querySelector("a, .hidden") || head.closest("[data-live]")) return;
+  const button = document.createElement("button");
+  button.append(...head.childNodes);
+  button.className = "sort";
+  button.addEventListener("click", () => sort(head));
+  head.append(button);
 });
 
 document.querySelectorAll("[data-live]").forEach(follow);

@@ -20,6 +20,7 @@ from workbench_view.server.catalogue import plugins_page
 from workbench_view.server.comparison import compare_page, matrix_page
 from workbench_view.server.data import data_page
 from workbench_view.server.downloads import report_file
+from workbench_view.server.grid import grid_page
 from workbench_view.server.labelling import label_rows, label_rows_page, label_run, label_run_page
 from workbench_view.server.row import row_page
 from workbench_view.server.rows import rows_page
@@ -46,6 +47,7 @@ PAGES: dict[str, Page] = {
     "/runs/{run}/label": label_run_page,
     "/label": label_rows_page,
     "/compare": compare_page,
+    "/grid": grid_page,
     "/plugins": plugins_page,
 }
 #: Changes, by the path of their form.

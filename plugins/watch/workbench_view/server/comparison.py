@@ -11,6 +11,7 @@ from workbench.errors import StoreError
 from workbench.evaluation import NO_EVIDENCE, Difference, Side, compare_sides, describe_choice, read_side
 from workbench.run import candidate_workflow
 from workbench.store import Store, find_exact_run, find_runs, kind_of, list_run_heads, read_report
+from workbench_view.server.grid import grid_url
 from workbench_view.server.runs import list_names
 from workbench_view.server.site import NotFound, Site, find_run
 from workbench_view.server.stored import read_inputs, shorten
@@ -51,6 +52,7 @@ def _compared(site: Site, store: Store, a: str, b: str) -> dict[str, Any]:
         ],
         "said": {name: shorten(inputs.get(name) or {}) for name in listed},
         "changes": list_changes(changes),
+        "grid": grid_url([a, b]),
     }
 
 
@@ -98,6 +100,7 @@ def matrix_page(site: Site, store: Store, request: Request) -> Response:
         rows=rows,
         columns=columns,
         cells=cells,
+        grid=grid_url([cell["run"] for cell in reversed(cells.values())]),
         best=max((one["score"] for one in cells.values()), default=None),
         split=report["split"],
     )

@@ -197,9 +197,9 @@ def load_libraries() -> None:
 
 
 def url(path: str, **parameters: Any) -> str:
-    """Return a URL of this server. Parameters that are None or empty are left out."""
+    """Return a URL of this server. Parameters that are None or empty are left out; a list is repeated."""
     asked = {name: value for name, value in parameters.items() if value not in (None, "")}
-    return f"{path}?{urlencode(asked, errors='replace')}" if asked else path
+    return f"{path}?{urlencode(asked, doseq=True, errors='replace')}" if asked else path
 
 
 def _here(request: Request) -> str:
