@@ -117,6 +117,8 @@ def test_it_says_where_it_came_from_and_which_node_decided(tmp_path: Path) -> No
     told = {"optimizer": "rewrite", "message": "failures are decided by: sort 0.9", "figures": {}}
     sql = "insert into events (run_id, at, kind, data) values (?, '', 'optimizer_told', ?)"
     store.execute(sql, row["id"], json.dumps(told))
+    told |= {"optimizer": "optuna", "message": "share of each setting in the spread of 14 scores: lm.model 0.90"}
+    store.execute(sql, row["id"], json.dumps(told))
     rows = [vars(RowFinding(str(n), "c", node=node)) for n, node in enumerate(("sort", "sort", None))]
     report = {"kind": "attribute", "lines": [], "examined": [row["run"]], "method": "replay", "rows": rows}
     made = add_run(store, run="dddd", name="a", status="finished", spec="", options="{}", kind="attribute")
@@ -124,10 +126,12 @@ def test_it_says_where_it_came_from_and_which_node_decided(tmp_path: Path) -> No
     found = read_facts(store, row["run"])
     page = write_page(found)
     store.close()
-    assert found.decisive == (
-        ["rewrite, on train rows: failures are decided by: sort 0.9", "run dddd (replay), failed rows by node: sort 2"]
-    )
-    assert "Nodes that decide failures" in page and "sort 2" in page
+    assert found.decisive == [
+        "rewrite, on train rows: failures are decided by: sort 0.9",
+        "optuna, on val rows: share of each setting in the spread of 14 scores: lm.model 0.90",
+        "run dddd (replay), failed rows by node: sort 2",
+    ]
+    assert "Nodes and settings that decide" in page and "sort 2" in page
     assert len(found.machine) == 1 and platform.python_version() in page and f"optuna {optuna.__version__}" in page
 
 
