@@ -137,21 +137,21 @@ def test_rooms_lean_on_few_others() -> None:
 
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
-    "base": 1358,
+    "base": 1354,
     "cli": 3288,
     "errors": 465,
     "evaluation": 1640,
-    "inference": 1145,
-    "ledger": 1400,
-    "lm": 1180,
+    "inference": 1199,
+    "ledger": 1390,
+    "lm": 1169,
     "plugins": 560,
     "proof": 2380,
     "run": 2937,
-    "runtime": 1610,
+    "runtime": 1618,
     "spec": 2650,
     "store": 1963,
-    "study": 1550,
-    "task": 4250,
+    "study": 1536,
+    "task": 4227,
     "workflow": 1905,
 }
 #: Names that plugins import from core, which only fall.

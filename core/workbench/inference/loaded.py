@@ -7,10 +7,21 @@ import atexit
 import itertools
 import math
 import os
+import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +32,7 @@ from workbench.base.plain_values import records_of
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Spend
-from workbench.lm import LMPool, locate_lms
+from workbench.lm import LMPool, Piece, Pieces, locate_lms
 from workbench.runtime import Consent, Program, Run, SandboxChoice
 from workbench.spec import Code, Inherited, Source, Spec, apply_overrides, check_nodes, read_source
 from workbench.task import Example, section_loaders
@@ -129,6 +140,32 @@ class LoadedWorkflow:
         self._check(inputs)
         run = self._run(inputs, next(self._numbers))
         return _or_raise(await (run if self._open.loop.is_running_here else _wait_in_loop(self._submit(run))))
+
+    async def astream(self, **inputs: Any) -> AsyncGenerator[str | Prediction]:
+        """Yield the text of the only output as the model writes it, and at last the prediction. In any event loop.
+
+        The text comes in one piece if its node has to read the answer first (several outputs, a vote, reasoning, typed
+        values), or its model does not stream. A label of the output before the text is left out. Raises the errors of
+        `__call__`, those of the model also after a part of the text.
+        """
+        self._check(inputs)
+        if len(self.outputs) != 1:
+            raise SpecError(f"{self.spec.name} has {len(self.outputs)} outputs", hint="A stream is of one text.")
+        here, texts = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+        pieces = _Texts(self.outputs[0], lambda text: here.call_soon_threadsafe(texts.put_nowait, text))
+        run = self._run(inputs, next(self._numbers), pieces=pieces)
+        job = asyncio.ensure_future(run if self._open.loop.is_running_here else _wait_in_loop(self._submit(run)))
+        job.add_done_callback(lambda _: texts.put_nowait(None))
+        try:
+            while (text := await texts.get()) is not None:
+                yield text
+            found = _or_raise(await job)
+            said = str(found.get(self.outputs[0], ""))
+            if said.startswith(pieces.said) and said != pieces.said:
+                yield said[len(pieces.said) :]
+            yield found
+        finally:
+            job.cancel()
 
     def run_in_loop(self, job: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread. Inside it,
@@ -245,25 +282,28 @@ class LoadedWorkflow:
         async with slots:
             return await self._run(row, number, trace)
 
-    async def _run(self, inputs: Row, number: int, trace: bool = True) -> Prediction:
+    async def _run(self, inputs: Row, number: int, trace: bool = True, pieces: Pieces | None = None) -> Prediction:
         if (run := self._open.run) is None:
             given: dict[str, Any] = {"pool": self.pool, "sandbox": self._sandbox, "consent": self._consent}
             run = self._open.run = Run.in_memory("call", self.spec, **given)
             self._open.program = Program(self.workflow, run.runtime)
         try:
-            return await predict_row(self._open.program, self.inputs, inputs, number, trace)
+            return await predict_row(self._open.program, self.inputs, inputs, number, trace, pieces)
         except (ServerDead, LMError):  # a rejected key is an LMError
             run.ledger.revive()  # the next call tries again
             raise
 
 
-async def predict_row(program: Program, inputs: Sequence[str], row: Row, number: int, trace: bool = True) -> Prediction:
+async def predict_row(
+    program: Program, inputs: Sequence[str], row: Row, number: int, trace: bool = True, pieces: Pieces | None = None
+) -> Prediction:
     """Run a workflow on one row. A value that is not a row, or a missing input, is a failure of the data."""
     if not isinstance(row, Mapping):
         return Prediction({}, "data", f"a row is a mapping of fields, not {type(row).__name__}")
     if lacking := [name for name in inputs if _is_missing(row.get(name))]:
         return Prediction({}, "data", f"the row has no {', '.join(lacking)}")
-    return prediction_of(await program.run(Example(str(number), {name: row[name] for name in inputs})), trace)
+    example = Example(str(number), {name: row[name] for name in inputs})
+    return prediction_of(await program.run(example, pieces=pieces), trace)
 
 
 def check_limit(spec: Spec, concurrency: int | None) -> int:
@@ -299,6 +339,24 @@ class _Open:
             threading.Thread(target=self.close, name="workbench-close", daemon=True).start()
         else:
             self.close()
+
+
+class _Texts(Pieces):
+    """Sends on the text of an answer, without a label of the output at its beginning. said: all that was sent."""
+
+    def __init__(self, name: str, send: Callable[[str], object]):
+        super().__init__()
+        self.wanted, self.said, self._held, self._send = True, "", "", send
+        self._label, self._most = re.compile(rf"\s*(?:\W*{re.escape(name)}\W*:\W*)?", re.IGNORECASE), len(name) + 16
+
+    def add(self, *parts: bytes | Piece) -> None:
+        self._held += "".join(part.text for part in parts if isinstance(part, Piece) and part.kind == "text")
+        if not self.said and len(self._held.strip()) < self._most:
+            return  # perhaps a label, or its beginning
+        text, self._held = self._held if self.said else self._label.sub("", self._held, count=1), ""
+        if text:
+            self.said += text
+            self._send(text)
 
 
 class _Window:

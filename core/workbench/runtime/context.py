@@ -187,6 +187,8 @@ class Context:
         runtime = self.program.runtime
         request = make_request(spec, messages, replica, settings)
         sent = runtime.fit(spec, request)
+        if self.row.writer == self.node and role == "task":
+            sent = replace(sent, pieces=self.row.pieces)
         try:
             response, paid = await runtime.complete(spec, sent, role)
         except LMError as error:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.lm import Pieces
 from workbench.runtime.context import Context
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.row import RowScope
@@ -40,11 +41,25 @@ class Program:
         """Return each node's position in an order in which they can run. Ties are broken by the order of the file."""
         return {name: position for position, name in enumerate(self.schedule.order)}
 
-    async def run(self, example: Example, draw: Draw = FIRST_DRAW) -> ExampleRun:
-        """Run all nodes, independent ones concurrently. A failing node ends the example as a failure."""
+    @cached_property
+    def streaming_node(self) -> str:
+        """Return the name of the node whose model writes the only output; empty if it has to be read first."""
+        fields = self.workflow.output_fields
+        writers = [name for name, node in self.nodes.items() if {*node.outputs} & {*fields}]
+        return writers[0] if len(fields) == len(writers) == 1 and self.nodes[writers[0]].streams else ""
+
+    async def run(self, example: Example, draw: Draw = FIRST_DRAW, pieces: Pieces | None = None) -> ExampleRun:
+        """Run all nodes, independent ones concurrently. A failing node ends the example as a failure.
+
+        pieces: receives the answer of `streaming_node` as its model writes it.
+        """
         if (elsewhere := self.runtime.elsewhere) is not None:
             return await elsewhere.run(self.workflow, example, draw)
-        trace, begun, row = Trace(example.id), time.perf_counter(), RowScope()
+        trace, begun, row = (
+            Trace(example.id),
+            time.perf_counter(),
+            RowScope(pieces, self.streaming_node if pieces else ""),
+        )
         written: dict[str, Mapping[str, Any]] = {}
         kind = Context if draw.variation is None else draw.variation.context
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
+from workbench.lm import Pieces
+
 
 class OfRow(Protocol):
     """An object that is closed with its row."""
@@ -17,9 +19,13 @@ T = TypeVar("T", bound=OfRow)
 
 
 class RowScope:
-    """Objects that all nodes of a row share with no other row, e.g. sessions with servers."""
+    """Objects that all nodes of a row share with no other row, e.g. sessions with servers.
 
-    def __init__(self) -> None:
+    pieces: receives the answer of the model that the node `writer` asks.
+    """
+
+    def __init__(self, pieces: Pieces | None = None, writer: str = "") -> None:
+        self.pieces, self.writer = pieces, writer
         self._things: dict[Any, OfRow] = {}
 
     def get(self, key: Any, make: Callable[[], T]) -> T:

@@ -116,6 +116,11 @@ class NodeKind:
         return 0
 
     @property
+    def streams(self) -> bool:
+        """Return True if the node's only output is the text of one model call, as the model writes it."""
+        return False
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """List the roles other than `task` whose models the node asks. The file must name a model for each."""
         return ()

@@ -112,6 +112,13 @@ class Predict(SignatureNode):
     def max_calls(self) -> int:
         return self.config.samples
 
+    @property
+    def streams(self) -> bool:
+        asked, c = self.asked.outputs, self.config
+        return (
+            len(asked) == 1 and asked[0].type is str and not asked[0].closed and c.samples == 1 and c.adapter == "plain"
+        )
+
     @cached_property
     def asked(self) -> Signature:
         """Return the signature that the model sees: with `reasoning` first, if the settings ask for it."""

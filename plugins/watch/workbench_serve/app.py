@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from workbench.errors import FailureKind
@@ -27,6 +28,8 @@ from workbench_serve.under_load import Configurations
 
 #: Seconds for the body of a request to arrive.
 BODY_SECONDS = 30.0
+
+_STREAM = {"Cache-Control": "no-store"}
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -94,7 +97,7 @@ class App:
             async with asyncio.timeout(self.settings.deadline):
                 return await handler(request)
         except TimeoutError:
-            raise RequestError(504, "deadline", f"No answer within {self.settings.deadline:g} s.") from None
+            raise _too_late(self.settings.deadline) from None
 
     async def predict(self, request: Request) -> Response:
         traced = request.query_params.get("trace") == "1"
@@ -113,13 +116,50 @@ class App:
         if why := self.fields.why_no_chat():
             raise RequestError(404, "not_found", why)
         asked = await self._body(request)
-        found, place = await self._run(**{self.wf.inputs[0]: chat.text_of(asked, self.model)})
+        inputs = {self.wf.inputs[0]: chat.text_of(asked, self.model)}
+        if chat.is_streamed(asked) and self._under_load is None:
+            return await self._stream(inputs, chat.Events(self.model, asked))
+        found, place = await self._run(**inputs)
         text = str(found.get(self.wf.outputs[0], ""))
         mark = f"configuration-{place}" if self._under_load is not None else None
         if chat.is_streamed(asked):
-            headers = {"Cache-Control": "no-store"}
-            return Response(chat.stream(text, found, self.model, asked, mark), 200, headers, "text/event-stream")
+            events = chat.Events(self.model, asked, mark)
+            return Response(events.text(text) + events.end(found), 200, _STREAM, "text/event-stream")
         return json_response(chat.completion(text, found, self.model, mark))
+
+    async def _stream(self, inputs: dict[str, Any], events: chat.Events) -> Response:
+        """Return the answer as events. What fails before the first one is an error as without a stream."""
+        end = math.inf if self.settings.deadline is None else time.monotonic() + self.settings.deadline
+        parts = self._parts(inputs)
+        first = await anext(parts)
+
+        async def body() -> AsyncGenerator[str]:
+            part: str | Prediction = first
+            try:
+                while isinstance(part, str):
+                    yield events.text(part)
+                    part = await asyncio.wait_for(anext(parts), None if end == math.inf else end - time.monotonic())
+                yield events.end(part)
+            except TimeoutError:
+                yield self._broken(_too_late(self.settings.deadline))
+            except Exception as error:
+                yield self._broken(explain(error), error)
+            finally:
+                await parts.aclose()
+
+        return StreamingResponse(body(), 200, _STREAM, "text/event-stream")
+
+    async def _parts(self, inputs: dict[str, Any]) -> AsyncGenerator[str | Prediction]:
+        async with self._slot():
+            async with aclosing(self.wf.astream(**inputs)) as parts:
+                async for part in parts:
+                    yield part
+
+    def _broken(self, told: RequestError, error: Exception | None = None) -> str:
+        """Return the event of an error after a part of the answer, which OpenAI's clients raise."""
+        number = secrets.token_hex(4)
+        self.log(f"{number} {told.status} {told.kind} after a part of the answer: {error or told}")
+        return f"data: {bytes(told.response(number).body).decode()}\n\n"
 
     async def list_models(self, request: Request) -> Response:
         if why := self.fields.why_no_chat():
@@ -188,6 +228,10 @@ class App:
             return json.loads(raw)
         except (ValueError, RecursionError):  # the former also for numbers with too many digits
             raise RequestError(400, "invalid_json", "The request is not JSON.") from None
+
+
+def _too_late(deadline: float | None) -> RequestError:
+    return RequestError(504, "deadline", f"No answer within {deadline:g} s.")
 
 
 def _shown(span: Span) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A workflow in the form of OpenAI's chat completions: one text in, one text out.
 
 Source: OpenAI's API reference, chat completions. Departures: a conversation has one message, since a workflow reads one
-text; sampling settings are ignored, since the workflow has its own; a stream has the whole answer in one piece.
+text; sampling settings are ignored, since the workflow has its own.
 """
 
 from __future__ import annotations
@@ -72,18 +72,24 @@ def completion(text: str, found: Prediction, model: str, mark: str | None = None
     return {**_head("chat.completion", model, mark), "choices": [choice], "usage": _usage(found)}
 
 
-def stream(text: str, found: Prediction, model: str, asked: Mapping[str, Any], mark: str | None = None) -> str:
-    """Return the answer as server-sent events: one with the whole answer, one with its end, and `[DONE]`."""
-    head = _head("chat.completion.chunk", model, mark)
-    delta = {"role": "assistant", "content": text}
-    events = [
-        {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}]},
-        {**head, "choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}]},
-    ]
-    options = asked.get("stream_options")
-    if isinstance(options, dict) and options.get("include_usage"):
-        events.append({**head, "choices": [], "usage": _usage(found)})
-    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+class Events:
+    """The server-sent events of an answer: its pieces, its end with the usage if asked for, and `[DONE]`."""
+
+    def __init__(self, model: str, asked: Mapping[str, Any], mark: str | None = None):
+        self._head, options = _head("chat.completion.chunk", model, mark), asked.get("stream_options")
+        self._usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        self._role = {"role": "assistant"}
+
+    def text(self, text: str) -> str:
+        delta, self._role = {**self._role, "content": text}, dict[str, str]()
+        return self._event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}])
+
+    def end(self, found: Prediction) -> str:
+        end = self._event([{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}])
+        return end + (self._event([], usage=_usage(found)) if self._usage else "") + "data: [DONE]\n\n"
+
+    def _event(self, choices: list[Any], **more: Any) -> str:
+        return f"data: {json.dumps({**self._head, 'choices': choices, **more})}\n\n"
 
 
 def models(model: str, created: int) -> dict[str, Any]:
