@@ -144,3 +144,28 @@ def test_a_token_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.M
             found = client.post("/predict", json={"text": "x"}, headers=headers)
             assert found.status_code == 200 and isinstance(json.loads(found.text)["outputs"]["answer"], str)
             assert "s3cret" not in client.get("/openapi.json", headers=headers).text
+
+
+def test_a_winner_is_served_without_optuna(tmp_path: Path) -> None:
+    """docs/how-to/use-the-winner.md leaves out these packages, which Optuna alone brings."""
+    page = Path(__file__).parents[3] / "docs/how-to/use-the-winner.md"
+    (line,) = [line for line in page.read_text().splitlines() if "pip uninstall -y" in line]
+    gone = line.split(" -y ")[1].split()
+    assert gone[0] == "optuna" and len(gone) == 7
+    folder = tmp_path / "without"
+    for name in gone:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(f"raise ModuleNotFoundError('{name} is not installed')\n")
+    known = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    with ChatServer() as server:
+        path = write(tmp_path, server)
+        run = subprocess.run(
+            [sys.executable, "-m", "workbench", "run", path, "--input", "text=x"],
+            env=environment(tmp_path) | {"PYTHONPATH": known}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", known)
+            with serving(tmp_path, path) as (address, _):
+                found = httpx.post(f"{address}/predict", json={"text": "x"}, timeout=60)
+    assert found.status_code == 200 and found.json()["outputs"]["answer"]
