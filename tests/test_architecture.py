@@ -138,7 +138,7 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1354,
-    "cli": 3288,
+    "cli": 3305,
     "errors": 465,
     "evaluation": 1640,
     "inference": 1199,
@@ -148,8 +148,8 @@ LINES = {
     "proof": 2380,
     "run": 2937,
     "runtime": 1618,
-    "spec": 2650,
-    "store": 1963,
+    "spec": 2642,
+    "store": 1954,
     "study": 1536,
     "task": 4227,
     "workflow": 1905,

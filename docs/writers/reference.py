@@ -18,7 +18,7 @@ from writers.tables import bundled, fields, places
 from writers.works_with import works_with
 
 from workbench.cli import cli
-from workbench.cli.file_schema import json_schema
+from workbench.cli.file_schema import BASICS, json_schema
 from workbench.plugins import GROUP, hookspecs, plugins
 from workbench.run import prepare
 from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, ProofSpec, Spec
@@ -62,7 +62,8 @@ def workflow_file() -> str:
     condition = get_args(rule.model_fields["when"].annotation)[1]
     parts = [
         "# The workflow file\n",
-        "Unknown keys are refused. `workbench validate --schema` prints all of this as JSON Schema.\n",
+        "Keys in **bold** are enough to start with; all others are advanced, and their defaults are good. Unknown keys "
+        "are refused. `workbench validate --schema` prints all of this as JSON Schema.\n",
     ]
     for title, model in (
         ("Top level", Spec),
@@ -92,16 +93,25 @@ def nodes() -> str:
 
 
 def optimizers() -> str:
-    parts = ["# Optimizers\n"]
-    for name in bundled("optimizers"):
-        parts += [f"## {name}\n", doc(plugins().get("optimizers", name)), _settings("optimizers", name)]
+    """The few to start with come first."""
+    classes = {name: plugins().get("optimizers", name) for name in bundled("optimizers")}
+    basic = [name for name, cls in classes.items() if cls.__name__ in BASICS]
+    start = (
+        "No idea? Leave `optimize:` out, or [choose](../how-to/choose-optimizer.md). These are enough to start with:"
+    )
+    parts = [
+        "# Optimizers\n",
+        f"{start} {', '.join(f'[{name}](#{name})' for name in basic)}. All others are advanced.\n",
+    ]
+    for name in [*basic, *(name for name in classes if name not in basic)]:
+        parts += [f"## {name}\n", doc(classes[name]), _settings("optimizers", name)]
     return "\n".join(parts)
 
 
 def _settings(kind: str, name: str) -> str:
     """A link to the page of the plugin, where the settings stand."""
     place = places()[kind, name]
-    return f"[Settings](../../{place}), on the page of the plugin `{place.split('/')[1].removeprefix('workbench_')}`.\n"
+    return f"[Settings](../../{place}), on the page of the plugin `{place.split('/')[2].removeprefix('workbench_')}`.\n"
 
 
 def metrics() -> str:

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
+from workbench.cli.file_schema import BASICS
 from workbench.plugins import plugins
 from workbench.workflow import node_class
 
@@ -41,7 +42,8 @@ def _rows(model: Any, shown: set[Any] | None, prefix: str = "", inside: tuple[An
         default = "required" if field.is_required() else _default(field)
         text = (field.description or "").replace("|", "\\|")
         key = f"{prefix}{field.alias or name}"
-        yield f"`{key}`", _short_type(kind), default, text
+        shown_key = f"**`{key}`**" if name in BASICS.get(model.__name__, ()) else f"`{key}`"
+        yield shown_key, _short_type(kind), default, text
         for inner, mark in _models(field.annotation):
             if inner not in (model, *inside, *(shown or ())) and not _told_elsewhere(inner):
                 if shown is not None:

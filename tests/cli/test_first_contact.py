@@ -145,3 +145,18 @@ def test_p6_a_remedy_for_a_key_elsewhere_loads(
     assert (home is None) == bool(inside)
     if home is not None:
         assert "valid" in (again := validate({home[1]: {key: value}})) and "unknown key" not in again
+
+
+def test_thirty_settings_and_five_optimizers_are_enough_to_start_with() -> None:
+    from workbench.cli.file_schema import BASICS, json_schema
+
+    schema = json_schema()
+    every = {"Spec": schema, **{one.get("title", name): one for name, one in schema["$defs"].items()}}
+    marked = {(title, key) for title, one in every.items() for key, p in one.get("properties", {}).items()
+              if "(advanced)" in p.get("description", "")}  # fmt: skip
+    basic = {(title, key) for title, keys in BASICS.items() for key in keys if key in every[title]["properties"]}
+    assert len(basic) == 30 and not basic & marked and len(marked) > 60
+    assert {title for title, _ in basic} == BASICS.keys()
+    optimizers = {name for name in schema["$defs"] if name.startswith("optimizer_")}
+    start = {name for name in optimizers if "(advanced)" not in schema["$defs"][name]["description"]}
+    assert start == {f"optimizer_{name}" for name in ("bootstrap", "optuna", "textgrad", "forge", "sft")}

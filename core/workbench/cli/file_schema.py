@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS, LMSpec, Spec
 from workbench.workflow import node_class
+
+#: The settings to start with, by the class that has them. Docs and the schema mark all others as advanced.
+BASICS: dict[str, list[str]] = json.loads(Path(__file__).with_name("basics.json").read_text(encoding="utf-8"))
 
 _NODE_KEYS: dict[str, Any] = {
     "needs": {
@@ -39,7 +44,20 @@ def json_schema() -> dict[str, Any]:
     for slot in definitions["DomainSpec"]["properties"]["any_of"]["anyOf"]:
         if slot.get("type") == "object":
             slot["additionalProperties"] = {"anyOf": kinds}
+    for name, one in {"": schema, **definitions}.items():
+        _mark_advanced(name, one)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "workbench workflow file"}
+
+
+def _mark_advanced(name: str, schema: dict[str, Any]) -> None:
+    """Mark what nobody needs at first: optimizers and node kinds without basic settings, and the other settings of
+    those that have some."""
+    basic, properties = BASICS.get(schema.get("title", "")), schema.get("properties", {})
+    if basic is None and name.startswith(("optimizer_", "node_")):
+        schema["description"] = f"(advanced) {schema.get('description', '')}".strip()
+    for key in (key for key in properties if basic is not None and key not in basic):
+        marked = f"(advanced) {properties[key].get('description', '')}".strip()
+        properties[key] = {**properties[key], "description": marked}  # a new one, as others may share it
 
 
 def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -53,6 +71,7 @@ def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
     extra = {key: _NODE_KEYS[key] for key in NODE_KEYS}
     return {
         "type": "object",
+        "title": cls.Config.__name__,
         "description": (cls.__doc__ or "").strip().split("\n")[0],
         "properties": {kind: primary, **properties, **extra},
         "required": [kind, *required],
