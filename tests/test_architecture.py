@@ -138,9 +138,9 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1354,
-    "cli": 3305,
+    "cli": 3307,
     "errors": 465,
-    "evaluation": 1640,
+    "evaluation": 1638,
     "inference": 1199,
     "ledger": 1390,
     "lm": 1169,
