@@ -1,0 +1,256 @@
+"""What each file of the gallery is for: settings that take a part of its design out, by the words of its head.
+
+The first of a file is the paper's own mechanism: without it, at least half of the file's rows are wrong. Each further
+part decides at least a quarter of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Settings = dict[str, Any]
+
+
+def code(signature: str, source: str) -> Settings:
+    """A code node in place of another one."""
+    return {"kind": "code", "code": signature, "source": source}
+
+
+TURN = "nodes.talk.nodes.turn.source"
+#: The turn of internet_of_agents: the tasks that are given, then those done, those that wait, and who speaks next.
+BEGUN = """
+def turn(state, content, to, team, waiting, speaker):
+    given = [{"agent": one, "task": content} for one in to if one in team]
+"""
+NONE_WAITS = f"""{BEGUN}
+    return {{"tasks": given if state == "sync" else [], "waiting": [], "speaker": (to or [speaker])[0]}}
+"""
+ONE_SPEAKS = f"""{BEGUN}
+    done = given if state == "sync" else waiting if state == "pause" else []
+    waiting = waiting + given if state == "async" else [] if state == "pause" else waiting
+    return {{"tasks": done, "waiting": waiting, "speaker": speaker}}
+"""
+PLANS = "nodes.think.nodes.policy"
+CHIEF = "nodes.discuss.nodes.chief"
+SWEEP = "nodes.work.nodes.sweep.nodes"
+TEAM, WORK = "nodes.lead.nodes.build.nodes", "nodes.lead.nodes.work"
+PHASES = "nodes.work.nodes.step.cases"
+LOOK = "nodes.solve.nodes.CountGivenObject.nodes.look"
+
+WITHOUT: dict[str, dict[str, Settings]] = {
+    "agent_occam": {
+        "pruned observations": {"nodes.find.settings.view": "whole"},
+        "fewer actions": {"nodes.find.settings.actions": "all"},
+        "a plan that is pruned": {"nodes.find.of.signature": "question, observation, actions -> plan, action"},
+    },
+    "agent_s2": {
+        "re-planning": {"nodes.use.of.nodes.plan.signature": "question -> kind: Literal['line', 'cell'], target"},
+        "an expert for each kind of target": {
+            "nodes.use.of.nodes.ground.cases.cell.instructions": "Find the line: click line NUMBER."
+        },
+    },
+    "agentgym": {"a history of steps": {"nodes.craft.history": 0}},
+    "aries": {
+        "a policy that sees the thoughts": {
+            PLANS: code(
+                "done: list -> move", "def move(done): return ('split', 'solve', 'merge', 'solve', 'stop')[len(done)]"
+            )
+        },
+        "splitting": {"nodes.think.nodes.act.cases.split.source": "def split(thoughts): return thoughts"},
+        "merging": {"nodes.think.nodes.act.cases.merge.source": "def merge(thoughts): return thoughts[:1]"},
+    },
+    "arigraph": {
+        "triples that are linked": {"nodes.near.links": 0},
+        "links by what they name": {"nodes.watch.nodes.know.links": []},
+        "episodes": {"nodes.watch.nodes.live.into": "nowhere"},
+    },
+    "autoflow": {
+        "the line that is to be carried out": {
+            "nodes.work.nodes.step.signature": "question, notes -> notes, line: int"
+        },
+        "jumps": {"nodes.work.rounds": 3},
+    },
+    "automl_agent": {
+        "a request whose columns are verified": {"nodes.request.rounds": 1},
+        "plans that are verified": {"nodes.left.source": "def left(plans, works): return plans"},
+        "specialists": {"nodes.judge.nodes.verify.signature": "columns, plan, model -> works: bool"},
+        "code that is verified": {
+            "nodes.build.nodes.verify": code(
+                "value, constant, slope -> verified: bool, answer: float",
+                "def verify(value, constant, slope): return {'verified': True, 'answer': constant + slope * value}",
+            )
+        },
+    },
+    "blade": {"the data": {"nodes.analyse.given": []}, "looking before deciding": {"nodes.analyse.max_steps": 1}},
+    "capo": {
+        "a meeting on progress": {"nodes.fetch.settings.meetings": "start"},
+        "a plan that is carried on": {
+            f"nodes.fetch.players.{who}.signature": "observation -> plan, action" for who in ("ann", "bob")
+        },
+    },
+    "captain": {
+        "a checker": {
+            "nodes.lead.nodes.seat.source": """
+def seat(roles, experts, instructions):
+    return [{"role": roles[0], "expert": experts[0], "told": instructions[0]}] if roles else []
+"""
+        },
+        "a second look": {f"{WORK}.rounds": 1},
+        "a library of experts": {f"{TEAM}.find.corpus": "../data/places.jsonl"},
+        "experts that are written": {
+            f"{TEAM}.brief.cases.none": code("role -> told", "def listen(role): return 'You listen.'")
+        },
+        "a tool": {f"{WORK}.nodes.talk.of.cases.arithmetician.tools": ["python:tools.py:price"]},
+        "steps": {"nodes.lead.rounds": 1},
+    },
+    "cave_agent": {
+        "a table given as a variable": {"nodes.narrow.given": []},
+        "an object that comes out": {"nodes.narrow.kept": []},
+        "cell by cell": {"nodes.narrow.max_steps": 2},
+    },
+    "chain": {
+        "the animal is found first": {"nodes.answer.signature": "facts, subject -> answer"},
+        "the person is named first": {"nodes.find.signature": "facts, question -> animal"},
+    },
+    "chain_of_agents": {
+        "pieces": {"nodes.cut.source": "def cut(facts): return [facts]"},
+        "notes that are handed on": {"nodes.work.of.signature": "question, piece -> notes"},
+    },
+    "codeact": {
+        "tools called in code": {"nodes.solve.tools": ["python:tools.py:price"]},
+        "a result that is read": {"nodes.solve.max_steps": 1},
+    },
+    "codetree": {
+        "a critic beside the test": {"nodes.solve.until": "score >= 0.5"},
+        "several strategies": {"nodes.solve.branching": 1, "nodes.solve.evaluations": 8},
+        "feedback": {"nodes.solve.of.cases.refine.signature": "question, plan -> answer"},
+    },
+    "compwob": {"what is left is carried on": {"nodes.work.of.signature": "brief, observation -> left, action"}},
+    "dare": {
+        "the profile of the values": {"nodes.ask.source": "def ask(question, profile): return question"},
+        "cards with a profile": {"nodes.look.fields": {"text": "text"}},
+    },
+    "debate": {"members hear each other": {"nodes.solve.rounds": 1}},
+    "diff_history": {"observations as what changed": {"nodes.watch.observations": "full"}},
+    "entity_deduction": {
+        "memory of what was asked": {"nodes.ask.history": 0},
+        "one who knows": {"nodes.ask.players.judge.signature": "observation -> action"},
+    },
+    "graph_team": {
+        "the method that is looked up": {"nodes.code.signature": "question, graph -> found"},
+        "a reasoner where code fails": {"nodes.check.source": "def check(found): return 'coded'"},
+        "mending what fails": {"nodes.code.max_steps": 2},
+        "a tool in code": {"nodes.code.tools": ["sandbox:session"]},
+    },
+    "iagents": {
+        "a list of what is open": {
+            "nodes.talk.nodes.navigate.signature": "question, said_so_far, said -> open: list[str]"
+        },
+    },
+    "internet_of_agents": {
+        "members found by skill": {"nodes.discover.of.query": "question"},
+        "tasks that wait": {TURN: NONE_WAITS},
+        "passing the word": {TURN: ONE_SPEAKS},
+    },
+    "master": {"confidence": {"nodes.solve.judge.nodes.reward.source": "def reward(worth, confidence): return worth"}},
+    "mag_sql": {
+        "from the query before": {
+            "nodes.write.nodes.query.nodes.draft.signature": "schema, columns, part, outcome -> sql"
+        },
+        "mended by what the database says": {"nodes.write.nodes.query.rounds": 1},
+    },
+    "mobile_agent": {
+        "the procedure": {"nodes.use.nodes.next.signature": "question, done, screen -> action"},
+        "a person who is asked": {"nodes.use.nodes.weigh.source": "def weigh(action): return False"},
+    },
+    "poact": {
+        "a policy that switches": {
+            "nodes.work.nodes.control.instructions": "Go on.",
+            "nodes.work.nodes.usual.source": "def usual(course): return 'plan'",
+        },
+        "tools of the phase alone": {
+            f"{PHASES}.{phase}.tools": [
+                "sandbox:session#booking",
+                *(f"python:tools.py:{t}" for t in ("quote", "reserve", "pay")),
+            ]
+            for phase in ("reserve", "pay")
+        },
+        "variables over all phases": {f"{PHASES}.pay.tools": ["sandbox:session", "python:tools.py:pay"]},
+    },
+    "se_agent": {
+        "several trajectories": {"nodes.start.source": "def start(question): return ['from the left']"},
+        "recombination": {
+            "nodes.recombine.instructions": "Take the first.",
+            "nodes.refine.signature": "question, pool -> answer",
+        },
+        "revision": {"nodes.revise.gather": {"pool": "revised"}, "nodes.revise.of.instructions": "Repeat it."},
+    },
+    "simura": {
+        "predicted states": {"nodes.descend.of.nodes.choose.signature": "question, candidates -> action"},
+        "a world model": {"nodes.descend.of.nodes.simulate.of.instructions": "Guess where this leads."},
+    },
+    "swe_search": {
+        "a value in words": {"nodes.search.of.signature": "question, patch -> patch"},
+        "a jury": {"nodes.decide": code("patch -> answer", "def take(patch): return patch")},
+    },
+    "toolshed": {
+        "enriched cards": {"nodes.look.of.fields": {"text": "text"}},
+        "parts of the request": {
+            "nodes.expand": code("question -> asks: list", "def ask(question): return [question]")
+        },
+        "an order by a model": {"nodes.look.of.rerank": None},
+    },
+    "two_heads": {
+        "a chief": {
+            CHIEF: code("talk -> speaker, depth", "def chief(talk): return {'speaker': 'solver', 'depth': 'shallow'}")
+        },
+        "depth": {"nodes.discuss.nodes.turn.cases.checker.signature": "question, talk -> said"},
+    },
+    "vidorag": {
+        "a cut by the scores": {"nodes.cut.source": "def cut(ranked): return ranked[:1]"},
+        "several turns": {"nodes.look.rounds": 1},
+    },
+    "webnav": {"a beam": {"nodes.find.width": 1}},
+    "webpilot": {
+        "a plan by where one is": {"nodes.work.nodes.plan.signature": "question, done -> subtask"},
+        "tree search": {"nodes.work.nodes.search.order": "greedy"},
+    },
+    "toolemu": {"earlier calls": {"nodes.serve.nodes.pay.predict": "to, amount: int -> result"}},
+    "gen_rewrite": {
+        "mending": {f"{SWEEP}.mend.nodes.write.signature": "schema, query, rules, rewrite -> rewrite, rule"},
+        "another try": {"nodes.work.rounds": 1},
+        "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
+    },
+    "hm_rag": {},
+    "glee": {"the history of offers": {"nodes.haggle.history": 0}},
+    "gta": {
+        "tools that see": {f"{LOOK}.signature": "image, text -> count: int"},
+    },
+    "mindsearch": {
+        "what was found": {"nodes.find.nodes.plan.signature": "question, asked -> queries: list[str]"},
+        "waves": {"nodes.find.rounds": 1},
+    },
+    "formal_specification": {"the formula": {"policy.rules": []}},
+    "plan_and_execute": {"a plan": {"nodes.execute.signature": "question -> findings"}},
+    "ecoact": {"registration": {"nodes.solve.register": "all"}},
+    "self_consistency": {"several answers": {"nodes.solve.samples": 1}},
+    "selforg": {"who hears whom": {"nodes.solve.rounds": 0}},
+    "react": {"a tool": {"nodes.solve.tools": ["python:tools.py:price"]}},
+    "small_agent": {
+        "several actions": {"nodes.solve.actions": 1},
+        "a first thought": {"nodes.solve.first_thought": False},
+    },
+    "malt": {"a verifier": {"nodes.refine.signature": "question, draft -> answer"}},
+    "mixture_of_agents": {"proposers": {"nodes.aggregate.signature": "question, first_answer -> answer"}},
+    "rci": {"criticism": {"nodes.solve.rounds": 0}},
+    "step_back": {"a rule": {"nodes.answer.signature": "question -> answer"}},
+    "tree_of_thoughts": {"several thoughts": {"nodes.think.samples": 1, "nodes.conclude.samples": 1}},
+    "graph_of_thoughts": {
+        "splitting": {"nodes.split.source": "def split(question): return {'left': question, 'right': '0'}"}
+    },
+    "dylan": {"rounds": {"nodes.solve.rounds": 1}},
+    "best_route": {"a large model": {"nodes.solve.learned": ""}},
+    "backdoors": {},
+    "eu_agent_bench": {},
+    "gta_steps": {},
+}
