@@ -222,6 +222,39 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "adaptive_rag": {
+        "the level decides": {"nodes.judge.enabled": False},
+        "answering at once": {"nodes.usual.source": "def usual(question): return 'simple'", "nodes.judge.enabled": False},
+        "steps": {"nodes.answer.cases.several.max_steps": 2},
+    },
+    "amber": {
+        "a memory that is carried on": {"nodes.gather.nodes.remember.signature": "question, sentences -> memory, enough: bool"},
+        "pages that are sifted": {"nodes.gather.nodes.left.source": "def left(pages, useful): return pages"},
+        "sentences that are sifted": {
+            "nodes.gather.nodes.remember.signature": "question, memory, kept -> memory, enough: bool"
+        },
+        "an end when it suffices": {"nodes.gather.until": None},
+    },
+    "knowledge_cache": {
+        "what is known says what to search": {"nodes.gather.nodes.ask.signature": "question -> query"},
+        "notes of the row": {"nodes.gather.nodes.keep.into": "elsewhere"},
+        "what is known says when it is enough": {"nodes.gather.nodes.judge.signature": "question, gained -> enough: bool"},
+    },
+    "sibyl": {
+        "a jury that debates": {
+            "nodes.settle.nodes.jury": {
+                "kind": "ensemble",
+                "of": [
+                    {"predict": "question, workspace, answer -> fault", "instructions": f"You check the {seen}."}
+                    for seen in ("sources", "logic", "form")
+                ],
+                "samples": 1,
+            }
+        },
+        "a workspace that the jury reads": {"nodes.settle.nodes.jury.of.signature": "question, answer -> fault"},
+        "a draft that is written anew": {"nodes.settle.rounds": 1},
+        "a few searches": {"nodes.explore.rounds": 1},
+    },
     "glee": {"the history of offers": {"nodes.haggle.history": 0}},
     "gta": {
         "tools that see": {f"{LOOK}.signature": "image, text -> count: int"},

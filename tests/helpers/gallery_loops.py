@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_speech import BUILDER, COLOURS, LIBRARY, RIPENS, Case, numbers, sums
 from tests.helpers.gallery_trees import TREES
 
@@ -51,29 +52,6 @@ def colour_in_notes(found: re.Match[str]) -> str:
     return colours[0] if colours else "unknown"
 
 
-# MindSearch: the next questions stand only in what was found.
-
-
-def plan_searches(found: re.Match[str]) -> str:
-    asked, seen = listed(found, "asked"), shown(found, "findings")
-    if "builder" in shown(found, "question"):
-        if not asked:
-            return json.dumps(["who built the lighthouse of Lorvik"])
-        if name := re.findall(r"built in 1871 by (\w+ \w+)", seen):
-            return json.dumps([] if "born in" in seen else [f"engineer {name[0]} born"])
-        return json.dumps([])
-    wanted = [f"colour of the {thing}" for thing in re.findall(r"thing(\d)", shown(found, "question"))]
-    return json.dumps([] if asked else wanted or ["how long dorn ripens"])
-
-
-def write_findings(found: re.Match[str]) -> str:
-    seen = shown(found, "findings")
-    for pattern in (r"born in (\w+) in 1832", r"ripens for ([a-z ]+)\."):
-        if said := re.findall(pattern, seen):
-            return said[0]
-    return str(len([query for wave in listed(found, "asked") for query in wave]))
-
-
 # LongWriter: the model has breath for a few words, and knows only from the text where it is.
 
 
@@ -89,34 +67,6 @@ def plan_points(found: re.Match[str]) -> str:
 
 def long_text(count: int) -> str:
     return "\n\n".join(f"{i}. p{i} p{i} p{i}" for i in range(1, count + 1))
-
-
-# Amber: the model reads pages apart, and a page too many confuses it.
-
-
-def rewrite_memory(found: re.Match[str]) -> str:
-    memory = shown(found, "memory").removeprefix("nothing yet")
-    sentences = shown(found, "sentences") or shown(found, "kept")
-    if len(sentences) > 120:
-        return "memory: too much to read\nenough: no"
-    memory = f"{memory} {sentences}".strip()
-    return f"memory: {memory}\nenough: {'yes' if 'born in' in memory else 'no'}"
-
-
-def ask_for_missing(found: re.Match[str]) -> str:
-    builder = re.findall(r"built in 1871 by (\w+ \w+)", shown(found, "memory"))
-    return f"{builder[0]} born engineer" if builder else "lighthouse of Lorvik built"
-
-
-def is_useful(found: re.Match[str]) -> str:
-    wanted = "born in" if "born" in shown(found, "query") else "built in"
-    return "yes" if wanted in shown(found, "page") else "no"
-
-
-def copy_sentences(found: re.Match[str]) -> str:
-    wanted, kept = "born in" if "born" in shown(found, "query") else "built in", listed(found, "kept")
-    sentences = [sentence for page in kept for sentence in page.split(": ", 1)[-1].split(". ")]
-    return " ".join(s for s in sentences if wanted in s or len(kept) > 2)
 
 
 # MAG-SQL: the second query is made of the first, and names a missing column at first.
@@ -217,31 +167,6 @@ def colour_in_talk(found: re.Match[str]) -> str:
     return colours[0] if colours else "unknown"
 
 
-# Sibyl: the first draft is wrong in one of three ways, and one juror sees it; the others are persuaded.
-
-
-def explore(found: re.Match[str]) -> str:
-    seen = " ".join(listed(found, "workspace"))
-    builder = re.findall(r"built in 1871 by (\w+ \w+)", seen)
-    if not builder:
-        return "who built the lighthouse of Lorvik"
-    return "none" if "born in" in seen else f"engineer {builder[0]} born"
-
-
-def draft(found: re.Match[str]) -> str:
-    fault, born = shown(found, "fault"), re.findall(r"born in (\w+) in 1832", shown(found, "workspace"))
-    return born[0] if fault == "not the birthplace" and born else "Lorvik" if fault == "none" else fault
-
-
-def judge_draft(seen: str) -> Any:
-    def say(found: re.Match[str]) -> str:
-        others = shown(found, "answers_of_others") or found.string.partition("answers_of_others: ")[2]
-        wrong = shown(found, "answer") == "Lorvik"
-        return "not the birthplace" if wrong and (seen == "sources" or "birthplace" in others) else "none"
-
-    return say
-
-
 # HM-RAG: the web lies about the builder, and each source is read by itself.
 
 
@@ -267,14 +192,10 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "mindsearch.yaml": Case(
+        (),
         [
-            ({"question": BUILDER}, {"answer": "Tessmark"}),
-            ({"question": RIPENS}, {"answer": "two years"}),
-            ({"question": "How many of thing1 thing2 thing3 thing4?"}, {"answer": "4"}),
-        ],
-        [
-            ("Which short searches are open", "question: ", plan_searches),
-            ("Answer by what was found.", "findings: ", write_findings),
+            ("Which short searches are open", "question: ", facts.write_list),
+            ("Answer by what was found.", "findings: ", facts.answers("findings")),
         ],
     ),
     "long_writer.yaml": Case(
@@ -300,13 +221,13 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "amber.yaml": Case(
-        [({"question": BUILDER}, {"answer": "Tessmark"})],
+        (),
         [
-            ("Write a short search", "memory: ", ask_for_missing),
-            ("Does the page help", "page: ", is_useful),
-            ("Copy the sentences", "kept: ", copy_sentences),
-            ("Write the memory anew", "memory: ", rewrite_memory),
-            ("Answer by the memory.", r"memory: .*born in (\w+)", r"\1"),
+            ("Write a short search", "memory: ", facts.write_next("memory")),
+            ("Does the page help", "page: ", facts.page_helps),
+            ("Copy the sentences", "kept: ", facts.copy_sentences),
+            ("Write the memory anew", "memory: ", facts.rewrite_memory),
+            ("Answer by the memory.", "memory: ", facts.answers("memory")),
         ],
     ),
     "mag_sql.yaml": Case(
@@ -354,11 +275,11 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "sibyl.yaml": Case(
-        [({"question": BUILDER}, {"answer": "Tessmark"})],
+        (),
         [
-            ("Write the next search", "workspace: ", explore),
-            ("Answer by the workspace.", "fault: ", draft),
-            *[(f"You check the {seen}.", "answer: ", judge_draft(seen)) for seen in ("sources", "logic", "form")],
+            ("Write the next search", "question: ", facts.write_next("workspace")),
+            ("Answer by the workspace.", "fault: ", facts.draft),
+            *[(f"You check the {juror}.", "answer: ", facts.find_fault(juror)) for juror in ("sources", "logic", "form")],
         ],
     ),
     "hm_rag.yaml": Case(

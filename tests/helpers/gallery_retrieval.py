@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_loops import listed, shown
 from tests.helpers.gallery_speech import BUILDER, COLOURS, RIPENS, Case, code
 
@@ -26,21 +27,6 @@ def rows(name: str, *numbers: int, expected: str = "answer") -> list[tuple[dict[
     """Rows of a data file, by their numbers, without the label, and what is expected."""
     read = [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
     return [({k: v for k, v in read[n].items() if k != expected}, {"answer": read[n][expected]}) for n in numbers]
-
-
-# Knowledge cache: the builder's name stands in what was found before.
-
-
-def search_for_lack(found: re.Match[str]) -> str:
-    if "dorn" in shown(found, "question"):
-        return "dorn ripens"
-    builder = re.findall(r"built in 1871 by (\w+ \w+)", whole(found, "knowledge"))
-    return f"engineer {builder[0]} born" if builder else "lighthouse of Lorvik built"
-
-
-def suffices(found: re.Match[str]) -> str:
-    known = whole(found, "knowledge") + whole(found, "gained")
-    return "yes" if "born in" in known or "ripens" in known else "no"
 
 
 # AriGraph: which animal, and then its colour, stand in two triples.
@@ -217,13 +203,12 @@ def workload(*names: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 RETRIEVAL: dict[str, Case] = {
     "knowledge_cache.yaml": Case(
-        [({"question": BUILDER}, {"answer": "Tessmark"}), ({"question": RIPENS}, {"answer": "two years"})],
+        (),
         [
-            ("Write a short search for what the knowledge lacks.", "question: ", search_for_lack),
+            ("Write a short search for what the knowledge lacks.", "question: ", facts.write_next("knowledge", idle="towns of Ostra")),
             ("Write in a sentence what the page adds.", r"(?s)documents: [^\n]*?: (.*?)\n\w+:", r"\1"),
-            ("Does this answer the question?", "gained: ", suffices),
-            ("Answer by the facts.", r"born in (\w+)", r"\1"),
-            ("Answer by the facts.", r"ripens for ([a-z ]+)", r"\1"),
+            ("Does this answer the question?", "gained: ", facts.suffices("knowledge", "gained")),
+            ("Answer by the facts.", "facts: ", facts.answers_brief("facts")),
         ],
     ),
     "arigraph.yaml": Case(

@@ -8,6 +8,7 @@ wrong.
 
 from __future__ import annotations
 
+from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_attacks import ATTACKED
 from tests.helpers.gallery_benchmarks import BENCHMARKS
 from tests.helpers.gallery_code import CODE
@@ -48,25 +49,13 @@ CASES: dict[str, Case] = {
     **STRANGERS,
     **DRAWINGS,
     "adaptive_rag.yaml": Case(
+        (),
         [
-            ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),
-            ({"question": RIPENS}, {"level": "single", "answer": "two years"}),
-            ({"question": BUILDER}, {"level": "several", "answer": "Tessmark"}),
-            ({"question": BUILT}, {"level": "single", "answer": "1871"}),
+            ("How many pages", "question: (.*)\\n", facts.how_many_pages),
+            ("Answer the question.", "question: (.*)\\n", lambda m: facts.SIMPLE.get(m[1], "unknown")),
+            ("Answer by what was found.", "pages: ", facts.answers("pages")),
+            ("search(", "question: ", facts.search_on),
         ],
-        [
-            ("How many pages", "one and one", "simple"),
-            ("How many pages", "dorn", "single"),
-            ("How many pages", "builder", "several"),
-            ("How many pages", "year", "that is hard to say"),
-            ("Answer the question.", "one and one", "two"),
-            ("Answer by what was found.", r"pages: .*ripens for ([a-z ]+)\.", r"\1"),
-            ("Answer by what was found.", r"pages: .*built in (\d+)", r"\1"),
-            ("search(", r"born\?\Z", call("search", query="who built the lighthouse of Lorvik")),
-            ("search(", r"result: .*born in (\w+) in 1832[^\n]*\Z", r"answer: \1"),
-            ("search(", r"built in 1871 by (\w+ \w+)\.[^\n]*\Z", lambda m: call("search", query=f"engineer {m[1]}")),
-        ],
-        wrong=["judge"],
     ),
     "best_route.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),

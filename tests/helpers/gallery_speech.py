@@ -25,7 +25,7 @@ RESULT = r"result: (\d+)\Z"
 class Case:
     """A file's test rows with expected outputs, and the model's script. wrong: nodes that fail on purpose."""
 
-    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]
+    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]  # none: the file's own
     table: Sequence[Line]
     wrong: Sequence[str] = ()
 
