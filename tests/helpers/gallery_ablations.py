@@ -222,6 +222,23 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "agent_issues": {
+        "what was read": {"nodes.mend.history": 0},
+        "steps": {"nodes.mend.max_steps": 1},
+    },
+    "ml_experiments": {
+        "steps": {"nodes.improve.max_steps": 1},
+        "what was read": {"nodes.improve.history": 0},
+    },
+    "one_day": {
+        "reading the attachments": {"nodes.work.of.instructions": "Write the file that is asked for, and submit."},
+        "a file that is handed in": {"nodes.work.max_steps": 1},
+    },
+    "agentif": {"the instructions": {"nodes.serve.signature": "question -> answer"}},
+    "ask_before_acting": {
+        "asking": {"nodes.fetch.of.instructions": "Open a door. Write: open ROOM."},
+        "a person who knows": {"nodes.fetch.of.user.knows": ["question"]},
+    },
     "adaptive_rag": {
         "the level decides": {"nodes.judge.enabled": False},
         "answering at once": {"nodes.usual.source": "def usual(question): return 'simple'", "nodes.judge.enabled": False},
@@ -265,7 +282,28 @@ def seat(roles, experts, instructions):
     },
     "formal_specification": {"the formula": {"policy.rules": []}},
     "plan_and_execute": {"a plan": {"nodes.execute.signature": "question -> findings"}},
-    "ecoact": {"registration": {"nodes.solve.register": "all"}},
+    "ecoact": {
+        "registration": {
+            "nodes.solve.tools": ["python:tools.py:add"],
+        }
+    },
+    "plangen": {
+        "a selection": {"nodes.select.enabled": False},
+        "a verifier": {
+            f"nodes.plan.cases.{path}.verifier": code("plan -> score: float", "def score(plan): return 0.5")
+            for path in ("best_of_n", "tree_of_thought.nodes.begin", "tree_of_thought.nodes.go_on", "rebase")
+        },
+        "constraints": {"nodes.constrain": code("question -> constraints", "def none(question): return 'none'")},
+    },
+    "stateflow_bash": {
+        "a state for errors": {
+            "nodes.solve.states.solve.next": ["verify"],
+            "nodes.solve.states.verify.next": [{"when": {"regex": "(?i)^submit", "of": "action"}, "to": "hand_in"}, "verify"],
+        },
+        "a state that looks": {
+            f"nodes.solve.states.{state}.next": [{"when": "error", "to": "error"}, "hand_in"] for state in ("solve", "error")
+        },
+    },
     "self_consistency": {"several answers": {"nodes.solve.samples": 1}},
     "selforg": {"who hears whom": {"nodes.solve.rounds": 0}},
     "react": {"a tool": {"nodes.solve.tools": ["python:tools.py:price"]}},
@@ -284,6 +322,6 @@ def seat(roles, experts, instructions):
     "dylan": {"rounds": {"nodes.solve.rounds": 1}},
     "best_route": {"a large model": {"nodes.solve.learned": ""}},
     "backdoors": {},
-    "eu_agent_bench": {},
-    "gta_steps": {},
+    "eu_agent_bench": {"the law": {"nodes.serve.instructions": "Do what is asked."}},
+    "gta_steps": {"what came before": {"nodes.walk.of.signature": "question, files, tools -> action"}},
 }

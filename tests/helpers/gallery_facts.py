@@ -163,6 +163,58 @@ SIMPLE = {
 }
 
 
+class Command(NamedTuple):
+    """A command of the small shell, and what of its output is the answer."""
+
+    command: str
+    read: Callable[[list[str]], str]
+
+
+def _word(lines: list[str]) -> str:
+    return lines[0].split()[-1]
+
+
+def _twice(lines: list[str]) -> str:
+    return next(line for line in lines if lines.count(line) > 1)
+
+
+#: What is asked of the files, by the words of the question.
+FILES = {
+    "How many lines has fruit.txt": Command("wc fruit.txt", lambda lines: lines[0]),
+    "how many lines has fruit.txt": Command("wc fruit.txt", lambda lines: lines[0]),
+    "How many lines has towns.txt": Command("wc towns.txt", lambda lines: lines[0]),
+    "how many towns stand in towns.txt": Command("wc towns.txt", lambda lines: lines[0]),
+    "How many lines has notes.txt": Command("wc notes.txt", lambda lines: lines[0]),
+    "how many notes are in notes.txt": Command("wc notes.txt", lambda lines: lines[0]),
+    "hich town in towns.txt comes first": Command("sort towns.txt", lambda lines: lines[0]),
+    "hich town in towns.txt comes last": Command("sort towns.txt", lambda lines: lines[-1]),
+    "hat stands in the first line of towns.txt": Command("cat towns.txt", lambda lines: lines[0]),
+    "town in towns.txt has an n": Command("grep n towns.txt", lambda lines: lines[0]),
+    "town of towns.txt has three letters": Command("cat towns.txt", lambda lines: min(lines, key=len)),
+    "Which fruit comes last": Command("sort fruit.txt", lambda lines: lines[-1]),
+    "which fruit of fruit.txt comes last": Command("sort fruit.txt", lambda lines: lines[-1]),
+    "hich fruit in fruit.txt comes first": Command("sort fruit.txt", lambda lines: lines[0]),
+    "which fruit of fruit.txt comes first": Command("sort fruit.txt", lambda lines: lines[0]),
+    "hich fruit stands in fruit.txt twice": Command("cat fruit.txt", _twice),
+    "hich fruit stands in the second line": Command("cat fruit.txt", lambda lines: lines[1]),
+    "How many different fruits": Command("cat fruit.txt", lambda lines: str(len({*lines}))),
+    "how often does apple stand in fruit.txt": Command("grep apple fruit.txt", lambda lines: str(len(lines))),
+    "I buy by notes.txt": Command("grep buy notes.txt", _word),
+    "what does notes.txt say about the pear": Command("grep pear notes.txt", lambda lines: lines[0]),
+    "I call by notes.txt": Command("grep call notes.txt", _word),
+    "which person does notes.txt name": Command("grep call notes.txt", _word),
+    "I sell by notes.txt": Command("grep sell notes.txt", _word),
+    "is to be sold by notes.txt": Command("grep sell notes.txt", _word),
+    "in the last line of notes.txt": Command("cat notes.txt", lambda lines: lines[-1]),
+    "How many files": Command("ls", lambda lines: str(len(lines[0].split()))),
+    "which files are there": Command("ls", lambda lines: ", ".join(lines[0].split())),
+}
+
+
+def command_for(question: str) -> Command | None:
+    return next((command for words, command in FILES.items() if words in question), None)
+
+
 def ways(question: str) -> Ways:
     return Ways({**QUESTIONS, **SINGLE}.get(question, (("nothing", "profession"),)))
 
@@ -293,3 +345,21 @@ def search_on(found: re.Match[str]) -> str:
     seen = " ".join(re.findall(r"(?m)^result: (.*)$", found.string))
     _, open_ = way.follow(seen)
     return call("search", query=open_[0].query) if open_ else f"answer: {way.answer(seen)}"
+
+
+def run_command(found: re.Match[str]) -> str:
+    """StateFlow: at first with a slip in the name of the file."""
+    command = command_for(found.string)
+    slips = {"fruit.txt": "fruits.txt", "towns.txt": "town.txt", "notes.txt": "note.txt"}
+    name, *rest = command.command.split() if command else ["ls"]
+    return " ".join([name, *(slips.get(word, word) for word in rest)])
+
+
+def mend_command(found: re.Match[str]) -> str:
+    command = command_for(found.string)
+    return command.command if command else "ls"
+
+
+def submit_result(found: re.Match[str]) -> str:
+    command, output = command_for(found.string), re.findall(r"(?s)result: (.*)\Z", found.string)
+    return f"submit {command.read(output[-1].splitlines())}" if command and output else "submit unknown"

@@ -6,10 +6,17 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.helpers.gallery_speech import Case, numbers, sums
 
 Found = re.Match[str]
+
+
+def own_rows(name: str) -> list[dict[str, Any]]:
+    """All rows of a data file of the gallery."""
+    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def shown(found: Found, field: str) -> str:
@@ -25,7 +32,7 @@ def mend(found: Found) -> str:
 
 def open_door(found: Found) -> str:
     """To the place that was told, else the first door."""
-    told = re.findall(r"It lies in the (\w+)", found.string)
+    told = re.findall(r"It lies in the ([\w ]+)", found.string)
     return f"action: open {(told or re.findall(r'Rooms: ([a-z]+)', found.string))[-1]}"
 
 
@@ -174,7 +181,6 @@ def row(score: float | None = 1.0, /, expected: dict[str, str] | None = None, **
     return {"question": "Do it.", **fields}, expected or {"score": str(score)}
 
 
-ROOMS = ["attic", "cellar", "kitchen"]
 HALL = ["A", "B", "C", "D", "E", "F"]
 PATHS = [
     {"left path": "loose stones", "right path": "a rope bridge"},
@@ -210,16 +216,17 @@ def check_output(found: Found) -> str:
     return "find /testbed -name '*.py' | wc -l" if output.count(".py") > 1 else "submit"
 
 
+PLACES = sorted({row["place"] for row in own_rows("errands")})
+
 WORLDS: dict[str, Case] = {
     "diff_history.yaml": Case(
         [row(day=1), row(day=2)],
         [("Name the broken lamp", "observation", mend)],
     ),
     "ask_before_acting.yaml": Case(
-        [row(rooms=ROOMS, place="kitchen"), row(rooms=ROOMS, place="cellar")],
+        (),
         [
-            ("place: kitchen", "Where", "It lies in the kitchen."),
-            ("place: cellar", "Where", "It lies in the cellar."),
+            *[(f"place: {room}", "Where", f"It lies in the {room}.") for room in PLACES],
             ("Ask the owner", r"\ARooms[^\n]*\Z|observation: [^\n]*\Z", "say: Where does it lie?"),
             ("Ask the owner", "Rooms", open_door),
         ],
