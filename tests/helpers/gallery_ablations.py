@@ -37,6 +37,14 @@ TEAM, WORK = "nodes.lead.nodes.build.nodes", "nodes.lead.nodes.work"
 PHASES = "nodes.work.nodes.step.cases"
 LOOK = "nodes.solve.nodes.CountGivenObject.nodes.look"
 
+#: The program of autoflow, whose first line says something else.
+NO_PROGRAM = """
+Carry out the line of this program that `line` names. Write the notes as they are after it, and the line that comes
+next; 0 ends.
+1. Take the first number of the question away from the total.
+2. If a number is left, go to line 1.
+3. End."""
+
 WITHOUT: dict[str, dict[str, Settings]] = {
     "agent_occam": {
         "pruned observations": {"nodes.find.settings.view": "whole"},
@@ -69,6 +77,7 @@ WITHOUT: dict[str, dict[str, Settings]] = {
             "nodes.work.nodes.step.signature": "question, notes -> notes, line: int"
         },
         "jumps": {"nodes.work.rounds": 3},
+        "a program that is read": {"nodes.work.nodes.step.instructions": NO_PROGRAM},
     },
     "automl_agent": {
         "a request whose columns are verified": {"nodes.request.rounds": 1},
@@ -214,6 +223,7 @@ def seat(roles, experts, instructions):
     "webpilot": {
         "a plan by where one is": {"nodes.work.nodes.plan.signature": "question, done -> subtask"},
         "tree search": {"nodes.work.nodes.search.order": "greedy"},
+        "Monte Carlo": {"nodes.work.nodes.search.order": "bfs"},
     },
     "toolemu": {"earlier calls": {"nodes.serve.nodes.pay.predict": "to, amount: int -> result"}},
     "gen_rewrite": {
@@ -222,6 +232,18 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "reaper": {
+        "two sources": {
+            "nodes.fetch.of": {"kind": "tool", "tool": "python:corpus.py:search", "arguments": {"query": "ask"}, "output": "found"}
+        },
+        "all steps in one plan": {"nodes.fetch.most": 1},
+    },
+    "long_writer": {
+        "a plan of points": {
+            "nodes.plan": code("question -> plan: list", 'def plan(question): return [{"point": "all", "words": 36}]')
+        },
+        "all that was written before": {"nodes.write.of.signature": "question, plan, point, words -> paragraph"},
+    },
     "agent_issues": {
         "what was read": {"nodes.mend.history": 0},
         "steps": {"nodes.mend.max_steps": 1},
@@ -280,12 +302,35 @@ def seat(roles, experts, instructions):
         "what was found": {"nodes.find.nodes.plan.signature": "question, asked -> queries: list[str]"},
         "waves": {"nodes.find.rounds": 1},
     },
-    "formal_specification": {"the formula": {"policy.rules": []}},
+    "formal_specification": {
+        "a formula over the steps": {"policy.rules": []},
+        "nothing else is offered": {"nodes.book.offer": "all"},
+    },
+    "boxing_gym": {
+        "experiments that tell": {"nodes.measure.of.instructions": "Do an experiment: weigh NUMBER."},
+        "a theory in words": {"nodes.predict.signature": "question -> answer"},
+        "information as the world's score": {
+            "metric": "world",
+            "nodes.measure.of.instructions": "Do an experiment: weigh NUMBER.",
+        },
+    },
+    "own_examples": {
+        "examples": {"nodes.play.nodes.look.k": 0},
+        "by the situation of the step": {
+            "nodes.play.nodes.look.signature": "question -> examples",
+            "nodes.play.nodes.look.entries": [
+                {"inputs": {"question": "a door that is shut"}, "outputs": {"action": "turn the key"}},
+                {"inputs": {"question": "a dog that growls"}, "outputs": {"action": "give it a bone"}},
+            ],
+        },
+    },
+    "shortcuts_bench": {
+        "places to fill in": {"nodes.plan.instructions": "Write the calls that do this, in order, as JSON."},
+        "order": {"nodes.plan.instructions": "Write the calls that do this, in any order."},
+    },
     "plan_and_execute": {"a plan": {"nodes.execute.signature": "question -> findings"}},
     "ecoact": {
-        "registration": {
-            "nodes.solve.tools": ["python:tools.py:add"],
-        }
+        "registration": {"nodes.solve.register": "all"},
     },
     "plangen": {
         "a selection": {"nodes.select.enabled": False},
@@ -296,13 +341,8 @@ def seat(roles, experts, instructions):
         "constraints": {"nodes.constrain": code("question -> constraints", "def none(question): return 'none'")},
     },
     "stateflow_bash": {
-        "a state for errors": {
-            "nodes.solve.states.solve.next": ["verify"],
-            "nodes.solve.states.verify.next": [{"when": {"regex": "(?i)^submit", "of": "action"}, "to": "hand_in"}, "verify"],
-        },
-        "a state that looks": {
-            f"nodes.solve.states.{state}.next": [{"when": "error", "to": "error"}, "hand_in"] for state in ("solve", "error")
-        },
+        "a state for errors": {"nodes.solve.states.error.instructions": "Go on."},
+        "a state that looks": {"nodes.solve.states.verify.instructions": "Go on."},
     },
     "self_consistency": {"several answers": {"nodes.solve.samples": 1}},
     "selforg": {"who hears whom": {"nodes.solve.rounds": 0}},

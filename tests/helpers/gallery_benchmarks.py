@@ -131,20 +131,26 @@ def send(found: Found) -> str:
     return "answer: Done." if "Sent." in found.string else call("send", person=person, data="all", to="partner")
 
 
-def shortcut(asks: bool) -> Any:
+def shortcut(asks: bool, ordered: bool = True) -> Any:
     """The plan of a person; without the words on references, with values that one would make up."""
 
     def plan(found: Found) -> str:
-        place = re.findall(r"to the (\w+)", found.string)[0]
-        first = {"name": "find_place", "arguments": {"name": place}}
-        to = {"$ref": "1"} if asks else place
-        if "Remind" in found.string:
-            text = {"$ref": "2"} if asks else "the way"
-            rest = [{"name": "route", "arguments": {"to": to}}, {"name": "remind", "arguments": {"text": text}}]
-        else:
-            start = {"$ask": "Where do you start?"} if asks else "home"
-            rest = [{"name": "walk", "arguments": {"start": start, "to": to}}]
-        return json.dumps([first, *rest])
+        question = re.findall(r"question: (.*)", found.string)[0]
+        names = re.findall(r"(?:to the|from the|is the|where the) (\w+)", question)
+        calls: list[dict[str, Any]] = [{"name": "find_place", "arguments": {"name": name}} for name in names]
+
+        def result() -> Any:
+            return {"$ref": str(len(calls))} if asks else names[-1]
+
+        if "tell you" in question or len(names) == 2:
+            told = {"$ask": "Where do you start?"} if asks else "home"
+            start = told if "tell you" in question else {"$ref": "1"} if asks else names[0]
+            calls.append({"name": "walk", "arguments": {"start": start, "to": result()}})
+        elif not question.startswith("Where is") and "where the" not in question:
+            calls.append({"name": "route", "arguments": {"to": result()}})
+        if "emind" in question:
+            calls.append({"name": "remind", "arguments": {"text": result()}})
+        return json.dumps(calls if ordered else calls[::-1])
 
     return plan
 
@@ -275,7 +281,12 @@ BENCHMARKS: dict[str, Case] = {
         (), [("if the law allows it", "question", ask_first), ("Do what is asked.", "question", send)]
     ),
     "shortcuts_bench.yaml": Case(
-        [(row, {}) for row in rows_of("shortcuts")], [("for what the first call returns", "question", shortcut(True))]
+        (),
+        [
+            ("for what the first call returns", "question", shortcut(True)),
+            ("in any order", "question", shortcut(True, False)),
+            ("as JSON.", "question", shortcut(False)),
+        ],
     ),
     "webnav.yaml": Case(
         [(row, {"score": "1.0"}) for row in rows_of("sentences")],

@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.helpers.gallery_speech import call
 
@@ -214,6 +215,28 @@ FILES = {
 def command_for(question: str) -> Command | None:
     return next((command for words, command in FILES.items() if words in question), None)
 
+#: What is asked of a place in the first half of a question that asks for a file, too: a search, and a pattern.
+PLACES = {
+    "Who built the lighthouse": ("lighthouse of Lorvik built", r"built in \d+ by (\w+ \w+)"),
+    "dorn ripen": ("dorn ripens", r"ripens for ([a-z ]+)"),
+    "year was Port Amsel founded": ("Port Amsel founded", r"founded in (\d+)"),
+    "which river does Tessmark lie": ("Tessmark lies on the river", r"lies on the river (\w+)"),
+    "the flag of Ostra": ("flag of Ostra", r"flag is ([a-z ]+)"),
+    "Jon Vey write": ("Jon Vey wrote a book", r"a book about (\w+)"),
+    "people live in Lorvik": ("Lorvik people", r"has ([\d,]+) people"),
+    "first rector": ("first rector of the university", r"rector was (\w+ \w+)"),
+    "Quill rise": ("river Quill rises", r"rises in (the \w+ hills)"),
+    "bay freezes every winter": ("bay freezes every winter", r"The (\w+ Bay) freezes"),
+    "cheese of the Hallen hills": ("cheese of the Hallen hills", r"cheese called (\w+)"),
+    "Jon Vey by profession": ("Jon Vey was", r"Jon Vey was (a \w+)"),
+    "Mara Ilven born": ("Mara Ilven engineer born", r"born in \w+ in (\d+)"),
+    "Hallen hills known for": ("Hallen hills known for", r"known for their (\w+)"),
+    "do ships go": ("ships go when the Grey Bay freezes", r"ships go to (\w+ \w+)"),
+    "university of Tessmark teach": ("university of Tessmark teaches", r"teaches ([a-z ]+)"),
+    "capital of Ostra": ("capital of Ostra", r"(\w+) is the capital"),
+    "Quill flow": ("river Quill flows into", r"flows into (the Grey Bay)"),
+}
+
 
 def ways(question: str) -> Ways:
     return Ways({**QUESTIONS, **SINGLE}.get(question, (("nothing", "profession"),)))
@@ -261,6 +284,12 @@ def helpful(way: Ways, text: str) -> set[str]:
     """The sentences that take part in what is on the way."""
     used = {part for seen in way.sentences(text) for part in split(seen)}
     return {one for one in split(text) if any(part in one for part in used)}
+
+
+def own_rows(name: str) -> list[dict[str, Any]]:
+    """All rows of a data file of the gallery."""
+    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 # The roles that such a model plays in the files of the gallery.
@@ -363,3 +392,24 @@ def mend_command(found: re.Match[str]) -> str:
 def submit_result(found: re.Match[str]) -> str:
     command, output = command_for(found.string), re.findall(r"(?s)result: (.*)\Z", found.string)
     return f"submit {command.read(output[-1].splitlines())}" if command and output else "submit unknown"
+
+
+def plan_look_ups(found: re.Match[str]) -> str:
+    """REAPER: a search for the half about a place, a command for the half about a file."""
+    place = next((search for words, (search, _) in PLACES.items() if words in found[1]), None)
+    command = command_for(found[1])
+    steps = [{"source": "places", "ask": place}] if place else []
+    return json.dumps([*steps, *([{"source": "files", "ask": command.command}] if command else [])])
+
+
+def answer_by_evidence(found: re.Match[str]) -> str:
+    question, evidence = shown(found, "question"), json.loads(shown(found, "evidence"))
+    pattern = next((pattern for words, (_, pattern) in PLACES.items() if words in question), None)
+    command, said = command_for(question), list[str]()
+    if pattern is not None:
+        seen = re.search(pattern, evidence[0]) if evidence else None
+        said.append(seen[1] if seen else "unknown")
+    if command is not None:
+        lines = [one.splitlines() for one in evidence[pattern is not None :]]
+        said.append(command.read(lines[0]) if lines else "unknown")
+    return ", ".join(said)

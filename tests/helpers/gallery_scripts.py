@@ -165,6 +165,7 @@ CASES: dict[str, Case] = {
                 lambda m: facts.submit_result(m).replace("submit", "answer:"),
             ),
             ("Names: ", "registered|result: ", facts.search_on),
+            ("with the tool that can", "", "answer: too much to read"),
         ],
     ),
     "forge.yaml": Case([({"question": "5 + 8"}, {"answer": "5"})], []),  # the poor program to replace
@@ -303,13 +304,19 @@ CASES: dict[str, Case] = {
             ("", "", "unknown"),
         ],
     ),
-    "formal_specification.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
+    "formal_specification.yaml": Case(  # a model that would rather pay at once than reserve, and than ask for a price
+        (),
         [
             ("Book", r"result: paid (\d+)\Z", r"answer: \1"),
+            ("cancel(", r"(?s)question: Cancel.*(reserved at \d+)\Z", lambda m: call("cancel", reservation=m[1])),
             ("pay(", r"(reserved at \d+)\Z", lambda m: call("pay", reservation=m[1])),
+            ("pay(", r"cancelled\Z", call("pay", reservation="it all the same")),
+            ("Book", r"cancelled\Z", "answer: nothing is paid"),
+            ("pay(", r"\Aquestion: .*\Z", call("pay")),
             ("reserve(", r"(quote of \d+)\Z", lambda m: call("reserve", quote=m[1])),
-            ("quote(", SUM, lambda m: call("quote", numbers=numbers(m[1]))),
+            ("reserve(", r"\Aquestion: .*\Z", call("reserve", quote="a good price")),
+            ("quote(", "question: (.*)", lambda m: call("quote", numbers=numbers(m[1]))),
+            ("Book", "", "answer: I do not know"),
         ],
     ),
     "step_back.yaml": Case(
