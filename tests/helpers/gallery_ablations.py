@@ -161,7 +161,11 @@ def seat(roles, experts, instructions):
         "tasks that wait": {TURN: NONE_WAITS},
         "passing the word": {TURN: ONE_SPEAKS},
     },
-    "master": {"confidence": {"nodes.solve.judge.nodes.reward.source": "def reward(worth, confidence): return worth"}},
+    "master": {
+        "how sure it is": {"nodes.solve.judge.nodes.reward.source": "def reward(worth, confidence): return worth"},
+        "the parent's work": {"nodes.solve.of.signature": "question -> answer"},
+        "Monte Carlo": {"nodes.solve.order": "bfs"},
+    },
     "mag_sql": {
         "from the query before": {
             "nodes.write.nodes.query.nodes.draft.signature": "schema, columns, part, outcome -> sql"
@@ -201,6 +205,7 @@ def seat(roles, experts, instructions):
     "swe_search": {
         "a value in words": {"nodes.search.of.signature": "question, patch -> patch"},
         "a jury": {"nodes.decide": code("patch -> answer", "def take(patch): return patch")},
+        "Monte Carlo": {"nodes.search.order": "bfs"},
     },
     "toolshed": {
         "enriched cards": {"nodes.look.of.fields": {"text": "text"}},

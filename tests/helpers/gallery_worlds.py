@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gallery_speech import Case, numbers, sums
+from tests.helpers.gallery_speech import Case, Drawn, numbers, sums
 
 Found = re.Match[str]
 
@@ -171,18 +171,23 @@ def choose(found: Found) -> str:
 
 
 def go_on(found: Found) -> str:
-    """Another agent's step: a sure wrong one first, then one number more of the sum for each that came before."""
+    """Another agent's step: a sure wrong one first, then two numbers more of the sum."""
     parts, review = numbers(shown(found, "question")), shown(found, "review")
     done = re.findall(r"(\d+) numbers are in it", review)
-    return str(sum(parts[: int(done[0]) + 1]) if done else parts[0] if "go on" in review else sum(parts) + 7)
+    return str(sum(parts[: int(done[0]) + 2]) if done else parts[0] if "go on" in review else sum(parts) + 7)
+
+
+def guess(found: Found) -> str:
+    """Another wrong one after each."""
+    return str(sum(numbers(shown(found, "question"))) + 9 + 10 * sum(numbers(shown(found, "answer"))))
 
 
 def assess(found: Found) -> str:
     parts, answer = numbers(shown(found, "question")), int(shown(found, "answer"))
     done = [n for n in range(1, len(parts) + 1) if sum(parts[:n]) == answer]
     if not done:
-        return "worth: 0.9\nconfidence: 0.3\nreview: a guess, go on in steps"
-    return f"worth: {0.95 if done[0] == len(parts) else 0.5}\nconfidence: 0.9\nreview: {done[0]} numbers are in it"
+        return "worth: 0.9\nconfidence: 0.1\nreview: a guess, go on in steps"
+    return f"worth: {0.95 if done[0] == len(parts) else 0.6}\nconfidence: 0.9\nreview: {done[0]} numbers are in it"
 
 
 def row(score: float | None = 1.0, /, expected: dict[str, str] | None = None, **fields: object) -> tuple[dict, dict]:
@@ -287,8 +292,8 @@ WORLDS: dict[str, Case] = {
         [("Predict where this leads", "candidate", foresee), ("predicted state is best", "candidates", choose)],
     ),
     "master.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
-        [("Take the next step", "question", go_on), ("How good is it", "question", assess)],
+        (),
+        [("Take the next step", "question", Drawn(go_on, guess)), ("How good is it", "question", assess)],
     ),
     "webpilot.yaml": Case(
         (),
