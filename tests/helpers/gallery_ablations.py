@@ -175,6 +175,7 @@ def seat(roles, experts, instructions):
     "mobile_agent": {
         "the procedure": {"nodes.use.nodes.next.signature": "question, done, screen -> action"},
         "a person who is asked": {"nodes.use.nodes.weigh.source": "def weigh(action): return False"},
+        "what the screen shows": {"nodes.use.nodes.next.signature": "question, documents, done -> action"},
     },
     "poact": {
         "a policy that switches": {
@@ -237,6 +238,11 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "omni_search": {
+        "what was found": {"nodes.gather.nodes.plan.signature": "question, asked -> source, ask"},
+        "pictures": {"nodes.gather.nodes.look.cases.pictures.corpus": "../data/places.jsonl"},
+        "steps": {"nodes.gather.rounds": 1},
+    },
     "reaper": {
         "two sources": {
             "nodes.fetch.of": {"kind": "tool", "tool": "python:corpus.py:search", "arguments": {"query": "ask"}, "output": "found"}

@@ -43,6 +43,22 @@ LOOK_UPS = {
     "book": LookUp("{} wrote a book", r"{} was a whaler\. He wrote a book about (\w+)"),
     "teaches": LookUp("university of {}", r"university of {} teaches ([a-z ]+)"),
     "rector": LookUp("university of {} first rector", r"university of {}[^.]*\. Its first rector was (\w+ \w+)"),
+    "country": LookUp("flag of {}", r"(\w+) is a small country .* Its flag is {}"),
+    "colours": LookUp("flag of {}", r"{} is a small country .* Its flag is ([a-z ]+)"),
+    "lighthouse": LookUp("what was built by {}", r"The (lighthouse of \w+) was built in \d+ by {}"),
+    "hills": LookUp("cheese called {}", r"The (\w+ hills) are known for .* a cheese called {}"),
+    # Pictures, by their captions.
+    "holds": LookUp("statue {} who holds", r"statue of an engineer, {}, who holds a (\w+)", "pictures"),
+    "statue": LookUp("statue who holds a {}", r"statue of an engineer, (\w+ \w+), who holds a {}", "pictures"),
+    "sign": LookUp("{} sign with the name", r"{}[^.]*\. On the wall a sign with the name (\w+ \w+)", "pictures"),
+    "shown at": LookUp("harbour sign {}", r"A harbour at (\w+)\. On the wall a sign with the name {}", "pictures"),
+    "rind": LookUp("{} cheese rind", r"{} cheese with the word (\w+) on its rind", "pictures"),
+    "form": LookUp("hard cheese with the word {}", r"A (\w+) hard cheese with the word {} on its rind", "pictures"),
+    "arches": LookUp("bridge arches {}", r"bridge of (\w+) arches across the river {}", "pictures"),
+    "below": LookUp("bridge of {} arches", r"bridge of {} arches across the river (\w+)", "pictures"),
+    "hangs above": LookUp("flag {}", r"A flag, {}, above (a \w+ \w+)", "pictures"),
+    "flag above": LookUp("flag above {}", r"A flag, ([a-z ]+), above {}", "pictures"),
+    "lies in": LookUp("{} ice of a bay", r"A (ship) in the {} of a bay", "pictures"),
     "towns": LookUp("{} country towns", r"{} is a small country with (\w+) towns"),
 }
 
@@ -151,6 +167,45 @@ SINGLE: dict[str, tuple[tuple[str, ...], ...]] = {
     "In which year was the engineer Mara Ilven born?": (("Mara Ilven", "born in"),),
 }
 
+#: Questions of pages and pictures.
+PICTURED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "What does the statue of the builder of the lighthouse of Lorvik hold?": ((LIGHTHOUSE, "builder", "holds"),),
+    "How many arches has the bridge across the river of Tessmark?": (("Tessmark", "river", "arches"),),
+    "Which name stands on the sign of the harbour in the picture, and who founded that harbour?": (
+        ("A harbour at night", "sign"),
+        ("A harbour at night", "sign", "founder"),
+    ),
+    "Which word stands on the rind of the cheese, and how long does it ripen?": (
+        ("round hard", "rind"),
+        ("round hard", "rind", "ripens"),
+    ),
+    "Above what does the flag of Ostra hang in the picture?": (("Ostra", "colours", "hangs above"),),
+    "At which time of the day is the harbour shown that never freezes?": (("Ostra", "harbour", "shown at"),),
+    "What form has the cheese of the Hallen hills in its picture?": (("the Hallen hills", "cheese", "form"),),
+    "In which year was the woman born whose statue holds a lamp?": (("lamp", "statue", "born in"),),
+    "Where was the engineer born whom the statue shows?": (("lamp", "statue", "birthplace"),),
+    "Across which river does the bridge of five arches lead, and where does this river rise?": (
+        ("five", "below"),
+        ("five", "below", "rises"),
+    ),
+    "Which country has the flag that hangs above the town hall?": (("a town hall", "flag above", "country"),),
+    "Into which bay flows the river below the bridge of five arches?": (("five", "below", "bay"),),
+    "In which year was the harbour founded whose name stands on a sign on the wall?": (
+        ("A harbour at night", "sign", "founded"),
+    ),
+    "What did the woman build whose statue holds a lamp?": (("lamp", "statue", "lighthouse"),),
+    "On which river lies the town where the woman of the statue was born?": (("lamp", "statue", "birthplace", "river"),),
+    "Which hills does the cheese come from that has its name on the rind?": (("round hard", "rind", "hills"),),
+    "Of which colours is the flag in the picture, and how many towns has its country?": (
+        ("a town hall", "flag above"),
+        ("a town hall", "flag above", "country", "towns"),
+    ),
+    "What was the founder of the harbour, whose sign is seen at night, by profession?": (
+        ("A harbour at night", "sign", "founder", "profession"),
+    ),
+    "How long does dorn ripen?": (("dorn", "ripens"),),
+    "What lies in the ice of the bay in the picture?": (("ice", "lies in"),),
+}
 #: Questions that no page answers, and that need none.
 SIMPLE = {
     "How many days has a week?": "seven",
@@ -239,7 +294,7 @@ PLACES = {
 
 
 def ways(question: str) -> Ways:
-    return Ways({**QUESTIONS, **SINGLE}.get(question, (("nothing", "profession"),)))
+    return Ways({**QUESTIONS, **SINGLE, **PICTURED}.get(question, (("nothing", "profession"),)))
 
 
 def shown(found: re.Match[str], field: str) -> str:
@@ -413,3 +468,9 @@ def answer_by_evidence(found: re.Match[str]) -> str:
         lines = [one.splitlines() for one in evidence[pattern is not None :]]
         said.append(command.read(lines[0]) if lines else "unknown")
     return ", ".join(said)
+
+
+def plan_look_up(found: re.Match[str]) -> str:
+    """OmniSearch: the next look-up, and where."""
+    _, open_ = ways(shown(found, "question")).follow(shown(found, "evidence"))
+    return f"source: {open_[0].source}\nask: {open_[0].query}" if open_ else "source: none\nask: nothing"

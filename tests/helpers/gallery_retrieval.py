@@ -129,27 +129,14 @@ def think_through(found: re.Match[str]) -> str:
     return str(sum({frozenset(pair) for pair in ((a, b), (b, c), (a, c))} <= edges for a, b, c in corners))
 
 
-# MobileAgent: the steps stand in the procedure; without it the obvious one is taken.
+# MobileAgent: the steps stand in the procedure, and a notice on the screen; without them the obvious one is taken.
 
 
 def next_step(found: re.Match[str]) -> str:
+    if "notice" in shown(found, "screen"):
+        return "close notice"
     steps, done = re.findall(r"\d\. (\w+ \w+)", whole(found, "documents")), listed(found, "done")
     return next((step for step in steps if step not in done), "pay bill")
-
-
-# OmniSearch: the picture is known only by the name that a page gives.
-
-
-def plan_look_up(found: re.Match[str]) -> str:
-    evidence = " ".join(listed(found, "evidence"))
-    if "dorn" in shown(found, "question"):
-        return "source: none\nask: nothing" if "ripens" in evidence else "source: pages\nask: dorn ripens"
-    if "holds a" in evidence:
-        return "source: none\nask: nothing"
-    builder = re.findall(r"built in 1871 by (\w+ \w+)", evidence)
-    return (
-        f"source: pictures\nask: statue {builder[0]}" if builder else "source: pages\nask: lighthouse of Lorvik built"
-    )
 
 
 # ViDoRAG: the seeker takes two pages at first; what is shown and is about other things is counted too.
@@ -257,26 +244,18 @@ RETRIEVAL: dict[str, Case] = {
         wrong=["code"],
     ),
     "mobile_agent.yaml": Case(
-        [
-            ({"question": question, "wishes": wishes, "wanted": screen}, {"screen": screen})
-            for question, wishes, screen in (
-                ("Settle the bill of the baker.", "Bills are to be settled.", "paid"),
-                ("Make space on the phone.", "Old pictures may go.", "deleted"),
-                ("Settle the bill of the casino.", "Nothing is paid to the casino.", "refused"),
-            )
-        ],
+        (),
         [
             ("Which step of the procedure is next?", "question: ", next_step),
-            ("May this be done?", "wishes: Nothing", "no"),
+            ("May this be done?", "wishes: .*(?:Nothing|stay|wrong|keep|already)", "no"),
             ("May this be done?", "wishes: ", "yes"),
         ],
     ),
     "omni_search.yaml": Case(
-        [({"question": STATUE}, {"answer": "lamp"}), ({"question": RIPENS}, {"answer": "two years"})],
+        (),
         [
-            ("What must be looked up next", "question: ", plan_look_up),
-            ("Answer by the evidence.", r"evidence: .*holds a (\w+)", r"\1"),
-            ("Answer by the evidence.", r"evidence: .*ripens for ([a-z ]+)\.", r"\1"),
+            ("What must be looked up next", "question: ", facts.plan_look_up),
+            ("Answer by the evidence.", "evidence: ", facts.answers("evidence")),
         ],
     ),
     "vidorag.yaml": Case(
