@@ -238,6 +238,11 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "research_code_agent": {
+        "a long memory": {"nodes.work.nodes.long.k": 0},
+        "a short memory": {"nodes.work.nodes.short.k": 0},
+        "variables that stay": {"nodes.work.nodes.act.cases.run.tool": "sandbox:session"},
+    },
     "omni_search": {
         "what was found": {"nodes.gather.nodes.plan.signature": "question, asked -> source, ask"},
         "pictures": {"nodes.gather.nodes.look.cases.pictures.corpus": "../data/places.jsonl"},
