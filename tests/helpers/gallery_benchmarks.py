@@ -32,12 +32,18 @@ MENDS = {
     "stream": ("[:-1]", ""),
     "tokens": (" if m['role'] != 'system'", ""),
     "plan": ("len(steps) <= 1", "not steps"),
+    "agent": ("= notes\n", "= [*notes]\n"),
+    "fences": ("text[3:-3]", "text.partition('\\n')[2].rpartition('```')[0]"),
+    "stopping": ("at + len(stop)", "at"),
+    "chunks": ("len(words) // size", "-(-len(words) // size)"),
+    "keys": (" if isinstance(settings[name], str)", ""),
 }
 
 
 def mend(found: Found) -> str:
     """Read the file, write it mended, submit: each step by what the history shows was done."""
-    file = (re.findall(r"Files: (?:README.md, )?(\w+)\.py", found.string) or ["retry"])[0]
+    listed = re.findall(r"(\w+)\.py", re.findall(r"Files: (.*)", found.string)[0]) if "Files: " in found.string else []
+    file = next((name for name in listed if name in MENDS), "retry")
     said = _called(found)
     if not said:
         return call("read", path=f"{file}.py")
@@ -73,23 +79,41 @@ def plan_trip(found: Found) -> str:
         return call("submit")
     if found.re.pattern == "observation" and "read" not in said:
         return call("read", path="notes.txt")
-    notes = re.findall(r"From (\w+) to (\w+) on the (\d+)th", found.string)
-    here, there, day = notes[0] if notes else ("home", "the sea", "1")
-    return call("write", path="trip.md", text=f"On the {day}th by train from {here} to {there}.\n")
+    notes = re.findall(r"observation: (.*\bon the \d+th.*)", found.string, re.IGNORECASE)
+    return call("write", path="trip.md", text=f"By train: {notes[0] if notes else 'from home to the sea'}\n")
 
 
-def trip(row: dict[str, Any]) -> str:
-    here, there, day = re.findall(r"From (\w+) to (\w+) on the (\d+)th", row["files"]["notes.txt"])[0]
-    return f"trip.md:\nOn the {day}th by train from {here} to {there}.\n"
+def grade_trip(rubric: str) -> Any:
+    """Full marks for a trip that has all names and days of the rubric."""
+    wanted = re.findall(r"\b[A-Z]\w+|\d+th", rubric)
+    return lambda found: f"score: {10 * all(word in found[1] for word in wanted if word != '19th')}"
 
 
-def shop(thing: str, city: str, broken: bool = False) -> dict[str, Any]:
-    question = f"The {thing} came broken!" if broken else f"Where can I see the {thing}?"
-    return {"system": f"You answer for a shop in {city}. Name the city.", "question": question}
+def take_out(found: Found) -> str:
+    return (re.findall(r"shop in (\w+)", found.string) or ["no city"])[0]
+
+
+def check_point(found: Found) -> str:
+    """Of questions, by the words that an answer has: an apology, the card, the number."""
+    answer, asked = found.string.split("\n\n", 1)
+    words = {"complain": "Sorry", "apologize": "Sorry", "book?": "card", "card?": "card", "pain?": "112", "emergency?": "112"}
+    wanted = next((word for part, word in words.items() if part in asked), "")
+    return f"score: {int(wanted in answer)}"
 
 
 def serve(found: Found) -> str:
-    """An answer of the shop, by what the instructions show."""
+    """An answer by the system message."""
+    for told, said in (
+        ("library of", "We are open until 18:00; please bring the card."),
+        ("voice of a railway", "THE TRAIN TO GRAZ LEAVES FROM PLATFORM 7."),
+        ("three lines", "- oil\n- vinegar\n- salt"),
+        ("doctor's office", "Please call 112 at once, and lie down."),
+        ("write titles", "When the river came"),
+        ("a teacher", "Mia, what is 7 times 4, taken twice?"),
+        ("with the keys rooms", '{"rooms": 2, "price": 160}'),
+    ):
+        if told in found.string:
+            return said
     city = re.findall(r"a shop in (\w+)", found.string)
     sorry = "Sorry! " if "came broken" in found.string else ""
     return f"{sorry}Come to our shop in {city[0]}." if city else f"{sorry}Come to our shop."
@@ -107,20 +131,26 @@ def send(found: Found) -> str:
     return "answer: Done." if "Sent." in found.string else call("send", person=person, data="all", to="partner")
 
 
-def shortcut(asks: bool) -> Any:
+def shortcut(asks: bool, ordered: bool = True) -> Any:
     """The plan of a person; without the words on references, with values that one would make up."""
 
     def plan(found: Found) -> str:
-        place = re.findall(r"to the (\w+)", found.string)[0]
-        first = {"name": "find_place", "arguments": {"name": place}}
-        to = {"$ref": "1"} if asks else place
-        if "Remind" in found.string:
-            text = {"$ref": "2"} if asks else "the way"
-            rest = [{"name": "route", "arguments": {"to": to}}, {"name": "remind", "arguments": {"text": text}}]
-        else:
-            start = {"$ask": "Where do you start?"} if asks else "home"
-            rest = [{"name": "walk", "arguments": {"start": start, "to": to}}]
-        return json.dumps([first, *rest])
+        question = re.findall(r"question: (.*)", found.string)[0]
+        names = re.findall(r"(?:to the|from the|is the|where the) (\w+)", question)
+        calls: list[dict[str, Any]] = [{"name": "find_place", "arguments": {"name": name}} for name in names]
+
+        def result() -> Any:
+            return {"$ref": str(len(calls))} if asks else names[-1]
+
+        if "tell you" in question or len(names) == 2:
+            told = {"$ask": "Where do you start?"} if asks else "home"
+            start = told if "tell you" in question else {"$ref": "1"} if asks else names[0]
+            calls.append({"name": "walk", "arguments": {"start": start, "to": result()}})
+        elif not question.startswith("Where is") and "where the" not in question:
+            calls.append({"name": "route", "arguments": {"to": result()}})
+        if "emind" in question:
+            calls.append({"name": "remind", "arguments": {"text": result()}})
+        return json.dumps(calls if ordered else calls[::-1])
 
     return plan
 
@@ -224,24 +254,39 @@ def next_press(todo: str, page: str) -> tuple[str, bool]:
 
 BENCHMARKS: dict[str, Case] = {
     "agent_issues.yaml": Case(
-        [(row, {"score": "1.0"}) for row in rows_of("issues", 8)], [("Find the fault", "observation", mend)]
+        (), [("Find the fault", "observation", mend)]
     ),
     "ml_experiments.yaml": Case(
-        [(row, {}) for row in rows_of("experiments")], [("Look at the data", "observation", experiment)]
+        (), [("Look at the data", "observation", experiment)]
     ),
     "one_day.yaml": Case(
-        [(row, {"observation": trip(row)}) for row in rows_of("trips")],
-        [("Read the attachments", "observation", plan_trip)],
+        (),
+        [
+            ("Read the attachments", "observation", plan_trip),
+            ("Write the file that is asked for", "observation ?", plan_trip),
+            *[(row["rubric"], "(?s)Answer: (trip.md.*)", grade_trip(row["rubric"])) for row in rows_of("trips", 99)],
+            ("You grade an answer", "Answer: ", "score: 0"),
+        ],
     ),
     "agentif.yaml": Case(
-        [(shop("lamp", "Rome"), {}), (shop("vase", "Brno", True), {})],
-        [("Answer as the system message says", "question", serve)],
+        (),
+        [
+            ("Answer as the system message says", "question", serve),
+            ("Take out", "Answer: ", take_out),
+            ("You take something out", "Answer: ", take_out),
+            ("You check one point", "Answer: ", check_point),
+        ],
     ),
     "eu_agent_bench.yaml": Case(
-        [(row, {}) for row in rows_of("requests_at_law")], [("if the law allows it", "question", ask_first)]
+        (), [("if the law allows it", "question", ask_first), ("Do what is asked.", "question", send)]
     ),
     "shortcuts_bench.yaml": Case(
-        [(row, {}) for row in rows_of("shortcuts")], [("for what the first call returns", "question", shortcut(True))]
+        (),
+        [
+            ("for what the first call returns", "question", shortcut(True)),
+            ("in any order", "question", shortcut(True, False)),
+            ("as JSON.", "question", shortcut(False)),
+        ],
     ),
     "webnav.yaml": Case(
         [(row, {"score": "1.0"}) for row in rows_of("sentences")],

@@ -8,6 +8,9 @@ wrong.
 
 from __future__ import annotations
 
+import re
+
+from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_attacks import ATTACKED
 from tests.helpers.gallery_benchmarks import BENCHMARKS
 from tests.helpers.gallery_code import CODE
@@ -26,6 +29,7 @@ from tests.helpers.gallery_speech import (
     SUM,
     TICKETS,
     Case,
+    Drawn,
     add,
     call,
     numbers,
@@ -38,6 +42,13 @@ from tests.helpers.gallery_speech import (
 from tests.helpers.gallery_strangers import STRANGERS
 from tests.helpers.gallery_worlds import WORLDS
 
+def pick_strategy(found: re.Match[str]) -> str:
+    parts = numbers(found[1])
+    if len(parts) == 5:
+        return "as you like" if parts[0] % 2 else "best_of_n"
+    return "tree_of_thought" if len(parts) == 6 else "rebase"
+
+
 CASES: dict[str, Case] = {
     **CODE,
     **LOOPS,
@@ -48,25 +59,13 @@ CASES: dict[str, Case] = {
     **STRANGERS,
     **DRAWINGS,
     "adaptive_rag.yaml": Case(
+        (),
         [
-            ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),
-            ({"question": RIPENS}, {"level": "single", "answer": "two years"}),
-            ({"question": BUILDER}, {"level": "several", "answer": "Tessmark"}),
-            ({"question": BUILT}, {"level": "single", "answer": "1871"}),
+            ("How many pages", "question: (.*)\\n", facts.how_many_pages),
+            ("Answer the question.", "question: (.*)\\n", lambda m: facts.SIMPLE.get(m[1], "unknown")),
+            ("Answer by what was found.", "pages: ", facts.answers("pages")),
+            ("search(", "question: ", facts.search_on),
         ],
-        [
-            ("How many pages", "one and one", "simple"),
-            ("How many pages", "dorn", "single"),
-            ("How many pages", "builder", "several"),
-            ("How many pages", "year", "that is hard to say"),
-            ("Answer the question.", "one and one", "two"),
-            ("Answer by what was found.", r"pages: .*ripens for ([a-z ]+)\.", r"\1"),
-            ("Answer by what was found.", r"pages: .*built in (\d+)", r"\1"),
-            ("search(", r"born\?\Z", call("search", query="who built the lighthouse of Lorvik")),
-            ("search(", r"result: .*born in (\w+) in 1832[^\n]*\Z", r"answer: \1"),
-            ("search(", r"built in 1871 by (\w+ \w+)\.[^\n]*\Z", lambda m: call("search", query=f"engineer {m[1]}")),
-        ],
-        wrong=["judge"],
     ),
     "best_route.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),
@@ -76,7 +75,7 @@ CASES: dict[str, Case] = {
         ],
     ),
     "captain.yaml": Case(  # a number is left out, until a second look; no expert fits, in the first of two steps
-        sums("5 + 8 + 3", "2 + 9"),
+        (),
         [
             ("Name the first step", rf"{SUM}", lambda m: steps(m[1])),
             ("Which candidate fits", r"role: adds numbers\n.*\[arithmetician\]", "arithmetician"),
@@ -85,19 +84,28 @@ CASES: dict[str, Case] = {
             ("Which candidate fits", "role", "mathematician"),
             ("Write an expert", "role: (.*)", lambda m: "You carry." if "mental" in m[1] else "You listen."),
             ("Do your part.", r"task: Add ([\d +]+) \+ \d+\.\nresult: none yet\nerrors: none yet\nsaid: \[\]\Z", add),
-            ("Do your part.", r"task: Add ([\d +]+)\.\nresult: 13\nerrors: one is left out\nsaid: \[\]\Z", add),
+            ("Do your part.", r"task: Add ([\d +]+)\.\nresult: \d+\nerrors: one is left out\nsaid: \[\]\Z", add),
             ("Do your part.", r"(?s)call: .*(?:result: (\d+)|error)", lambda m: f"message: it is {m[1]}\ndone: no"),
-            ("in a line", r"told: checks results[^\n]*\n.*\ntask: Add ", "message: I count three\ndone: yes"),
+            (
+                "in a line",
+                r"told: checks results[^\n]*\n.*\ntask: Add [^\n]*\nresult: none yet",
+                "message: I count more\ndone: yes",
+            ),
             ("in a line", r"You carry\.\ntask: Add ([\d +]+)\.", lambda m: f"message: it is {total()(m)}\ndone: no"),
             ("in a line", r"task: Check (\w+)\.", "message: it is \\1 indeed\ndone: yes"),
+            ("Do your part.", "said: ", "message: that is all\ndone: yes"),
             ("in a line", "told: ", "message: well said\ndone: no"),
-            ("What did the team find", "it is 13.*three", "result: 13\nerrors: one is left out\ncheck: yes"),
+            ("What did the team find", r"it is (\d+).*I count more", "result: \\1\nerrors: one is left out\ncheck: yes"),
             (
                 "What did the team find",
                 "said: (.*)",
                 lambda m: f"result: {(*numbers(m[1]), 'nothing')[0]}\nerrors: none\ncheck: no",
             ),
-            ("Give the answer so far", r"(?s)question: 5.*result: (\w+)\n", "answer: \\1\ntask: none\nroles: []"),
+            (
+                "Give the answer so far",
+                r"(?s)question: \d*[02468] .*result: (\w+)\n",
+                "answer: \\1\ntask: none\nroles: []",
+            ),
             ("Give the answer so far", r"reports: \[\]\nresult: (\w+)", "answer: ?\ntask: Check \\1.\nroles: [checks]"),
             ("Give the answer so far", r'reports: \["(\w+)"\]\nresult: \1\n', "answer: \\1\ntask: none\nroles: []"),
         ],
@@ -142,21 +150,22 @@ CASES: dict[str, Case] = {
         ],
     ),
     "ecoact.yaml": Case(
+        (),
         [
-            *sums("5 + 8 + 3"),
-            ({"question": "How many lines has fruit.txt?"}, {"answer": "5"}),
-            ({"question": RIPENS}, {"answer": "two years"}),
-        ],
-        [
-            ("Names: add, shell, search", rf"\A{SUM}\Z", add),  # before it is registered
-            ("Names: ", r"error: add is not registered yet[^\n]*\Z", call("register", tool="add")),
+            *[
+                ("Names: ", rf"\Aquestion: {start}[^\n]*\Z", call("register", tool=tool))
+                for start, tool in ((r"\d", "add"), (r"[^\n]*(?:\.txt|files)", "shell"), ("", "search"))
+            ],
             ("Names: ", rf"(?s)\A{SUM}\n.*registered\. - add\(.*: Adds numbers\.\Z", add),
-            ("Names: ", r"\nresult: (\d+)\Z", r"answer: \1"),
-            ("Names: ", r"fruit\.txt\?\Z", call("register", tool="shell")),
-            ("Names: ", r"registered\. - shell\([^\n]*\Z", call("shell", command="wc fruit.txt")),
-            ("Names: ", r"ripen\?\Z", call("register", tool="search")),
-            ("Names: ", r"registered\. - search\([^\n]*\Z", call("search", query="dorn ripens")),
-            ("Names: ", r"\nresult: .*ripens for ([a-z ]+)\.[^\n]*\Z", r"answer: \1"),
+            ("Names: ", rf"(?s)\A{SUM}\n.*\nresult: (\d+)\Z", r"answer: \2"),
+            ("Names: ", r"registered\. - shell\([^\n]*\Z", lambda m: call("shell", command=facts.mend_command(m))),
+            (
+                "Names: ",
+                r"(?s)question: [^\n]*(?:\.txt|files).*result: .*\Z",
+                lambda m: facts.submit_result(m).replace("submit", "answer:"),
+            ),
+            ("Names: ", "registered|result: ", facts.search_on),
+            ("with the tool that can", "", "answer: too much to read"),
         ],
     ),
     "forge.yaml": Case([({"question": "5 + 8"}, {"answer": "5"})], []),  # the poor program to replace
@@ -190,54 +199,52 @@ CASES: dict[str, Case] = {
             ("Add the numbers.", r"findings: (\d+) in all\n", r"\1"),
         ],
     ),
-    "plangen.yaml": Case(  # a row for each strategy, one without a readable selection, one whose plans cannot be scored
-        sums("5 + 8", "2 + 9 + 1", "1 + 2 + 3 + 4", "6 + 6", "9 + 9"),
+    "plangen.yaml": Case(  # a strategy for each length; where the selection cannot be read, the usual one
+        (),
         [
             ("What must a right answer meet?", ASKED, r"the sum of \1"),
-            ("How should plans", r"constraints: the sum of 6 \+ 6\n", "as you like"),
-            ("How should plans", r"constraints: the sum of \d \+ \d\n", "best_of_n"),
-            ("How should plans", r"constraints: the sum of \d \+ \d \+ \d\n", "tree_of_thought"),
-            ("How should plans", r"constraints: the sum of \d \+ \d \+ \d \+ \d\n", "rebase"),
-            ("Make a plan that meets", r"constraints: the sum of (9 \+ 9)\n", r"add \1"),
+            ("How should plans", r"constraints: the sum of ([\d +]+)\n", pick_strategy),
             ("Make a plan that meets", "constraints: the sum of", "a draft"),
-            (PLAN, r"question: 9 \+ 9\n", "who knows"),
             (PLAN, r"constraints: the sum of ([\d +]+)\nplan: add \1\n", "0.9"),
-            (PLAN, r"plan: begin with \d", "0.5"),
-            (PLAN, r"plan: guess", "0.2"),
-            ("Make a whole plan", rf"{SUM}\n", ["guess 1", r"add \1", "guess 2"]),
-            ("Write the first step", r"question: (\d)", ["guess", r"begin with \1"]),
+            (PLAN, "plan: begin with", "0.5"),
+            (PLAN, "plan: ", "0.2"),
+            (
+                "Make a whole plan",
+                rf"{SUM}\nconstraints: the sum",
+                Drawn("guess 1", lambda m: f"add {m[1]}" if len(numbers(m[1])) < 6 else "guess 2", "guess 3"),
+            ),
+            ("Write the first step", r"question: (\d+).*\nconstraints: the sum", Drawn("guess", r"begin with \1")),
             (
                 "with the steps that are missing",
-                rf"{SUM}\nconstraints: .*\nplan: begin with \d\n",
-                [r"add \1", "guess"],
+                rf"{SUM}\nconstraints: .*\nplan: begin with \d+\n",
+                Drawn("guess", r"add \1"),
             ),
             (
                 "An earlier answer was criticised",
                 rf"{SUM}\n(?s:.*)earlier_answer: guess 4\ncriticism: The score is 0\.20",
                 r"add \1",
             ),
-            (
-                "An earlier answer was criticised",
-                r"earlier_answer: (add .*)\ncriticism: The score is 0\.90",
-                [r"\1", "guess 5"],
-            ),
-            ("Make a plan that can be mended", rf"{SUM}\n", "guess 4"),
+            ("An earlier answer was criticised", r"earlier_answer: (add .*)\ncriticism: The score is 0\.90", r"\1"),
+            ("Make a plan that can be mended", rf"{SUM}\nconstraints: the sum", "guess 4"),
             ("Add the numbers.", r"plan: add ([\d +]+)\n", total()),
+            ("", "", "guess"),
         ],
-        wrong=["select", "plan", "plan.cases.best_of_n", "plan.cases.best_of_n.verifier"],
+        wrong=["select"],
     ),
-    "rci.yaml": Case(  # the critic finds a fault in one draft and none in the other
-        sums("5 + 8 + 3", "2 + 9"),
+    "rci.yaml": Case(  # the critic finds a fault in three drafts of four
+        (),
         [
-            ("Review the answer", rf"{SUM}\n\nThe answer:\n15\Z", lambda m: f"one too few for {m[1]}"),
-            ("Review the answer", r"The answer:\n11\Z", "none"),
+            (
+                "Review the answer",
+                rf"{SUM}\n\nThe answer:\n(\d+)\Z",
+                lambda m: "none" if m[2] == total()(m) else f"one too few for {m[1]}",
+            ),
             (
                 "An earlier answer was criticised.",
-                r"earlier_answer: 15\ncriticism: one too few for ([\d +]+)\n",
+                r"earlier_answer: \d+\ncriticism: one too few for ([\d +]+)\n",
                 total(),
             ),
-            ("Add the numbers.", r"\Aquestion: (5[\d +]+)\nanswer:\Z", total(-1)),
-            ("Add the numbers.", r"\Aquestion: (2[\d +]+)\nanswer:\Z", total()),
+            ("Add the numbers.", ASKED, lambda m: total(-1 if numbers(m[1])[0] % 4 else 0)(m)),
         ],
     ),
     "react.yaml": Case(
@@ -248,7 +255,7 @@ CASES: dict[str, Case] = {
         ],
     ),
     "small_agent.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
+        (),
         [
             ("Think step by step.", rf"\A{SUM}\Z", "The numbers must be added.\n\nanswer: 1"),
             ("with the tool", RESULT, r"answer: \1"),
@@ -256,8 +263,9 @@ CASES: dict[str, Case] = {
             (
                 "with the tool",
                 rf"\A{SUM}\nThought: The numbers must be added.\n\n\Z",
-                [call("add", numbers=["x"]), lambda m: add(m), lambda m: add(m)],
+                Drawn(call("add", numbers=["x"]), add, add),
             ),
+            ("with the tool", "", "answer: I do not know"),
         ],
     ),
     "self_consistency.yaml": Case(
@@ -287,26 +295,28 @@ CASES: dict[str, Case] = {
         ],
     ),
     "stateflow_bash.yaml": Case(
+        (),
         [
-            ({"question": "How many lines has fruit.txt?"}, {"answer": "5"}),
-            ({"question": "What should I buy by notes.txt?"}, {"answer": "pear"}),
-        ],
-        [
-            ("Write a command:", r"lines has fruit\.txt\?\Z", "wc fruits.txt"),
-            ("The last command failed.", r"No such file\Z", "wc fruit.txt"),
-            ("Write a command:", r"buy by notes\.txt\?\Z", "cat notes.txt"),
-            ("If you know the answer", r"result: buy (\w+)\ncall Ann\nsell fig\Z", r"submit \1"),
-            ("If you know the answer", RESULT, r"submit \1"),
-            ("Write the answer and nothing else.", r"\nsubmit (\w+)\nresult: submitted\Z", r"\1"),
+            ("Write a command:", "question: ", facts.run_command),
+            ("The last command failed.", "No such file", facts.mend_command),
+            ("If you know the answer", "result: ", facts.submit_result),
+            ("Write the answer and nothing else.", r"\nsubmit (.*)\nresult: submitted\Z", r"\1"),
+            ("", "", "unknown"),
         ],
     ),
-    "formal_specification.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
+    "formal_specification.yaml": Case(  # a model that would rather pay at once than reserve, and than ask for a price
+        (),
         [
             ("Book", r"result: paid (\d+)\Z", r"answer: \1"),
+            ("cancel(", r"(?s)question: Cancel.*(reserved at \d+)\Z", lambda m: call("cancel", reservation=m[1])),
             ("pay(", r"(reserved at \d+)\Z", lambda m: call("pay", reservation=m[1])),
+            ("pay(", r"cancelled\Z", call("pay", reservation="it all the same")),
+            ("Book", r"cancelled\Z", "answer: nothing is paid"),
+            ("pay(", r"\Aquestion: .*\Z", call("pay")),
             ("reserve(", r"(quote of \d+)\Z", lambda m: call("reserve", quote=m[1])),
-            ("quote(", SUM, lambda m: call("quote", numbers=numbers(m[1]))),
+            ("reserve(", r"\Aquestion: .*\Z", call("reserve", quote="a good price")),
+            ("quote(", "question: (.*)", lambda m: call("quote", numbers=numbers(m[1]))),
+            ("Book", "", "answer: I do not know"),
         ],
     ),
     "step_back.yaml": Case(

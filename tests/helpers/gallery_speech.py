@@ -25,7 +25,7 @@ RESULT = r"result: (\d+)\Z"
 class Case:
     """A file's test rows with expected outputs, and the model's script. wrong: nodes that fail on purpose."""
 
-    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]
+    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]  # none: the file's own
     table: Sequence[Line]
     wrong: Sequence[str] = ()
 
@@ -79,6 +79,18 @@ def sums(*questions: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [({"question": q}, {"answer": str(sum(numbers(q)))}) for q in questions]
 
 
+class Drawn:
+    """Replies to one prompt that is sent several times, in their order."""
+
+    def __init__(self, *replies: Said):
+        self.replies, self.drawn = replies, Counter[str]()
+
+    def __call__(self, found: re.Match[str]) -> str:
+        reply = self.replies[self.drawn[found.string] % len(self.replies)]
+        self.drawn[found.string] += 1
+        return found.expand(reply) if isinstance(reply, str) else reply(found)
+
+
 def owner_of(found: re.Match[str]) -> str:
     """A reply with the animal of the person in the group, read from the text."""
     return re.findall(rf"{found[1]} has the (\w+)", found.string)[0]
@@ -118,6 +130,6 @@ PLAN = "How well does the plan meet the constraints"
 
 
 def steps(task: str) -> str:
-    """The first step of a captain: a role of which the library has an expert, and, for the second sum, others."""
-    roles = ["adds numbers", "checks"] if task.startswith("5") else ["mental sums", "prose", "good prose"]
+    """The first step of a captain: a role of which the library has an expert, or, where the first number is odd, others."""
+    roles = ["mental sums", "prose", "good prose"] if numbers(task)[0] % 2 else ["adds numbers", "checks"]
     return f"task: Add {task.strip()}.\nroles: {json.dumps(roles)}"

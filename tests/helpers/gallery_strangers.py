@@ -12,14 +12,23 @@ def turn(state: str, content: str, *to: str) -> str:
     return f"state: {state}\ncontent: {content}\nto: [{', '.join(to)}]"
 
 
+GOODS = r"(\d+) tins? of (\w+)"
+
+
+def basket(question: str) -> list[tuple[str, str]]:
+    each = re.findall(r"one tin of each, (\w+), (\w+) and (\w+)", question)
+    return [("1", good) for good in each[0]] if each else re.findall(GOODS, question)
+
+
 def grocer(found: re.Match[str]) -> str:
-    """Has the carrier asked while it looks up its own price, waits for it, and passes the word to who can add."""
+    """Has the carrier asked while it looks up its own prices, waits for it, and passes the word to who can add."""
     question, talk, waiting = (shown(found, name) for name in ("question", "talk", "waiting"))
-    good, city = re.findall(r"tins of (\w+) cost, sent to (\w+)", question)[0]
-    if "Postage" not in talk:
-        return turn("async", f"Postage to {city}?", "carrier", "nobody")
-    if "costs" not in talk:
-        return turn("sync", f"What does {good} cost?", "grocer")
+    city = re.findall(r"Rome|Oslo|Kyiv", question)
+    if city and "Postage" not in talk:
+        return turn("async", f"Postage to {city[0]}?", "carrier", "nobody")
+    for _, good in basket(question):
+        if f"{good} costs" not in talk:
+            return turn("sync", f"What does {good} cost?", "grocer")
     return turn("discuss", "Please add it up.", "reckoner") if waiting == "[]" else turn("pause", "Let us wait.")
 
 
@@ -27,11 +36,11 @@ def reckoner(found: re.Match[str]) -> str:
     question, talk = (shown(found, name) for name in ("question", "talk"))
     if "that is" in talk:
         return turn("conclude", "We are done.")
-    if asked := re.findall(r"(\d+) times (\d+)", question):
-        return turn("sync", " * ".join(asked[0]), "reckoner")
-    count, price = re.findall(r"(\d+) tins", question), re.findall(r"costs (\d+)", talk)
-    postage = re.findall(r"postage to \w+ is (\d+)", talk) or ["0"]
-    return turn("sync", f"{count[0]} * {price[0]} + {postage[0]}" if price else "0", "reckoner")
+    if "times" in question:
+        return turn("sync", " ".join(re.findall(r"\d+|times|plus", question)).replace("times", "*").replace("plus", "+"), "reckoner")
+    prices = dict(re.findall(r"(\w+) costs (\d+)", talk))
+    terms = [f"{count} * {prices.get(good, 0)}" for count, good in basket(question)]
+    return turn("sync", " + ".join([*terms, *re.findall(r"postage to \w+ is (\d+)", talk)]) or "0", "reckoner")
 
 
 def craft(found: re.Match[str]) -> str:
@@ -61,23 +70,19 @@ def craft(found: re.Match[str]) -> str:
 
 STRANGERS = {
     "agentgym.yaml": Case(
-        [
-            ({"question": "Craft it.", "data_idx": 1}, {"score": "1.0"}),
-            ({"question": "Craft it.", "data_idx": 7}, {"score": "1.0"}),
-        ],
+        (),
         [("Craft the goal", "observation", craft)],
     ),
     "internet_of_agents.yaml": Case(
+        (),
         [
-            ({"question": "What do 3 tins of tea cost, sent to Rome?"}, {"answer": "21"}),
-            ({"question": "How much is 6 times 7?"}, {"answer": "42"}),
-        ],
-        [
-            ("What must a team be able", "tins", "skills: [prices of goods, shipping, arithmetic]"),
-            ("What must a team be able", "times", "skills: [arithmetic]"),
+            ("What must a team be able", "tin", "skills: [prices of goods, shipping, arithmetic]"),
+            ("What must a team be able", "", "skills: [arithmetic]"),
             ("It is your turn", r"profile: .*\nKeeps a shop", grocer),
             ("It is your turn", r"profile: .*\nGood with numbers", reckoner),
+            ("It is your turn", "", turn("discuss", "I do not know.", "grocer")),
             ("The team has concluded", r"that is (\d+)", r"\1"),
+            ("The team has concluded", "", "0"),
         ],
     ),
 }

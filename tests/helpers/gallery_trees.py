@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from tests.helpers.gallery_speech import Case, numbers, sums
+from tests.helpers.gallery_speech import Case, Drawn, numbers, sums
 
 ROWS = sums("5 + 8 + 3", "2 + 9")
 
@@ -33,15 +33,39 @@ class Ways:
 
 
 def what_becomes(found: re.Match[str]) -> str:
-    """The critic of CodeTree: it sees what the test, which looks at the last digit, does not."""
+    """The critic of CodeTree: it sees what the test, which looks at the last digit, does not. Where the sum begins with
+    a multiple of three, it is never content: the best state counts."""
     answer = re.findall(r"answer: (.*)", found.string)[-1]
-    return "solve" if answer == "none" else "stop" if answer == str(asked(found)) else "refine"
+    content = answer == str(asked(found)) and first_of(found) % 3
+    return "solve" if answer == "none" else "stop" if content else "refine"
+
+
+def first_of(found: re.Match[str]) -> int:
+    return numbers(re.findall(r"question: (.*)", found.string)[-1])[0]
+
+
+def carry(found: re.Match[str]) -> str:
+    return off(10 if first_of(found) % 3 else 0)(found)
 
 
 def mend(found: re.Match[str]) -> str:
     """A repair finds the way only from an answer whose last digit is right."""
     answer, total = re.findall(r"answer: (.*)", found.string)[-1], asked(found)
     return str(total if int(answer) % 10 == total % 10 else total + 3)
+
+
+#: By how far a patch is from right: what it is worth, and what the judge says.
+WORTH = {
+    20: "score: 0.6\nfeedback: nearly right",
+    10: "score: 0.5\nfeedback: ten less",
+    1: "score: 0.7\nfeedback: one less",
+    2: "score: 0.9\nfeedback: fine",
+    0: "score: 0.9\nfeedback: fine",
+}
+
+
+def judge_patch(found: re.Match[str]) -> str:
+    return WORTH.get(int(found[1]) - asked(found), "score: 0.1\nfeedback: worse")
 
 
 def join_halves(found: re.Match[str]) -> str:
@@ -78,28 +102,25 @@ TREES: dict[str, Case] = {
         ],
     ),
     "codetree.yaml": Case(
-        ROWS,
+        (),
         [
             ("Name a way", "question: (.*)", Ways()),
             ("Solve it in this way.", "plan: guess", off(4)),
-            ("Solve it in this way.", "plan: carry", off(10)),
+            ("Solve it in this way.", "plan: carry", carry),
             ("Mend the answer", "feedback: the last digit", mend),
             ("What is to be done", "question", what_becomes),
         ],
     ),
     "swe_search.yaml": Case(
-        ROWS,
-        [
-            ("Write a better patch", "feedback: ten less", off(1)),
-            ("Write a better patch", "feedback: fine", off(0)),
-            ("Write a better patch", "question", off(10)),
-            (
-                "Judge the patch",
-                r"patch: (\d+)",
-                lambda m: (
-                    "score: 0.5\nfeedback: ten less" if int(m[1]) == asked(m) + 10 else "score: 0.9\nfeedback: fine"
-                ),
-            ),
+        (),
+        [  # what looks best at first leads nowhere, and of the last two the first is wrong
+            ("Write a better patch", "patch: none", Drawn(off(20), off(10))),
+            ("Write a better patch", "feedback: nearly right", Drawn(off(31), off(32))),
+            ("Write a better patch", "feedback: ten less", Drawn(off(1), off(41))),
+            ("Write a better patch", "feedback: one less", Drawn(off(2), off(0))),
+            ("Write a better patch", "feedback: ", off(50)),
+            ("Write a better patch", "", off(60)),
+            ("Judge the patch", r"patch: (\d+)", judge_patch),
             ("Which of the patches", "patches", lambda m: str(asked(m)) if str(asked(m)) in m.string else "none"),
         ],
     ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,12 @@ from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Line, Speaker
 from tests.helpers.scripted import SeeingScript, run_rows
 from workbench.api import optimize
+from workbench.ledger import Ledger
 from workbench.run import Options, prepare
+from workbench.runtime import Runtime
+from workbench.spec import BudgetSpec, lm_spec
+from workbench.store import Store
+from workbench.study import Evaluation, Evaluator
 from workbench.workflow import ExampleRun, Workflow
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
@@ -48,6 +55,43 @@ def tried(
     return Tried(workflow, table or case.table, rows or list(case.rows), folder)
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A file's own sealed rows, scored by its own metric, and who spoke."""
+
+    evaluation: Evaluation
+    speaker: Speaker
+
+    @property
+    def right(self) -> float:
+        """The share of rows that are right; a world whose score shrinks with each turn never gives more than 0.9."""
+        return sum(score > 0.8 for score in self.evaluation.scores) / len(self.evaluation.scores)
+
+
+def scored(name: str, folder: Path, change: dict[str, Any] | None = None) -> Scored:
+    """A file of the gallery on its own sealed rows, one after the other. change: settings of nodes, or of the file."""
+    nodes = {address: value for address, value in (change or {}).items() if address.startswith("nodes.")}
+    sets = [(address, value) for address, value in (change or {}).items() if address not in nodes]
+    task = prepare(GALLERY / f"{name}.yaml", sets)[2]
+    speaker, spec = Speaker(CASES[f"{name}.yaml"].table), lm_spec({"model": "openai/scripted", "attempts": 1})
+
+    async def course() -> Evaluation:
+        store = Store(folder / f"{len(list(folder.glob('*.db')))}.db")
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100_000}))
+        roles = dict.fromkeys(("user", "judge"), spec)
+        runtime = Runtime(ledger, spec, roles, SeeingScript(speaker), task.spec.policy)
+        try:
+            evaluator = Evaluator(runtime, task.metric, 1, source=task.source)
+            return await evaluator.evaluate(task.workflow.patched(nodes), [*task.dataset.test.open()])
+        finally:
+            await runtime.aclose()
+            ledger.close()
+            store.close()
+
+    return Scored(asyncio.run(course()), speaker)
+
+
 def searched(name: str, address: str, poor: Any, folder: Path) -> Any:
     """The report of the file's own search, begun with a poor value; its rows are the scripted ones, asked politely."""
     case, rows = CASES[f"{name}.yaml"], []
@@ -60,7 +104,7 @@ def searched(name: str, address: str, poor: Any, folder: Path) -> Any:
     return optimize(
         GALLERY / f"{name}.yaml",
         settings={"data": data, address: poor, "budget.calls": 20_000},
-        options=Options(allow_unproved=True, out=folder / "optimized.yaml"),
+        options=Options(allow_unproved=True, out=str(folder / "optimized.yaml")),
         database=folder / "run.db",
         pool=SeeingScript(Speaker(case.table)),
     )

@@ -6,10 +6,17 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from tests.helpers.gallery_speech import Case, numbers, sums
+from tests.helpers.gallery_speech import Case, Drawn, numbers, sums
 
 Found = re.Match[str]
+
+
+def own_rows(name: str) -> list[dict[str, Any]]:
+    """All rows of a data file of the gallery."""
+    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def shown(found: Found, field: str) -> str:
@@ -25,7 +32,7 @@ def mend(found: Found) -> str:
 
 def open_door(found: Found) -> str:
     """To the place that was told, else the first door."""
-    told = re.findall(r"It lies in the (\w+)", found.string)
+    told = re.findall(r"It lies in the ([\w ]+)", found.string)
     return f"action: open {(told or re.findall(r'Rooms: ([a-z]+)', found.string))[-1]}"
 
 
@@ -44,12 +51,20 @@ def haggle(own: str, step: int) -> object:
     return say
 
 
-TRAITS = {"alive": "owl bat cat dog sparrow moth cow", "flies": "owl bat kite plane sparrow moth drone"}
+TRAITS = {
+    "alive": "owl bat cat dog sparrow moth cow whale frog bee",
+    "flies": "owl bat kite plane sparrow moth drone bee",
+}
 TRAITS |= {
-    "is big": "plane cow table drone",
+    "is big": "plane cow table drone whale ladder",
     "has feathers": "owl sparrow",
     "is on a farm": "dog cow",
-    "is of wood": "chair",
+    "is of wood": "chair table violin ladder",
+    "hunts by night": "owl bat",
+    "lives in water": "whale frog",
+    "is played or burns down": "violin candle",
+    "makes honey": "bee",
+    "has rungs": "ladder",
 }
 TRAITS |= {
     "is furry": "bat cat dog",
@@ -102,7 +117,7 @@ def explain(found: Found) -> str:
 
 def predict(found: Found) -> str:
     each = re.findall(r"by (\d+) cm", found.string)
-    return str(int(each[0]) * int(re.findall(r"under (\d+) weights", found.string)[0])) if each else "unknown"
+    return str(int(each[0]) * int(re.findall(r"(\d+) weights", found.string)[0])) if each else "unknown"
 
 
 def browse(found: Found) -> str:
@@ -156,40 +171,54 @@ def choose(found: Found) -> str:
 
 
 def go_on(found: Found) -> str:
-    """Another agent's step: a sure wrong one first, then one number more of the sum for each that came before."""
+    """Another agent's step: a sure wrong one first, then two numbers more of the sum."""
     parts, review = numbers(shown(found, "question")), shown(found, "review")
     done = re.findall(r"(\d+) numbers are in it", review)
-    return str(sum(parts[: int(done[0]) + 1]) if done else parts[0] if "go on" in review else sum(parts) + 7)
+    return str(sum(parts[: int(done[0]) + 2]) if done else parts[0] if "go on" in review else sum(parts) + 7)
+
+
+def guess(found: Found) -> str:
+    """Another wrong one after each."""
+    return str(sum(numbers(shown(found, "question"))) + 9 + 10 * sum(numbers(shown(found, "answer"))))
 
 
 def assess(found: Found) -> str:
     parts, answer = numbers(shown(found, "question")), int(shown(found, "answer"))
     done = [n for n in range(1, len(parts) + 1) if sum(parts[:n]) == answer]
     if not done:
-        return "worth: 0.9\nconfidence: 0.3\nreview: a guess, go on in steps"
-    return f"worth: {0.95 if done[0] == len(parts) else 0.5}\nconfidence: 0.9\nreview: {done[0]} numbers are in it"
+        return "worth: 0.9\nconfidence: 0.1\nreview: a guess, go on in steps"
+    return f"worth: {0.95 if done[0] == len(parts) else 0.6}\nconfidence: 0.9\nreview: {done[0]} numbers are in it"
 
 
 def row(score: float | None = 1.0, /, expected: dict[str, str] | None = None, **fields: object) -> tuple[dict, dict]:
     return {"question": "Do it.", **fields}, expected or {"score": str(score)}
 
 
-ROOMS = ["attic", "cellar", "kitchen"]
 HALL = ["A", "B", "C", "D", "E", "F"]
 PATHS = [
     {"left path": "loose stones", "right path": "a rope bridge"},
     {"left path": "an old bridge", "right path": "ice"},
 ]
 TOTALS = {"Bob": 12, "Ann": 9}
-SITE = json.loads((Path(__file__).parents[2] / "workflows/gallery/sites.jsonl").read_text().splitlines()[0])
+SITES = {row["question"]: row["pages"] for row in own_rows("sites")}
 
 
 def next_page(found: Found) -> str:
-    """By where one is; where that is not shown, what one would plan from outside."""
-    by_page = {"home": "account", "account": "lobby", "lobby": "cart", "cart": "receipt"}
-    if page := shown(found, "page"):
-        return by_page.get(page, "account")
-    return ["account", "cart", "receipt", "receipt"][min(len(json.loads(shown(found, "done"))), 3)]
+    """Three links ahead on the way to the receipt; as from the entrance where it is not shown where one is."""
+    pages, page = SITES[shown(found, "question")], shown(found, "page")
+    goal = next(name for name, at in pages.items() if "receipt" in at["text"])
+    way = path_to(pages, page or "home", goal)
+    return way[min(3, len(way) - 1)]
+
+
+def path_to(pages: dict[str, Any], start: str, goal: str) -> list[str]:
+    """The shortest way along the links."""
+    ways = [[start]]
+    for way in ways:
+        if way[-1] == goal:
+            return way
+        ways += [[*way, link] for link in pages[way[-1]]["links"] if link not in way]
+    return [start]
 
 
 class Clicks:
@@ -210,16 +239,17 @@ def check_output(found: Found) -> str:
     return "find /testbed -name '*.py' | wc -l" if output.count(".py") > 1 else "submit"
 
 
+PLACES = sorted({row["place"] for row in own_rows("errands")})
+
 WORLDS: dict[str, Case] = {
     "diff_history.yaml": Case(
         [row(day=1), row(day=2)],
         [("Name the broken lamp", "observation", mend)],
     ),
     "ask_before_acting.yaml": Case(
-        [row(rooms=ROOMS, place="kitchen"), row(rooms=ROOMS, place="cellar")],
+        (),
         [
-            ("place: kitchen", "Where", "It lies in the kitchen."),
-            ("place: cellar", "Where", "It lies in the cellar."),
+            *[(f"place: {room}", "Where", f"It lies in the {room}.") for room in PLACES],
             ("Ask the owner", r"\ARooms[^\n]*\Z|observation: [^\n]*\Z", "say: Where does it lie?"),
             ("Ask the owner", "Rooms", open_door),
         ],
@@ -229,7 +259,7 @@ WORLDS: dict[str, Case] = {
         [("You sell", "cost", haggle("cost", -20)), ("You buy", "worth", haggle("worth", 20))],
     ),
     "entity_deduction.yaml": Case(
-        [row(secret="owl"), row(secret="spoon"), row(secret="cow")],
+        (),
         [("Find out the word", "observation", deduce), ("Answer the question", "secret", judge_word)],
     ),
     "capo.yaml": Case(
@@ -237,12 +267,10 @@ WORLDS: dict[str, Case] = {
         [("You are Ann", "observation", carry("ann")), ("You are Bob", "observation", carry("bob"))],
     ),
     "boxing_gym.yaml": Case(
-        [
-            row(question="How long is it under 7 weights?", slope=3, expected={"answer": "21", "score": "1.0"}),
-            row(question="How long is it under 4 weights?", slope=6, expected={"answer": "24", "score": "1.0"}),
-        ],
+        (),
         [
             ("tells most", "observation", "weigh 10"),
+            ("Do an experiment", "observation", "weigh 1"),
             ("Explain", "observation", explain),
             ("Predict by the theory", "question", predict),
         ],
@@ -264,11 +292,11 @@ WORLDS: dict[str, Case] = {
         [("Predict where this leads", "candidate", foresee), ("predicted state is best", "candidates", choose)],
     ),
     "master.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
-        [("Take the next step", "question", go_on), ("How good is it", "question", assess)],
+        (),
+        [("Take the next step", "question", Drawn(go_on, guess)), ("How good is it", "question", assess)],
     ),
     "webpilot.yaml": Case(
-        [({**SITE}, {"score": "1.0"})],
+        (),
         [("Name the page to reach next", "done", next_page), ("Look for the page", "You can", Clicks())],
     ),
     "llm_heuristics.yaml": Case(

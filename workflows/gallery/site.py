@@ -37,9 +37,14 @@ class Site(Environment):
         return f"{self.state['at']}: {self._pages[self.state['at']]['text']}"
 
 
-def holds(inputs: Any, position: Any) -> float:
-    """What a page is worth for a subtask: 1 where its text speaks of it."""
-    return float(str(inputs["subtask"]) in position.observation)
+def nears(inputs: Any, position: Any) -> float:
+    """What a page is worth for a subtask: 1 if it is that page, a half one link away, a third two links away."""
+    pages, seen = inputs["pages"], {position.observation.partition(":")[0]}
+    for links in range(3):
+        if inputs["subtask"] in seen:
+            return 1 / (1 + links)
+        seen = {link for page in seen for link in pages[page]["links"]}
+    return 0.0
 
 
 def shares(inputs: Any, position: Any) -> float:
