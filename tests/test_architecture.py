@@ -138,21 +138,21 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1358,
-    "cli": 3288,
+    "cli": 3318,
     "errors": 465,
-    "evaluation": 1640,
-    "inference": 1145,
-    "ledger": 1400,
-    "lm": 1180,
+    "evaluation": 1643,
+    "inference": 1141,
+    "ledger": 1396,
+    "lm": 1169,
     "plugins": 560,
     "proof": 2380,
     "run": 2937,
-    "runtime": 1610,
+    "runtime": 1595,
     "spec": 2650,
-    "store": 1963,
-    "study": 1550,
+    "store": 1978,
+    "study": 1540,
     "task": 4250,
-    "workflow": 1905,
+    "workflow": 1899,
 }
 #: Names that plugins import from core, which only fall.
 MOST_NAMES = 410

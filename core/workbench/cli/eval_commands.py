@@ -111,9 +111,9 @@ def eval_command(
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
             reports = [_report_of(partial(evaluate, source, options=options, database=db, listener=listen))]
-    compared = None if axes else print_judged(reports[0], gate, db, as_json, first)
+    compared = None if axes else print_judged(reports[0], gate, db, as_json, first, quiet=output.quiet)
     if axes:
-        _show_matrix(reports, db, as_json)
+        _show_matrix(reports, db, as_json, output.quiet)
     if junit:
         _write_junit(reports[0], db, junit)
     if markdown:
@@ -160,7 +160,12 @@ def stored_gate(run: str, db: str) -> dict[str, Any]:
 
 
 def print_judged(
-    report: EvalReport, gate: Mapping[str, Any], db: str, as_json: bool, first: Side | None = None
+    report: EvalReport,
+    gate: Mapping[str, Any],
+    db: str,
+    as_json: bool,
+    first: Side | None = None,
+    quiet: bool = False,
 ) -> tuple[bool, Difference] | None:
     """Print an evaluation. Returns its comparison with the bar of its gate, if it has one and was finished."""
     from workbench.cli.progress import exit_code, print_evaluation
@@ -172,20 +177,20 @@ def print_judged(
         with ReadOnlyStore(db) as store:
             first = first or read_side(store, gate["bar"])
             compared = not_worse(first, read_side(store, report.run), gate["margin"])
-    print_evaluation(report, as_json, compared)
+    print_evaluation(report, as_json, compared, quiet)
     return compared
 
 
 def _write_junit(report: EvalReport, db: str, path: Path) -> None:
     from workbench.evaluation import read_rows, write_junit
-    from workbench.store import ReadOnlyStore, read_report
+    from workbench.store import ReadOnlyStore, read_report, told_apart
 
     with ReadOnlyStore(db) as store:
         row = store.find_run(report.run)
-        write_junit(report, read_rows(store, row, read_report(row)), path)
+        write_junit(report, read_rows(store, row, read_report(row)), path, told_apart(row))
 
 
-def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
+def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool, quiet: bool) -> None:
     from workbench.evaluation import compare_sides, comparison_lines, read_side
     from workbench.store import ReadOnlyStore
 
@@ -196,8 +201,8 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
         return echo_json({"cells": [r.as_dict() for r in reports], "compared": [d.as_dict() for d in differences]})
     for line in comparison_lines(sides, differences) if sides else ():
         say(indented(line))
-    for report in reports:
-        for warning in report.warnings:
+    for report in () if quiet else reports:
+        for warning in (w for w in report.warnings if w not in report.warned):
             say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
 
 

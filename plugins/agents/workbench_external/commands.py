@@ -190,7 +190,7 @@ def apply_command(result: str, folder: Path | None, check: bool, write: bool, un
         refuse_uncertain(entries)
     without_text = _without_text(agents)
     written = write_entries(entries)
-    say(visible(describe_changes(written, folder)), nl=False)
+    say(visible(describe_changes(written, folder)), nl=False, verbatim=True)
     _tell_entries(entries, not_tried)
     for name in without_text:
         say(f"{one_line(name)} is not a text of the agent: set it in the source by hand.", err=True)
