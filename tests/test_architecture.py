@@ -137,8 +137,8 @@ def test_rooms_lean_on_few_others() -> None:
 
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
-    "base": 1358,
-    "cli": 3318,
+    "base": 1352,
+    "cli": 3328,
     "errors": 465,
     "evaluation": 1643,
     "inference": 1141,
@@ -150,7 +150,7 @@ LINES = {
     "runtime": 1595,
     "spec": 2650,
     "store": 1978,
-    "study": 1540,
+    "study": 1536,
     "task": 4250,
     "workflow": 1899,
 }

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from tests.cli.test_progress import Terminal, terminal
 from tests.helpers.planted import plant
 
-from workbench.cli import cli, say
+from workbench.cli import cli, main, say
 from workbench.cli.output import Output, wrap
 from workbench.cli.progress import listener, print_report
 from workbench.store import typed
@@ -143,3 +143,51 @@ def test_a_command_names_the_database_unless_it_is_the_default(monkeypatch: pyte
     monkeypatch.setenv("WORKBENCH_DB", "x.db")
     assert typed("workbench show a", "x.db") == "workbench show a"
     assert typed("workbench show a", "workbench.db") == "workbench show a --db workbench.db"
+
+
+# Hints that can be typed
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"), [("--no-open", None), ("--prot", "--port"), ("--ouput", "--out")], ids=lambda value: str(value)
+)
+def test_a_hint_for_an_option_is_like_it_without_its_dashes(
+    option: str, hint: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["view" if option != "--ouput" else "optimize", option])
+    said = capfd.readouterr().err
+    assert f"No such option '{option}'." in said and ("Did you mean" in said) == (hint is not None)
+    assert hint is None or f"'{hint}'" in said
+
+
+def test_only_files_with_rows_are_offered_in_place_of_rows(tmp_path: Path) -> None:
+    (tmp_path / "mails.yaml").write_text("metric: exact_match(b)\ndata: mails.csv\nnodes: {a: {predict: a -> b}}\n")
+    for other, hint in (
+        (None, "Paths are relative to the workflow file."),
+        ("mail.jsonl", "Did you mean 'mail.jsonl'?"),
+    ):
+        if other:
+            (tmp_path / other).write_text("{}")
+        done = CliRunner().invoke(cli, ["validate", str(tmp_path / "mails.yaml")])
+        assert getattr(done.exception, "hint", None) == hint
+
+
+def test_inputs_are_json_as_for_serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = list[Any]()
+    ran = {
+        "spans": [],
+        "warnings": [],
+        "cost": {"usd": 0, "calls": 0, "tokens": 0, "seconds": 0},
+        "spent": {"calls": 0},
+    }
+    ran |= {"failure": None, "prediction": {}, "score": None}
+    monkeypatch.setattr("workbench.cli.trust.require_trust", lambda file, called: file)
+    monkeypatch.setattr("workbench.ledger.describe_usd", lambda *summary: "")
+    monkeypatch.setattr("workbench.evaluation.run_single", lambda source, values, *more: given.append(values) or ran)
+    run = ["run", "w.yaml", "--input"]
+    CliRunner().invoke(cli, [*run, '{"question": "a=b", "n": [1]}', "--input", "other=x"], catch_exceptions=False)
+    assert given == [{"question": "a=b", "n": [1], "other": "x"}]
+    for wrong, why in (('{"question', "is not a JSON object"), ('{"other": 1}', "a field is given twice")):
+        done = CliRunner().invoke(cli, [*run, wrong, "--input", "other=x"])
+        assert done.exit_code == 2 and why in done.stderr and len(given) == 1

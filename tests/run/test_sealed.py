@@ -215,7 +215,9 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
 
     runs = (run_with(f"Short {i}.", f"noisy{i}", lambda r: 0.75) for i in range(9))
     noisy = next(report for report in runs if report.changes and report.saving is not None and report.saving.shown)
-    assert not noisy.loss_shown and not noisy.is_shown(noisy.saving) and not noisy.proved, "nothing rules out a large loss"
+    assert not noisy.loss_shown and not noisy.is_shown(noisy.saving) and not noisy.proved, (
+        "nothing rules out a large loss"
+    )
     assert any("It is cheaper, but its score may be lower by 0." in line for line in noisy.headline())
     assert instructions(noisy.workflow) == long
 

@@ -121,7 +121,7 @@ def _changes(changes: dict[str, Any]) -> str:
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
     """Print the requested parts only."""
-    from workbench.cli.run_commands import say_spans
+    from workbench.cli.run_commands import say_spans, say_values
     from workbench.evaluation import describe_diagnosis
     from workbench.lm import content_text
 
@@ -139,20 +139,17 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
     for r in found["row"]:
         times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
         say(f"row {one_line(r['example'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
-        for name, value in (r["inputs"] or {}).items():
-            say(f"  {one_line(name)}: {indented(value)}")
+        say_values(r["inputs"] or {})
         if r["further"]:
             say("not read by the workflow:")
-        for name, value in r["further"].items():
-            say(f"  {one_line(name)}: {indented(value)}")
+        say_values(r["further"])
         if r["spans"] is None:
             say("  (the steps of this row are not stored; those of test rows and of evaluations are)")
         say_spans(r["spans"] or (), prompts=True)
         score = "-" if r["score"] is None else f"{r['score']:.3f}"
         say(f"prediction: {visible_json(r['prediction'])}")
         say(f"score {score}" + "".join(f"; {indented(r[k])}" for k in ("failure", "message", "feedback") if r[k]))
-        for name, value in (r["scores"] or {}).items():
-            say(f"  {one_line(name)}: {value}")
+        say_values(r["scores"] or {})
         if cost := r["cost"]:
             say(f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s")
         for diagnosis in r["diagnoses"]:

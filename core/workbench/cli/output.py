@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 import click
 
 from workbench.base.text import visible
+from workbench.cli.options import QUIET, add_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +39,7 @@ class Output:
 
 
 _OUTPUT = (
-    click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+    QUIET,
     click.option("-v", "--verbose", is_flag=True, help="Also show every call."),
     click.option(
         "--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Write progress and every call to a file."
@@ -52,10 +54,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*, quiet: bool, verbose: bool, log_file: Path | None, **arguments: Any) -> Any:
         return command(output=Output(quiet, verbose, log_file), **arguments)
 
-    found: Any = wrapped
-    for option in reversed(_OUTPUT):
-        found = option(found)
-    return found
+    return add_options(_OUTPUT, wrapped)
 
 
 @dataclass(frozen=True)
@@ -187,6 +186,10 @@ def fail(message: str, code: int) -> NoReturn:
 
 def say_usage_error(error: click.ClickException) -> None:
     """Print an error of click: the usage of the command, and the error in its arguments."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:  # click compares the dashes, too
+        bare = {name.lstrip("-"): name for name in error.possibilities}
+        near = [bare[name] for name in get_close_matches(error.option_name.lstrip("-"), bare)]
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     text = io.StringIO()
     text.isatty = lambda: True  # otherwise click drops colors, and also an escape sequence in the error
     error.show(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -265,23 +265,18 @@ class _Live:
         self.progress.update(self.task, completed=spent.calls, total=budget.calls, spent=text)
 
 
-def print_report(report: Report, quiet: bool = False) -> None:
+def print_report(report: Report | EvalReport, quiet: bool = False) -> None:
     """Print the end of a run on stdout. quiet: without its warnings."""
-    verdict = None if report.proof is None else "green" if report.gain_shown else "yellow"
-    _print_lines(report.summary(), quiet, verdict)
-
-
-def _print_lines(lines: Sequence[str], quiet: bool, verdict: str | None = None) -> None:
-    """Print lines of a report. verdict: the color of the second."""
-    for index, line in enumerate(lines):
-        warning = line.startswith("Warning")
+    shown = getattr(report, "gain_shown", None)  # an evaluation has no verdict
+    for index, line in enumerate(report.summary()):
+        warning, verdict = line.startswith("Warning"), index == 1 and shown is not None
+        color = "yellow" if warning or (verdict and not shown) else "green" if verdict else None
         if not (warning and quiet):
-            bold = index == 1 and verdict is not None
-            say(indented(line), fg="yellow" if warning else verdict if bold else None, bold=bold)
+            say(indented(line), fg=color, bold=verdict)
 
 
 def print_evaluation(
-    report: EvalReport, as_json: bool, compared: tuple[bool, Difference] | None = None, quiet: bool = False
+    report: EvalReport, compared: tuple[bool, Difference] | None, *, as_json: bool, quiet: bool
 ) -> None:
     """Print an evaluation on stdout, with its comparison to the run that it must not be worse than."""
     from workbench.evaluation import NO_EVIDENCE, describe_choice
@@ -289,7 +284,7 @@ def print_evaluation(
     if as_json:
         gate = {"not_worse": compared[0], "against": compared[1].as_dict()} if compared else {}
         return echo_json({**report.as_dict(), **gate})
-    _print_lines(report.summary(), quiet)
+    print_report(report, quiet)
     if compared:
         passed, found = compared
         word = "a loss of the margin is ruled out" if passed else "a loss of the margin is NOT ruled out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -85,7 +86,7 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
         report = command(**arguments, options=options, database=db, progress=listener(output))
         gate = {**stored_gate(report.run, db), **gate}
         if isinstance(report, EvalReport):
-            return exit_judged([report], gate, print_judged(report, gate, db, as_json, quiet=output.quiet))
+            return exit_judged([report], gate, print_judged(report, gate, db, as_json=as_json, quiet=output.quiet))
         _finish(report, as_json, bool(gate.get("require_gain")), output.quiet)
 
     return wrapped
@@ -122,7 +123,13 @@ def estimate_command(
 
 @click.command("run")
 @FILE
-@click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="Value of an input field. Repeatable.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Value of an input field. Repeatable. Or all fields as a JSON object.",
+)
 @click.option("--example", type=int, help="Position of a val row to run instead, counting from 0.")
 @SET
 @CACHE
@@ -144,8 +151,9 @@ def run_command(
     from workbench.evaluation import run_single
     from workbench.ledger import describe_usd
 
-    values = dict(split_pair(text, "FIELD=VALUE", "--input") for text in inputs)
-    if len(values) < len(inputs):
+    pairs = [pair for text in inputs for pair in _input_pairs(text)]
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise click.BadParameter("a field is given twice", param_hint="--input")
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a val row has its own inputs")
@@ -156,8 +164,7 @@ def run_command(
         return echo_json(outcome)
     if not values:
         say(f"row {example or 0} of val", bold=True)
-        for name, value in outcome["row"].items():
-            say(f"  {one_line(name)}: {indented(value)}")
+        say_values(outcome["row"])
     say_spans(outcome["spans"], prompts=not values)
     for warning in outcome["warnings"]:
         say(f"Warning: {indented(warning)}", fg="yellow", err=True)
@@ -177,6 +184,22 @@ def run_command(
         say(spent)
 
 
+def _input_pairs(text: str) -> list[tuple[str, Any]]:
+    """Read --input: FIELD=VALUE, or a JSON object of fields and values."""
+    if not text.lstrip().startswith("{"):
+        return [split_pair(text, "FIELD=VALUE", "--input")]
+    try:
+        return [*json.loads(text).items()]
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' is not a JSON object: {error}", param_hint="--input") from None
+
+
+def say_values(values: Mapping[str, Any]) -> None:
+    """Print named values, each indented by two spaces."""
+    for name, value in values.items():
+        say(f"  {one_line(name)}: {indented(value)}")
+
+
 def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
     """Print the steps of one example. prompts: also the messages of each call."""
     from workbench.lm import content_text
@@ -187,8 +210,7 @@ def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
             for message in call.get("messages", ()) if prompts else ():
                 say(f"  {one_line(message.get('role'))}: {indented(content_text(message.get('content')))}")
             say(f"  answer: {indented(call['text'])}")
-        for key, value in {**span["outputs"], **span.get("notes", {})}.items():
-            say(f"  {one_line(key)}: {indented(value)}")
+        say_values({**span["outputs"], **span.get("notes", {})})
         if span.get("error"):
             say(f"  error: {indented(span['error'])}")
 
