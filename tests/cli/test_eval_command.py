@@ -88,8 +88,8 @@ def test_new_user_20_the_line_to_resume_an_eval_raises_the_ceiling_that_ended_it
     what: str, few: str, many: str, write: WriteFile, scripted: Script, tmp_path: Path
 ) -> None:
     told = invoke(tmp_path, "eval", str(write(budget={"minutes": 9})), f"--budget-{what}", few).stdout
-    (line,) = re.findall(r"workbench (resume .*) \(more than now\)", " ".join(told.split()))
-    assert line.endswith(f"--budget-{what} N") and 0 < len(scripted.requests) < 12
+    (line,) = re.findall(rf"\(N: more {what} than now\) with: workbench (resume .*)", told)
+    assert f" --budget-{what} N --db " in line and 0 < len(scripted.requests) < 12
     done = CliRunner().invoke(cli, line.replace("N", many).split())
     assert done.exit_code == 0 and "on 12 rows" in done.stdout and len(scripted.requests) == 12
 
@@ -362,13 +362,14 @@ def test_nu6_labels_that_no_answer_can_match_are_told_before_the_first_call(
     done = invoke(tmp_path, "eval", str(path))
     begun, told = done.stderr.splitlines()[:2]
     assert begun.endswith("evaluating val") and told.startswith("warning: no answer can be right in 36 of 36 rows")
-    assert "Warning: no answer can be right" in done.stdout and scripted.requests, "and again in the report"
+    assert "no answer can be right" not in done.stdout and scripted.requests, "once is enough"
+    assert "\n1 warning and all figures: workbench show " in done.stdout
 
 
 def test_junit_is_xml_whatever_the_name_of_the_workflow(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
     path = write(name="a\x01<b>")
     assert invoke(tmp_path, "eval", str(path), "--junit", str(tmp_path / "out.xml")).exit_code == 0
-    assert ElementTree.parse(tmp_path / "out.xml").getroot().get("name") == "a?<b>.val"
+    assert ElementTree.parse(tmp_path / "out.xml").getroot().get("name") == "a?<b>.val (workflow.yaml)"
 
 
 def test_a_run_that_did_not_finish_is_an_error_in_junit_and_markdown(

@@ -391,7 +391,7 @@ def test_a_gate_on_rows_that_a_side_was_chosen_by_fails_and_says_why(chosen: tup
     assert not_worse(*(replace(side, chosen={}) for side in sides), 0.9)[0]
     output = io.StringIO()
     with redirect_stdout(output):
-        print_evaluation(val, False, (passed, found))
+        print_evaluation(val, (passed, found), as_json=False, quiet=False)
     assert "chosen on these rows: no evidence" in output.getvalue() and f"of run {report.run}" in output.getvalue()
 
 

@@ -250,7 +250,12 @@ def seat(roles, experts, instructions):
     },
     "reaper": {
         "two sources": {
-            "nodes.fetch.of": {"kind": "tool", "tool": "python:corpus.py:search", "arguments": {"query": "ask"}, "output": "found"}
+            "nodes.fetch.of": {
+                "kind": "tool",
+                "tool": "python:corpus.py:search",
+                "arguments": {"query": "ask"},
+                "output": "found",
+            }
         },
         "all steps in one plan": {"nodes.fetch.most": 1},
     },
@@ -279,11 +284,16 @@ def seat(roles, experts, instructions):
     },
     "adaptive_rag": {
         "the level decides": {"nodes.judge.enabled": False},
-        "answering at once": {"nodes.usual.source": "def usual(question): return 'simple'", "nodes.judge.enabled": False},
+        "answering at once": {
+            "nodes.usual.source": "def usual(question): return 'simple'",
+            "nodes.judge.enabled": False,
+        },
         "steps": {"nodes.answer.cases.several.max_steps": 2},
     },
     "amber": {
-        "a memory that is carried on": {"nodes.gather.nodes.remember.signature": "question, sentences -> memory, enough: bool"},
+        "a memory that is carried on": {
+            "nodes.gather.nodes.remember.signature": "question, sentences -> memory, enough: bool"
+        },
         "pages that are sifted": {"nodes.gather.nodes.left.source": "def left(pages, useful): return pages"},
         "sentences that are sifted": {
             "nodes.gather.nodes.remember.signature": "question, memory, kept -> memory, enough: bool"
@@ -293,7 +303,9 @@ def seat(roles, experts, instructions):
     "knowledge_cache": {
         "what is known says what to search": {"nodes.gather.nodes.ask.signature": "question -> query"},
         "notes of the row": {"nodes.gather.nodes.keep.into": "elsewhere"},
-        "what is known says when it is enough": {"nodes.gather.nodes.judge.signature": "question, gained -> enough: bool"},
+        "what is known says when it is enough": {
+            "nodes.gather.nodes.judge.signature": "question, gained -> enough: bool"
+        },
     },
     "sibyl": {
         "a jury that debates": {

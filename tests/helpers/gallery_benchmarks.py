@@ -96,7 +96,14 @@ def take_out(found: Found) -> str:
 def check_point(found: Found) -> str:
     """Of questions, by the words that an answer has: an apology, the card, the number."""
     answer, asked = found.string.split("\n\n", 1)
-    words = {"complain": "Sorry", "apologize": "Sorry", "book?": "card", "card?": "card", "pain?": "112", "emergency?": "112"}
+    words = {
+        "complain": "Sorry",
+        "apologize": "Sorry",
+        "book?": "card",
+        "card?": "card",
+        "pain?": "112",
+        "emergency?": "112",
+    }
     wanted = next((word for part, word in words.items() if part in asked), "")
     return f"score: {int(wanted in answer)}"
 
@@ -253,12 +260,8 @@ def next_press(todo: str, page: str) -> tuple[str, bool]:
 
 
 BENCHMARKS: dict[str, Case] = {
-    "agent_issues.yaml": Case(
-        (), [("Find the fault", "observation", mend)]
-    ),
-    "ml_experiments.yaml": Case(
-        (), [("Look at the data", "observation", experiment)]
-    ),
+    "agent_issues.yaml": Case((), [("Find the fault", "observation", mend)]),
+    "ml_experiments.yaml": Case((), [("Look at the data", "observation", experiment)]),
     "one_day.yaml": Case(
         (),
         [

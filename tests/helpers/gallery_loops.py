@@ -273,7 +273,10 @@ LOOPS: dict[str, Case] = {
         [
             ("Write the next search", "question: ", facts.write_next("workspace")),
             ("Answer by the workspace.", "fault: ", facts.draft),
-            *[(f"You check the {juror}.", "answer: ", facts.find_fault(juror)) for juror in ("sources", "logic", "form")],
+            *[
+                (f"You check the {juror}.", "answer: ", facts.find_fault(juror))
+                for juror in ("sources", "logic", "form")
+            ],
         ],
     ),
     "hm_rag.yaml": Case(

@@ -48,7 +48,7 @@ FILE_TASKS = {
     "letters have the names of the towns together": "sum(map(len, towns))",
     "word in fruit.txt is the longest": "max(fruit, key=len)",
     "lines have all files": "len(fruit) + len(towns) + len(notes)",
-    "is to be bought, and how often": "f'{named(\"buy\")}, {fruit.count(named(\"buy\"))}'",
+    "is to be bought, and how often": 'f\'{named("buy")}, {fruit.count(named("buy"))}\'',
     "In which line of fruit.txt": "fruit.index(named('sell')) + 1",
     "different fruits are there, and whom": "f'{len({*fruit})}, {named(\"call\")}'",
     "each with the number of its letters": "', '.join(f'{town} {len(town)}' for town in sorted(towns))",
@@ -221,7 +221,11 @@ RETRIEVAL: dict[str, Case] = {
     "knowledge_cache.yaml": Case(
         (),
         [
-            ("Write a short search for what the knowledge lacks.", "question: ", facts.write_next("knowledge", idle="towns of Ostra")),
+            (
+                "Write a short search for what the knowledge lacks.",
+                "question: ",
+                facts.write_next("knowledge", idle="towns of Ostra"),
+            ),
             ("Write in a sentence what the page adds.", r"(?s)documents: [^\n]*?: (.*?)\n\w+:", r"\1"),
             ("Does this answer the question?", "gained: ", facts.suffices("knowledge", "gained")),
             ("Answer by the facts.", "facts: ", facts.answers_brief("facts")),

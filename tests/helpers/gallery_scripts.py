@@ -42,6 +42,7 @@ from tests.helpers.gallery_speech import (
 from tests.helpers.gallery_strangers import STRANGERS
 from tests.helpers.gallery_worlds import WORLDS
 
+
 def pick_strategy(found: re.Match[str]) -> str:
     parts = numbers(found[1])
     if len(parts) == 5:
@@ -95,7 +96,11 @@ CASES: dict[str, Case] = {
             ("in a line", r"task: Check (\w+)\.", "message: it is \\1 indeed\ndone: yes"),
             ("Do your part.", "said: ", "message: that is all\ndone: yes"),
             ("in a line", "told: ", "message: well said\ndone: no"),
-            ("What did the team find", r"it is (\d+).*I count more", "result: \\1\nerrors: one is left out\ncheck: yes"),
+            (
+                "What did the team find",
+                r"it is (\d+).*I count more",
+                "result: \\1\nerrors: one is left out\ncheck: yes",
+            ),
             (
                 "What did the team find",
                 "said: (.*)",

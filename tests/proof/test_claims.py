@@ -33,10 +33,10 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 def test_a_judge_shows_no_targets(targets: Report) -> None:
     """Labels are of baseline and winner, so that its scores of the targets stay an opinion."""
-    assert targets.levels_shown and targets.proved
+    assert targets.is_shown(targets.levels) and targets.proved
     assert targets.proof is not None
     judged = replace(targets, claims=[*targets.claims, Claim("judge", diff=targets.proof.diff)])
-    assert not judged.levels_shown and not judged.proved and not judged.as_dict()["targets"]["shown"]
+    assert not judged.is_shown(judged.levels) and not judged.proved and not judged.as_dict()["targets"]["shown"]
 
 
 @pytest.mark.parametrize("objection", ["no proof: the agent remembers", "the change was sent in 0 of the 9 test rows"])
@@ -47,7 +47,12 @@ def test_an_objection_ends_every_claim(objection: str, targets: Report, tmp_path
     assert gain.gain_shown and gain.proved
     for report in (gain, targets):
         voided = replace(report, objections=[objection])
-        assert not voided.proved and not voided.gain_shown and not voided.levels_shown and not voided.saving_shown
+        assert (
+            not voided.proved
+            and not voided.gain_shown
+            and not voided.is_shown(voided.levels)
+            and not voided.is_shown(voided.saving)
+        )
         assert voided.as_dict()["objections"] == [objection] and not voided.as_dict()["gain"]["shown"]
         assert f"The gain is not shown: {objection}. Its score" in "".join(voided.headline())
     assert f"The gain is not shown: {objection}" in "".join(replace(gain, objections=[objection]).lines())
@@ -86,16 +91,16 @@ def test_a_row_that_was_not_answered_is_no_saving(tmp_path: Path) -> None:
     """It cost nothing because it gave nothing: the short wording is cheaper on val alone."""
     report = picked_by_cost(tmp_path, Priced(50, 100, late=True), "cheapest", ["score", "tokens"])
     assert report.changes and report.failures.get("timeout", 0) >= 3
-    assert report.saving is not None and report.saving.diff == 0 and not report.saving_shown
+    assert report.saving is not None and report.saving.diff == 0 and not report.is_shown(report.saving)
 
 
 def test_rows_that_the_winner_did_not_answer_may_have_cost_the_most(tmp_path: Path) -> None:
     """They are left out of the means, and a saving is shown only if it is with the worst case for them."""
     report = picked_by_cost(tmp_path / "a", Priced(40, 40, late=True), "cheapest", ["score", "tokens"])
     assert report.changes and report.failures.get("timeout", 0) >= 3 and report.saving is not None
-    assert report.saving.diff == -60 and report.saving.p < 0.001 and not report.saving_shown
+    assert report.saving.diff == -60 and report.saving.p < 0.001 and not report.is_shown(report.saving)
     answered = picked_by_cost(tmp_path / "b", Priced(20, 20, late=False), "cheapest", ["score", "tokens"])
-    assert answered.saving_shown
+    assert answered.is_shown(answered.saving)
 
 
 def test_the_knee_proves_the_cost_that_it_weighs(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def saving(folder: Path, **proof: Any) -> tuple[bool, str]:
     options = Options(out=str(folder / "o.yaml"), allow_unproved=True)
     report = optimize(folder / "workflow.yaml", database=folder / "b.db", pool=Verbose(lambda r: 1.0), options=options)
     assert report.changes and report.saving is not None
-    return report.saving_shown, next(line for line in report.headline() if "saving" in line)
+    return report.is_shown(report.saving), next(line for line in report.headline() if "saving" in line)
 
 
 def test_the_line_of_a_saving_says_what_a_row_can_cost(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
 
     cheap = run_with("Short.", "cheap")
     assert cheap.saving is not None and cheap.saving.of == "tokens" and cheap.saving.diff < 0
-    assert cheap.saving_shown and cheap.proved and not cheap.gain_shown
+    assert cheap.is_shown(cheap.saving) and cheap.proved and not cheap.gain_shown
     assert instructions(cheap.workflow).startswith("Short")
     assert any(
         "picked by score and cost. Its tokens are " in line and "; the saving is shown." in line
@@ -208,14 +208,16 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
     )
     assert cheap.as_dict()["saving"]["shown"] is True
     worse = replace(cheap, claims=[paired_proof([1.0] * 40, [0.0] * 40), cheap.saving])
-    assert worse.loss_shown and not worse.saving_shown and not worse.proved, "cheaper and worse is no saving"
+    assert worse.loss_shown and not worse.is_shown(worse.saving) and not worse.proved, "cheaper and worse is no saving"
     small = replace(cheap, claims=[paired_proof([1.0] * 4000, [0.0] * 40 + [1.0] * 3960), cheap.saving])
     assert small.proof is not None and small.proof.loss_bounded
-    assert small.loss_shown and not small.saving_shown, "a small loss is one, too"
+    assert small.loss_shown and not small.is_shown(small.saving), "a small loss is one, too"
 
     runs = (run_with(f"Short {i}.", f"noisy{i}", lambda r: 0.75) for i in range(9))
     noisy = next(report for report in runs if report.changes and report.saving is not None and report.saving.shown)
-    assert not noisy.loss_shown and not noisy.saving_shown and not noisy.proved, "nothing rules out a large loss"
+    assert not noisy.loss_shown and not noisy.is_shown(noisy.saving) and not noisy.proved, (
+        "nothing rules out a large loss"
+    )
     assert any("It is cheaper, but its score may be lower by 0." in line for line in noisy.headline())
     assert instructions(noisy.workflow) == long
 

@@ -42,7 +42,7 @@ def run(folder: Path, shelf: Shelf | None = None, rows: int = 200, **spec: Any) 
 def test_the_cheapest_that_meets_the_targets_is_the_result_and_the_sealed_rows_show_it(tmp_path: Path) -> None:
     shelf = Shelf(MODELS)
     report, written = run(tmp_path, shelf, targets={"score": 0.85, "usd": 0.005, "p95_latency": 2.0})
-    assert report.levels is not None and report.levels_shown and report.proved and not report.gain_shown
+    assert report.levels is not None and report.is_shown(report.levels) and report.proved and not report.gain_shown
     assert [level.verdict for level in report.levels.more["levels"]] == ["met"] * 3
     assert written["lm"]["model"] == "openai/medium"
     assert report.headline()[1] == "The targets are shown to be met on the sealed rows:"
@@ -80,7 +80,7 @@ def test_a_target_that_the_sealed_rows_leave_open_keeps_the_baseline(tmp_path: P
     assert (
         report.levels is not None and report.levels.more["loss"] is not None and not report.levels.more["is_baseline"]
     )
-    assert not report.levels.more["loss"].loss_bounded and not report.levels_shown
+    assert not report.levels.more["loss"].loss_bounded and not report.is_shown(report.levels)
     assert shelf.calls["best"] == 120, "the best is tested, too"
     assert report.gain_shown == report.proved and "a loss of 0.045 is not ruled out" in "\n".join(report.lines())
     assert written["lm"]["model"] in ("openai/large", "openai/medium", "openai/quick")
@@ -88,7 +88,7 @@ def test_a_target_that_the_sealed_rows_leave_open_keeps_the_baseline(tmp_path: P
 
 def test_targets_that_nobody_meets_are_named(tmp_path: Path) -> None:
     report, written = run(tmp_path, targets={"score": 0.99, "usd": 0.005}, rows=100)
-    assert report.levels is not None and report.levels.more["missed_on_val"] and not report.levels_shown
+    assert report.levels is not None and report.levels.more["missed_on_val"] and not report.is_shown(report.levels)
     assert report.headline()[1].startswith("No candidate meets all targets on val; the nearest: score 0.9")
     assert "configurations" not in written
 
@@ -98,7 +98,7 @@ def test_no_change_is_said_to_be_none_that_is_cheaper(tmp_path: Path) -> None:
         tmp_path, Shelf({"large": Shelved(0.97, 0.01), "small": Shelved(0.6, 0.001)}), targets={"score": 0.9}
     )
     assert "Nothing was changed: no candidate that is cheaper meets the targets on val." in report.lines()
-    assert report.as_dict()["targets"]["levels"] == [] and not report.levels_shown
+    assert report.as_dict()["targets"]["levels"] == [] and not report.is_shown(report.levels)
 
 
 def test_the_estimate_counts_three_sides(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_what_is_cheap_and_good_enough_is_not_stopped_for_its_score(
     """`small` is clearly worse than the best, and all that the targets ask for."""
     models = Shelf({name: Shelved(model.accuracy, model.usd) for name, model in MODELS.items()})
     report, written = run(tmp_path, models, targets=targets, optimize=[optimizer])
-    assert report.levels_shown and written["lm"]["model"] == "openai/small"
+    assert report.is_shown(report.levels) and written["lm"]["model"] == "openai/small"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_the_proof_of_a_pick_that_takes_many_calls_is_paid_for(
         budget={"calls": 1500},
     )
     assert report.best["cost"]["calls"] == 5
-    assert report.test_rows == 100 and (report.levels_shown or "targets" not in aim)
+    assert report.test_rows == 100 and (report.is_shown(report.levels) or "targets" not in aim)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def _main(args: list[str]) -> NoReturn:
             fail(f"{error.filename}: {error.strerror}", 2)
         import traceback
 
-        say(traceback.format_exc(), err=True, nl=False)  # here, since Python would print it unescaped
+        say(traceback.format_exc(), err=True, nl=False, verbatim=True)  # here, since Python would print it unescaped
         sys.exit(1)
 
 

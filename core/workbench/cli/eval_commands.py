@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,7 @@ def eval_command(
     from workbench.base.files import begins_with, check_output
     from workbench.cli.progress import listener
     from workbench.cli.trust import require_trust
+    from workbench.errors import LMError, ServerDead
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
 
     if axes and (junit or bar):
@@ -110,27 +111,20 @@ def eval_command(
             parsed = [parse_axis(text) for text in axes]
             reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
-            reports = [_report_of(partial(evaluate, source, options=options, database=db, listener=listen))]
-    compared = None if axes else print_judged(reports[0], gate, db, as_json, first)
+            try:
+                reports = [evaluate(source, options=options, database=db, listener=listen)]
+            except (LMError, ServerDead) as error:  # its run is stored, and can be resumed
+                if error.report is None:
+                    raise
+                reports = [error.report]
+    compared = None if axes else print_judged(reports[0], gate, db, first, as_json=as_json, quiet=output.quiet)
     if axes:
-        _show_matrix(reports, db, as_json)
+        _show_matrix(reports, db, as_json, output.quiet)
     if junit:
         _write_junit(reports[0], db, junit)
     if markdown:
         write_markdown(reports, markdown, [(first, compared[1])] if first and compared else [])
     exit_judged(reports, gate, compared)
-
-
-def _report_of(evaluate: Callable[[], EvalReport]) -> EvalReport:
-    """Return the report of an evaluation, even if its server failed: its run is stored, and can be resumed."""
-    from workbench.errors import LMError, ServerDead
-
-    try:
-        return evaluate()
-    except (LMError, ServerDead) as error:
-        if error.report is None:
-            raise
-        return error.report
 
 
 def _read_bar(name: str, db: str) -> Side:
@@ -160,9 +154,10 @@ def stored_gate(run: str, db: str) -> dict[str, Any]:
 
 
 def print_judged(
-    report: EvalReport, gate: Mapping[str, Any], db: str, as_json: bool, first: Side | None = None
+    report: EvalReport, gate: Mapping[str, Any], db: str, first: Side | None = None, **how: bool
 ) -> tuple[bool, Difference] | None:
-    """Print an evaluation. Returns its comparison with the bar of its gate, if it has one and was finished."""
+    """Print an evaluation. Returns its comparison with the bar of its gate, if it has one and was finished. how:
+    as_json, quiet."""
     from workbench.cli.progress import exit_code, print_evaluation
     from workbench.evaluation import not_worse, read_side
     from workbench.store import ReadOnlyStore
@@ -172,20 +167,20 @@ def print_judged(
         with ReadOnlyStore(db) as store:
             first = first or read_side(store, gate["bar"])
             compared = not_worse(first, read_side(store, report.run), gate["margin"])
-    print_evaluation(report, as_json, compared)
+    print_evaluation(report, compared, **how)
     return compared
 
 
 def _write_junit(report: EvalReport, db: str, path: Path) -> None:
     from workbench.evaluation import read_rows, write_junit
-    from workbench.store import ReadOnlyStore, read_report
+    from workbench.store import ReadOnlyStore, read_report, told_apart
 
     with ReadOnlyStore(db) as store:
         row = store.find_run(report.run)
-        write_junit(report, read_rows(store, row, read_report(row)), path)
+        write_junit(report, read_rows(store, row, read_report(row)), path, told_apart(row))
 
 
-def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
+def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool, quiet: bool) -> None:
     from workbench.evaluation import compare_sides, comparison_lines, read_side
     from workbench.store import ReadOnlyStore
 
@@ -196,8 +191,8 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
         return echo_json({"cells": [r.as_dict() for r in reports], "compared": [d.as_dict() for d in differences]})
     for line in comparison_lines(sides, differences) if sides else ():
         say(indented(line))
-    for report in reports:
-        for warning in report.warnings:
+    for report in () if quiet else reports:
+        for warning in (w for w in report.warnings if w not in report.warned):
             say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
 
 

@@ -47,10 +47,10 @@ def show_command(
     """
     from workbench.evaluation import failed_rows, read_calls, row_details
     from workbench.run import candidates, origin_of, status_of
-    from workbench.store import Journal, kind_of, read_report
+    from workbench.store import Journal, kind_of, read_report, typed
 
     if mermaid:
-        return say(_drawing(run, db), nl=False)
+        return say(_drawing(run, db), nl=False, verbatim=True)
     if Path(run).suffix in (".yaml", ".yml"):
         return fail(f"{run} is a workflow file, not a run; draw it with: workbench show --mermaid {run}", 2)
     store = open_store(db)
@@ -58,7 +58,7 @@ def show_command(
     report, calls = read_report(row), calls or (20 if role else 0)
     if kind_of(row) == "attribute" and (failures or example):
         of = report["examined"] if report else []
-        hint = f"; its rows are those of workbench show {of[0]}" if of else ""
+        hint = f"; its rows are those of: {typed(f'workbench show {of[0]}', db)}" if of else ""
         return fail(f"run {row['run']} is an attribution: it has diagnoses, but no rows{one_line(hint)}", 2)
     if role and role not in (known := Journal(store, row["id"]).count_by_role()):
         return fail(f"run {row['run']} has no calls of the role '{role}'; it has: {', '.join(known) or 'none'}", 2)
@@ -84,6 +84,7 @@ def show_command(
 def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
     """Print a run, its report and candidates. All of it may come from a stranger's database."""
     from workbench.run import lineage
+    from workbench.store import typed
 
     run, report = one_line(row["run"]), found["report"]
     said = f"{one_line(found['kind'])} of {one_line(row['name'])}: {one_line(found['status'])}"
@@ -91,15 +92,15 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
     if origin := found["branched_from"]:
         say(f"It starts from candidate {one_line(origin['candidate'][:8])} of run {one_line(origin['run'])}.")
     if found["status"] == "ready":
-        say(f"Nothing has been called yet. Start it with: workbench resume {run} --db {db}")
+        say(f"Nothing has been called yet. Start it with: {typed(f'workbench resume {run}', db)}")
     if found["status"] == "killed":
-        say(f"Nothing paid for is lost. Resume it with: workbench resume {run} --db {db}")
+        say(f"Nothing paid for is lost. Resume it with: {typed(f'workbench resume {run}', db)}")
     if report and found["status"] in ("killed", "running"):
         say("It ended once before with this report:")
     for line in report.get("lines", []) if report and not tree else ():
         say(indented(line))
     if row["file"] is None and not report:
-        say(f"Only its calls are stored. To see three of them: workbench show {run} --calls 3")
+        say(f"Only its calls are stored. To see three of them: {typed(f'workbench show {run} --calls 3', db)}")
     elif found["kind"] == "optimize" and found["candidates"]:
         say("candidates:")
         for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
@@ -120,7 +121,7 @@ def _changes(changes: dict[str, Any]) -> str:
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
     """Print the requested parts only."""
-    from workbench.cli.run_commands import say_spans
+    from workbench.cli.run_commands import say_spans, say_values
     from workbench.evaluation import describe_diagnosis
     from workbench.lm import content_text
 
@@ -138,20 +139,17 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
     for r in found["row"]:
         times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
         say(f"row {one_line(r['example'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
-        for name, value in (r["inputs"] or {}).items():
-            say(f"  {one_line(name)}: {indented(value)}")
+        say_values(r["inputs"] or {})
         if r["further"]:
             say("not read by the workflow:")
-        for name, value in r["further"].items():
-            say(f"  {one_line(name)}: {indented(value)}")
+        say_values(r["further"])
         if r["spans"] is None:
             say("  (the steps of this row are not stored; those of test rows and of evaluations are)")
         say_spans(r["spans"] or (), prompts=True)
         score = "-" if r["score"] is None else f"{r['score']:.3f}"
         say(f"prediction: {visible_json(r['prediction'])}")
         say(f"score {score}" + "".join(f"; {indented(r[k])}" for k in ("failure", "message", "feedback") if r[k]))
-        for name, value in (r["scores"] or {}).items():
-            say(f"  {one_line(name)}: {value}")
+        say_values(r["scores"] or {})
         if cost := r["cost"]:
             say(f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s")
         for diagnosis in r["diagnoses"]:
@@ -189,7 +187,7 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
     CANDIDATE is a hash. The default is the winner.
     """
     from workbench.run import candidate_workflow, changes_between, winner_of
-    from workbench.store import Candidates, read_report
+    from workbench.store import Candidates, read_report, typed
 
     store = open_store(db)
     row = store.find_run(run, kinds=("optimize",))
@@ -200,11 +198,8 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
         return None
     other = candidate_workflow(store, row["id"], chosen)
     if other is None:
-        fail(
-            f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}, or workbench compare for "
-            "two runs",
-            2,
-        )
+        listed = typed(f"workbench show {row['run']}", db)
+        fail(f"run {row['run']} has no candidate '{chosen}' (two runs: `workbench compare`); to list them: {listed}", 2)
         return None
     changes = changes_between(row, first, other)
     if as_json:
@@ -285,7 +280,7 @@ def export_command(
     given = {"split": split, "run_code": run_code, "overwrite": overwrite}
     text = export_candidate(open_store(db), run, candidate, form, out, **given)
     if text is not None:
-        return say(text, nl=False)
+        return say(text, nl=False, verbatim=True)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
     if out is not None:
         say(f"wrote {out}{': ' + ', '.join(files) if files else ''}")

@@ -20,6 +20,7 @@ SET = click.option(
     help="Override a setting of the file, e.g. nodes.answer.samples=3. Repeatable.",
 )
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing output file.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Show no progress and no warnings.")
 YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 CACHE = click.option(
     "--cache", is_flag=True, help="Reuse answers of earlier runs in the run database, like `cache: true` in the file."

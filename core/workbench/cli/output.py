@@ -1,5 +1,5 @@
 """All output of the command line. Text passes through `visible`, so that rows, models, servers and databases cannot
-control the terminal. Colors are passed separately, never in the text."""
+control the terminal, and through `wrap`. Colors are passed separately, never in the text."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 import click
 
 from workbench.base.text import visible
+from workbench.cli.options import QUIET, add_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +39,7 @@ class Output:
 
 
 _OUTPUT = (
-    click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+    QUIET,
     click.option("-v", "--verbose", is_flag=True, help="Also show every call."),
     click.option(
         "--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Write progress and every call to a file."
@@ -52,10 +54,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*, quiet: bool, verbose: bool, log_file: Path | None, **arguments: Any) -> Any:
         return command(output=Output(quiet, verbose, log_file), **arguments)
 
-    found: Any = wrapped
-    for option in reversed(_OUTPUT):
-        found = option(found)
-    return found
+    return add_options(_OUTPUT, wrapped)
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,10 @@ def say(
     fg: str | None = None,
     bold: bool = False,
     above: Console | None = None,
+    verbatim: bool = False,
 ) -> None:
     """Print text on stdout. Newlines and tabs are kept. Pass external text through `one_line` if a newline in it could
-    forge a line.
+    forge a line. On a terminal, lines are wrapped at its width; elsewhere they stay whole, for `grep`.
 
     Args:
         parts: the text, in parts that are joined without spaces.
@@ -84,12 +84,14 @@ def say(
         nl: end with a newline.
         fg, bold: default color and weight of the parts; ignored if the output is not a terminal.
         above: a rich console; the text is printed above its live line.
+        verbatim: never wrap: the text is the content of a file.
     """
     styled = [part if isinstance(part, Styled) else Styled(part, fg, bold) for part in parts or ("",)]
     if above is not None:
         from rich.text import Text
 
-        above.print(Text("".join(visible(part.text) for part in styled)), soft_wrap=True)
+        text = wrap("".join(visible(part.text) for part in styled), above.width)
+        above.print(Text(text), soft_wrap=True)
         return
     shown = [
         click.style(visible(part.text), fg=part.fg, bold=part.bold or None)
@@ -99,7 +101,44 @@ def say(
     ]
     with suppress(BrokenPipeError) if err else nullcontext():  # a closed pipe must not end a run that is paid for
         file = sys.stderr if err else _own_stdout()
-        click.echo("".join(shown), file=file, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
+        text = wrap("".join(shown), 0 if verbatim else _width(file))
+        click.echo(text, file=file, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
+
+
+#: What stays on one line: a command after a colon, which is there to be pasted; code in backticks; words.
+_WHOLE = re.compile(r"(\s*)((?<=: )workbench .*?(?=[,;.]?\s*$|[,;.]\s|\s\()|[^\s`]*`[^`]*`\S*|\S+)")
+
+
+def wrap(text: str, width: int) -> str:
+    """Wrap the lines of a text between words, and indent what follows by four spaces more. width: 0 for no limit."""
+    return "\n".join(_wrap_line(line, width) for line in text.split("\n")) if width else text
+
+
+def _wrap_line(line: str, width: int) -> str:
+    out, column, indent = "", 0, len(line) - len(line.lstrip(" ")) + 4
+    for gap, word in _WHOLE.findall(line):
+        if column and column + len(gap) + _cells(word) > width:
+            gap, column = "\n" + " " * indent, 0
+        out += gap + word
+        column += (indent if "\n" in gap else len(gap)) + _cells(word)
+    return out + line[len(line.rstrip()) :]
+
+
+def _cells(word: str) -> int:
+    """Return the columns that a word takes on a terminal: colors take none, and wide characters two."""
+    from unicodedata import east_asian_width
+
+    return sum(1 + (east_asian_width(c) in "WF") for c in _KEPT.sub("", word))
+
+
+def _width(file: Any) -> int:
+    """Return the columns of a terminal; 0 for a file or a pipe."""
+    if not file.isatty():
+        return 0
+    try:
+        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(file.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def echo_json(value: Any, *, indent: int | None = None) -> None:
@@ -120,19 +159,23 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _wrapped(question: str) -> str:
+    return wrap(visible(question), _width(sys.stderr))
+
+
 def ask(question: str) -> bool:
     """Ask a yes-or-no question at the terminal. An empty answer means no."""
-    return click.confirm(visible(question), err=True)
+    return click.confirm(_wrapped(question), err=True)
 
 
 def choose(question: str, answers: Sequence[str], default: str) -> str:
     """Ask for one of several answers at the terminal, until one is given."""
-    return click.prompt(visible(question), type=click.Choice(answers), default=default, err=True)
+    return click.prompt(_wrapped(question), type=click.Choice(answers), default=default, err=True)
 
 
 def ask_text(question: str) -> str:
     """Ask at the terminal for a line of text, which may be empty."""
-    return click.prompt(visible(question), default="", show_default=False, err=True)
+    return click.prompt(_wrapped(question), default="", show_default=False, err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -143,6 +186,10 @@ def fail(message: str, code: int) -> NoReturn:
 
 def say_usage_error(error: click.ClickException) -> None:
     """Print an error of click: the usage of the command, and the error in its arguments."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:  # click compares the dashes, too
+        bare = {name.lstrip("-"): name for name in error.possibilities}
+        near = [bare[name] for name in get_close_matches(error.option_name.lstrip("-"), bare)]
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     text = io.StringIO()
     text.isatty = lambda: True  # otherwise click drops colors, and also an escape sequence in the error
     error.show(text)

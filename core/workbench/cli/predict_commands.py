@@ -11,7 +11,7 @@ import click
 
 from workbench.base.text import indented, one_line
 from workbench.cli import echo_json, say
-from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SET, read_settings, with_sandbox
+from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, QUIET, SET, read_settings, with_sandbox
 from workbench.errors import Interrupted, describe_missing
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ SOME_FAILED = 101
 @CACHE
 @with_sandbox
 @DB
+@QUIET
 @JSON
 def predict_command(
     file: Path,
@@ -47,6 +48,7 @@ def predict_command(
     cache: bool,
     sandbox: SandboxChoice,
     db: str,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Run the workflow on every row of a file.
@@ -67,7 +69,7 @@ def predict_command(
     from workbench.inference import predict_file
 
     source = require_trust(file, called=True)
-    shown = _Progress(as_json)
+    shown = _Progress(quiet or as_json)
     try:
         found = predict_file(
             source,
@@ -86,19 +88,19 @@ def predict_command(
     if as_json:
         echo_json({**vars(found), "failures": dict(found.failures), "missing": found.missing, "out": str(out)})
     else:
-        _say_found(found, out)
+        _say_found(found, out, quiet)
     if found.missing or found.failures.total() == found.rows > 0:
         sys.exit(1)
     if found.failures:
         sys.exit(SOME_FAILED)
 
 
-def _say_found(found: Predicted, out: Path) -> None:
+def _say_found(found: Predicted, out: Path, quiet: bool) -> None:
     from workbench.ledger import describe_usd
 
     earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
     say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, {describe_usd(vars(found))}")
-    for warning in found.warnings:
+    for warning in () if quiet else found.warnings:
         say(f"Warning: {indented(warning)}", fg="yellow", err=True)
     if found.reused:
         say(f"{found.reused} calls were reused from earlier runs, where they cost ${found.reused_usd:.4f}")

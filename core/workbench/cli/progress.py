@@ -62,11 +62,6 @@ def order_words(order: dict[str, Any]) -> list[str]:
     return [*words, *(f"{key}={value}" for key, value in order.items() if key not in named)]
 
 
-def _with_warnings(line: str, data: dict[str, Any]) -> str:
-    """Return a first line with the run's warnings. They are shown before anything is paid, and again in the report."""
-    return "\n".join([line, *(f"warning: {indented(w)}" for w in data["warnings"])])
-
-
 def worker_line(event: str, data: Mapping[str, Any]) -> str:
     """Return the line for a worker that joined or left."""
     if event == "worker_started":
@@ -86,11 +81,14 @@ class _State:
         self.doing = "starting"
         self.paused = False
         self.started = time.monotonic()
+        self.warned = set[str]()
 
     def line(self, event: str, data: dict[str, Any]) -> str | None:
         """Record an event. Returns the line to print for it, or None."""
         if event == "run_started":
-            return _with_warnings(self._started(data), data)
+            new = [w for w in data["warnings"] if w not in self.warned]  # the runs of a matrix share theirs
+            self.warned.update(new)
+            return "\n".join([self._started(data), *(f"warning: {indented(w)}" for w in new)])
         if event == "row_scored":
             self.doing = f"{data['done']}/{data['of']} rows  mean {data['mean']:.3f}"
         if event == "candidate_proposed":
@@ -267,24 +265,26 @@ class _Live:
         self.progress.update(self.task, completed=spent.calls, total=budget.calls, spent=text)
 
 
-def print_report(report: Report) -> None:
-    """Print the report on stdout."""
-    for index, line in enumerate(report.lines()):
-        if index == 1 and report.proof is not None:
-            say(indented(line), fg="green" if report.gain_shown else "yellow", bold=True)
-        else:
-            say(indented(line), fg="yellow" if line.startswith("Warning") else None)
+def print_report(report: Report | EvalReport, quiet: bool = False) -> None:
+    """Print the end of a run on stdout. quiet: without its warnings."""
+    shown = getattr(report, "gain_shown", None)  # an evaluation has no verdict
+    for index, line in enumerate(report.summary()):
+        warning, verdict = line.startswith("Warning"), index == 1 and shown is not None
+        color = "yellow" if warning or (verdict and not shown) else "green" if verdict else None
+        if not (warning and quiet):
+            say(indented(line), fg=color, bold=verdict)
 
 
-def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Difference] | None = None) -> None:
+def print_evaluation(
+    report: EvalReport, compared: tuple[bool, Difference] | None, *, as_json: bool, quiet: bool
+) -> None:
     """Print an evaluation on stdout, with its comparison to the run that it must not be worse than."""
     from workbench.evaluation import NO_EVIDENCE, describe_choice
 
     if as_json:
         gate = {"not_worse": compared[0], "against": compared[1].as_dict()} if compared else {}
         return echo_json({**report.as_dict(), **gate})
-    for line in report.lines():
-        say(indented(line), fg="yellow" if line.startswith("Warning") else None)
+    print_report(report, quiet)
     if compared:
         passed, found = compared
         word = "a loss of the margin is ruled out" if passed else "a loss of the margin is NOT ruled out"

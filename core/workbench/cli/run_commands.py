@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -31,6 +33,7 @@ from workbench.cli.options import (
 from workbench.cli.output import Output, with_output
 
 if TYPE_CHECKING:
+    from workbench.cli.progress import Listen
     from workbench.evaluation import EvalReport
     from workbench.proof import Report
     from workbench.runtime import SandboxChoice
@@ -47,8 +50,8 @@ _ALLOW_UNPROVED = click.option(
 
 
 def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
-    """Add the options that `optimize` and `resume` share. The command takes `options`, `database` and `listener`, and
-    returns the report, which is printed and decides the exit code."""
+    """Add the options that `optimize` and `resume` share. The command takes `options`, `database` and `progress`, which
+    it enters once it has asked for trust, and returns the report, which is printed and decides the exit code."""
 
     @with_sandbox
     @DB
@@ -80,12 +83,11 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
 
         gate = {"require_gain": True} if require_gain else {}
         options = Options(settings, out, keep_unproved, sandbox, overwrite, allow_unproved, gate=gate)
-        with listener(output) as listen:
-            report = command(**arguments, options=options, database=db, listener=listen)
+        report = command(**arguments, options=options, database=db, progress=listener(output))
         gate = {**stored_gate(report.run, db), **gate}
         if isinstance(report, EvalReport):
-            return exit_judged([report], gate, print_judged(report, gate, db, as_json))
-        _finish(report, as_json, bool(gate.get("require_gain")))
+            return exit_judged([report], gate, print_judged(report, gate, db, as_json=as_json, quiet=output.quiet))
+        _finish(report, as_json, bool(gate.get("require_gain")), output.quiet)
 
     return wrapped
 
@@ -121,7 +123,13 @@ def estimate_command(
 
 @click.command("run")
 @FILE
-@click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="Value of an input field. Repeatable.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Value of an input field. Repeatable. Or all fields as a JSON object.",
+)
 @click.option("--example", type=int, help="Position of a val row to run instead, counting from 0.")
 @SET
 @CACHE
@@ -143,8 +151,9 @@ def run_command(
     from workbench.evaluation import run_single
     from workbench.ledger import describe_usd
 
-    values = dict(split_pair(text, "FIELD=VALUE", "--input") for text in inputs)
-    if len(values) < len(inputs):
+    pairs = [pair for text in inputs for pair in _input_pairs(text)]
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise click.BadParameter("a field is given twice", param_hint="--input")
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a val row has its own inputs")
@@ -155,8 +164,7 @@ def run_command(
         return echo_json(outcome)
     if not values:
         say(f"row {example or 0} of val", bold=True)
-        for name, value in outcome["row"].items():
-            say(f"  {one_line(name)}: {indented(value)}")
+        say_values(outcome["row"])
     say_spans(outcome["spans"], prompts=not values)
     for warning in outcome["warnings"]:
         say(f"Warning: {indented(warning)}", fg="yellow", err=True)
@@ -176,6 +184,22 @@ def run_command(
         say(spent)
 
 
+def _input_pairs(text: str) -> list[tuple[str, Any]]:
+    """Read --input: FIELD=VALUE, or a JSON object of fields and values."""
+    if not text.lstrip().startswith("{"):
+        return [split_pair(text, "FIELD=VALUE", "--input")]
+    try:
+        return [*json.loads(text).items()]
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' is not a JSON object: {error}", param_hint="--input") from None
+
+
+def say_values(values: Mapping[str, Any]) -> None:
+    """Print named values, each indented by two spaces."""
+    for name, value in values.items():
+        say(f"  {one_line(name)}: {indented(value)}")
+
+
 def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
     """Print the steps of one example. prompts: also the messages of each call."""
     from workbench.lm import content_text
@@ -186,8 +210,7 @@ def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
             for message in call.get("messages", ()) if prompts else ():
                 say(f"  {one_line(message.get('role'))}: {indented(content_text(message.get('content')))}")
             say(f"  answer: {indented(call['text'])}")
-        for key, value in {**span["outputs"], **span.get("notes", {})}.items():
-            say(f"  {one_line(key)}: {indented(value)}")
+        say_values({**span["outputs"], **span.get("notes", {})})
         if span.get("error"):
             say(f"  error: {indented(span['error'])}")
 
@@ -209,13 +232,14 @@ def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
 @click.option("--out", default="optimized.yaml", show_default=True, help="Output file for the winner.")
 @_ALLOW_UNPROVED
 @_reports
-def optimize_command(file: Path, **options: Any) -> Report:
+def optimize_command(file: Path, progress: AbstractContextManager[Listen], **options: Any) -> Report:
     """Improve the workflow within a budget and prove the gain."""
     from workbench.cli.trust import require_trust, trust_result
     from workbench.run import optimize
 
     source = require_trust(file)
-    report = optimize(source, **options)
+    with progress as listen:
+        report = optimize(source, listener=listen, **options)
     for written in (report.workflow, report.unproved):
         if written is not None:
             trust_result(source, Path(written))
@@ -227,7 +251,7 @@ def optimize_command(file: Path, **options: Any) -> Report:
 @click.option("--out", default=None, help="Output file for the winner. [default: as at the start of the run]")
 @_ALLOW_UNPROVED
 @_reports
-def resume_command(run: str, **options: Any) -> Report | EvalReport:
+def resume_command(run: str, progress: AbstractContextManager[Listen], **options: Any) -> Report | EvalReport:
     """Resume a killed, interrupted or failed run.
 
     RUN is a run of optimize or eval, or one that `workbench branch` created. Recorded calls are not paid again.
@@ -235,16 +259,18 @@ def resume_command(run: str, **options: Any) -> Report | EvalReport:
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import resume_run
 
-    return resume_run(require_trust_in_run(run, options["database"]), **options)
+    run = require_trust_in_run(run, options["database"])
+    with progress as listen:
+        return resume_run(run, listener=listen, **options)
 
 
-def _finish(report: Report, as_json: bool, require_gain: bool) -> None:
+def _finish(report: Report, as_json: bool, require_gain: bool, quiet: bool) -> None:
     if as_json:
         echo_json(report.as_dict())
     else:
         from workbench.cli.progress import print_report
 
-        print_report(report)
+        print_report(report, quiet)
     if report.status == "interrupted":
         sys.exit(130)
     if report.status == "failed":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.evaluation.compare import Difference, Side
+from workbench.ledger import per_1000
 
 #: The most rows to list that differ between the sides.
 LISTED_ROWS = 20
@@ -16,10 +17,9 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
     """Return the comparison as plain text: a numbered table of the sides, then the differences. rows: with the ids of
     rows whose scores differ."""
     names = [side.label or side.name for side in sides]
-    lines = ["    run       split  rows  score     tokens  usd/row"]
+    lines = ["    run       split  rows  score     tokens  $/1,000 rows"]
     for number, (side, name) in enumerate(zip(sides, names, strict=True), start=1):
-        usd = f"{side.cost['usd']:.6f}" if "usd" in side.cost else "unpriced"
-        cost = f"{side.cost['tokens']:>8.0f}  {usd}" if side.cost else " " * 18
+        cost = f"{side.cost['tokens']:>8.0f}  {per_1000(side.cost.get('usd')):<12}" if side.cost else " " * 22
         shown = "" if name == side.run else f"  {name}"
         cells = (f"{number:>2}", f"{side.run:<8}", f"{side.split:<5}", f"{len(side.scores):>4}", f"{side.score:.3f}")
         lines.append(f"{'  '.join(cells)}  {cost}{shown}".rstrip())

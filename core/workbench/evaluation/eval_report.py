@@ -12,9 +12,9 @@ from typing import Any
 
 from workbench.errors import FailureKind, describe_missing
 from workbench.evaluation.rows import read_rows
-from workbench.ledger import describe_lost, describe_reused, describe_usd
-from workbench.proof import interval, page_of
-from workbench.store import ReadOnlyStore, read_report
+from workbench.ledger import describe_lost, describe_reused, describe_usd, per_1000
+from workbench.proof import interval, more_line, page_of
+from workbench.store import ReadOnlyStore, read_report, typed
 from workbench.study import Evaluation, Result, mean_score
 
 #: Descriptions of how an evaluation ended.
@@ -72,6 +72,7 @@ class EvalReport:
     missing: dict[str, int] = field(default_factory=dict[str, int])
     grouped: dict[str, float] | None = None
     unscored: dict[str, int] = field(default_factory=dict[str, int])
+    warned: list[str] = field(default_factory=list[str])  # the warnings that were given when it started
 
     @property
     def complete(self) -> bool:
@@ -79,7 +80,8 @@ class EvalReport:
         return self.status == "finished"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": "eval", **vars(self), "ci95": list(self.ci95)}
+        found = {name: value for name, value in vars(self).items() if name != "warned"}
+        return {"kind": "eval", **found, "ci95": list(self.ci95)}
 
     def headline(self) -> str:
         """Return the score in one line."""
@@ -95,8 +97,12 @@ class EvalReport:
             times += f"; the interval is of {grouped['score']:.3f}, the mean over {grouped['n']} clusters of rows"
         return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
 
-    def lines(self) -> list[str]:
-        """Return the whole report as lines of plain text."""
+    def summary(self) -> list[str]:
+        """Return `lines` for a terminal: of the warnings those that came after the start, and where the others are."""
+        return self.lines([warning for warning in self.warnings if warning not in self.warned])
+
+    def lines(self, warnings: Sequence[str] | None = None) -> list[str]:
+        """Return the report as lines of plain text. warnings: those to give in full, by default all."""
         out = [f"workbench run {self.run}: eval {_STATUS[self.status]}"]
         if self.n or self.missing:
             out.append(self.headline())
@@ -108,25 +114,25 @@ class EvalReport:
             out.append(f"Error: {self.error}")
         if failed := {kind: n for kind, n in self.failures.items() if kind not in self.missing}:
             out.append("Failed, scored 0: " + ", ".join(f"{kind} {n}" for kind, n in failed.items()))
-        out += [f"Warning: {warning}" for warning in self.warnings]
-        cost = self.cost
-        usd = "unpriced" if self.unpriced else f"${cost['usd']:.6f}"
-        out.append(f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, {usd}, {cost['latency']:.2f} s")
-        spent = self.spent
-        out.append(
+        out += [f"Warning: {warning}" for warning in (self.warnings if warnings is None else warnings)]
+        cost, spent = self.cost, self.spent
+        usd = "unpriced" if self.unpriced else f"${per_1000(cost['usd'])} per 1,000 rows"
+        seconds = f"{cost['latency']:.2f} s of models"  # a program around them takes more
+        out += [
+            f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, {seconds}; {usd}",
             f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), {describe_usd(spent)}, "
-            f"{spent['seconds']:.1f} s{describe_reused(spent)}{describe_lost(spent)}"
-        )
+            f"{spent['seconds']:.1f} s{describe_reused(spent)}{describe_lost(spent)}",
+        ]
+        out += [more_line(self.warnings, self.run, self.database)] if warnings is not None and self.warnings else []
         again = sum(n for kind, n in self.missing.items() if FailureKind(kind).infrastructure)
-        resume = f"workbench resume {self.run} --db {self.database}"
-        if again and self.complete:
-            out.append(f"For {again} of them a server, network or key failed. Ask again for these with: {resume}")
+        more = f" --budget-{self.ceiling} N" if self.ceiling and not self.complete else ""
+        resume = typed(f"workbench resume {self.run}{more}", self.database)
         if not self.complete:
-            more = f" --budget-{self.ceiling} N (more than now)" if self.ceiling else ""
-            out.append(f"Nothing paid for is lost. Resume it with: {resume}{more}")
-        else:
-            out.append(f"Rows: workbench show {self.run} --failures    Against another: workbench compare A {self.run}")
-        return out
+            larger = f" (N: more {self.ceiling} than now)" if more else ""
+            return [*out, f"Nothing paid for is lost. Resume it{larger} with: {resume}"]
+        if again:
+            out.append(f"For {again} of them a server, network or key failed. Ask again for these with: {resume}")
+        return [*out, f"Rows that score below 1: {typed(f'workbench show {self.run} --failures', self.database)}"]
 
     def describe_further(self, name: str) -> str:
         """Return the mean by a further metric, with the number of results that it could not score."""

@@ -214,17 +214,19 @@ class EvalRun:
         self.seen = dict(zip((row.id for row in self.rows), described, strict=True))
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
-        self.row_keys, self.warnings = RowKeys(task), list[str]()
+        self.row_keys, self.warnings, self.warned = RowKeys(task), list[str](), list[str]()
         self._sum, self._scored, self._done = 0.0, 0, 0
 
     async def go(self) -> EvalReport:
         """Run to the end and return the report. Errors of the metric or the server are raised after it is saved."""
         async with self.opened:
-            warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
+            self.warned = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
             if resumed := self.ledger.resumed:
                 self.ledger.bill.forget_unanswered()
             split = str(self.options.split)
-            self.announcer.start(self.task.spec.track, self.evaluator, warnings=warnings, resumed=resumed, split=split)
+            self.announcer.start(
+                self.task.spec.track, self.evaluator, warnings=self.warned, resumed=resumed, split=split
+            )
             status, raised = "finished", None
             try:
                 await self._course()
@@ -316,6 +318,7 @@ class EvalRun:
             error=message,
             label=self.options.label,
             ceiling=error.what if isinstance(error, BudgetSpent) else "",
+            warned=self.warned,
             **summarise(self.results, found, [self.row_keys(row)[1] for row in self.rows]),
         )
         self.record.end_with_report(status, {**report.as_dict(), "lines": report.lines()}, self.ledger.seconds)

@@ -14,6 +14,7 @@ from workbench.errors import StoreError
 from workbench.evaluation.compare import Difference, Side
 from workbench.evaluation.comparison_text import NO_EVIDENCE, describe_choice
 from workbench.evaluation.eval_report import EvalReport
+from workbench.ledger import per_1000
 
 #: Patterns for the start of our own files, which may be replaced by newer ones.
 JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows \| score \|"
@@ -21,10 +22,12 @@ JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path, apart: str = "") -> None:
     """Write an evaluation as JUnit XML: a test case for each row and repeat. A case fails if its score is below 1, and
-    is an error if it has no result. An unfinished run is one more error. Raises StoreError."""
-    name, cases = _text(f"{report.name}.{report.split}"), len(rows) + (not report.complete)
+    is an error if it has no result. An unfinished run is one more error. apart: tells the run from others of its name
+    (`workbench.store.told_apart`). Raises StoreError."""
+    name = _text(f"{report.name}.{report.split}" + (f" ({apart})" if apart else ""))
+    cases = len(rows) + (not report.complete)
     suite = ElementTree.Element("testsuite", name=name, tests=str(cases))
     properties = ElementTree.SubElement(suite, "properties")
     without = sum(report.missing.values())
@@ -70,7 +73,7 @@ def write_markdown(
     differences: comparisons to show below the table, each with its first side.
     """
     names = list(dict.fromkeys(name for report in reports for name in report.scores))
-    head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "usd/row", "failed", "no result"]
+    head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "$/1,000 rows", "failed", "no result"]
     lines = ["| " + " | ".join(map(_cell, head)) + " |", "|" + " --- |" * len(head)]
     for report in reports:
         low, high = report.ci95
@@ -81,7 +84,7 @@ def write_markdown(
             f"{low:.3f} to {high:.3f}" if report.n else "-",
             *(report.describe_further(name) for name in names),
             f"{report.cost['tokens']:.0f}",
-            "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
+            per_1000(None if report.unpriced else report.cost["usd"]),
             str(sum(report.failures.values()) - sum(report.missing.values())),
             str(sum(report.missing.values())),
         ]

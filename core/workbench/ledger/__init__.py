@@ -14,5 +14,6 @@ from workbench.ledger.spend import (
     describe_reused as describe_reused,
     describe_usd as describe_usd,
     no_price_line as no_price_line,
+    per_1000 as per_1000,
     price_of as price_of,
 )

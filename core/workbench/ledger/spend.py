@@ -175,6 +175,11 @@ def describe_usd(summary: Mapping[str, Any], digits: int = 4) -> str:
     return f"unpriced ({unpriced} answers)" if not summary["usd"] else f"{usd} and {unpriced} unpriced answers"
 
 
+def per_1000(usd: float | None) -> str:
+    """Return dollars per row as those per 1,000 rows, which people can read; `unpriced` if they are unknown."""
+    return "unpriced" if usd is None else f"{1000 * usd:.4g}"
+
+
 def price_of(
     lm: LM,
     prompt: int,

@@ -21,7 +21,7 @@ from workbench.proof.learning_curves import (
     read_learning_curves as read_learning_curves,
 )
 from workbench.proof.paired_binary import smallest_binary_gain as smallest_binary_gain
-from workbench.proof.report import Report as Report, page_of as page_of
+from workbench.proof.report import Report as Report, more_line as more_line, page_of as page_of
 from workbench.proof.rerun import (
     MOST_RUNS as MOST_RUNS,
     Alike as Alike,

@@ -49,6 +49,7 @@ class Kind:
         guards: if not shown, it is an objection to all other claims. Its reason is `why_not`.
         keeps_score: shown only if the gain rules out a loss of its margin, and shows no smaller loss.
         uncorrected: computed from scores that no label corrects, so it is never shown if a judge scored.
+        plain: like `words`, in plain words for the end of a run; None: `words`.
     """
 
     words: Callable[[Claim, bool, str | None], Sequence[str]] | None = _describe
@@ -57,6 +58,7 @@ class Kind:
     guards: bool = False
     keeps_score: bool = False
     uncorrected: bool = False
+    plain: Callable[[Claim, bool, str | None], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ class Claim:
             )
         return None
 
-    def lines(self, shown: bool | None = None, why: str | None = None) -> list[str]:
-        """Return lines of the report. shown, why: as in `Kind.words`; default: the claim's own."""
-        words = self.kind.words
+    def lines(self, shown: bool | None = None, why: str | None = None, plain: bool = False) -> list[str]:
+        """Return lines of the report. shown, why: as in `Kind.words`; default: the claim's own. plain: as in `Kind`."""
+        words = (self.kind.plain if plain else None) or self.kind.words
         return [] if words is None else [*words(self, self.shown if shown is None else shown, why)]
 
     def as_dict(self, shown: bool | None = None) -> dict[str, Any]:

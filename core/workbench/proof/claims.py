@@ -121,7 +121,7 @@ def _opinion_figures(claim: Claim, shown: bool) -> dict[str, Any]:
 def _opinions(gain: Claim) -> list[Claim]:
     """Make the claims of a run that a language model scored, if no plugin corrects them by labels of people."""
     judge = Claim("judge", Kind(None, _opinion_figures, proves=False), diff=gain.diff, ci95=gain.ci95)
-    return [replace(gain, kind=replace(GAIN, words=_say_opinion), shown=False, lowest=-1.0), judge]
+    return [replace(gain, kind=replace(GAIN, words=_say_opinion, plain=None), shown=False, lowest=-1.0), judge]
 
 
 def _saving(tested: Evidence) -> Claim | None:

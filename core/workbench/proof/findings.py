@@ -38,6 +38,7 @@ def build_report(
     warnings: Sequence[str],
     kept_state: Sequence[str] = (),
     error: str | None = None,
+    warned: Sequence[str] = (),
 ) -> Report:
     """Build the report of a run.
 
@@ -78,6 +79,7 @@ def build_report(
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
+        warned=[*warned],
     )
 
 

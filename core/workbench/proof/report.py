@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
 from workbench.base.text import align
-from workbench.ledger import describe_lost, describe_reused, describe_usd
+from workbench.ledger import describe_lost, describe_reused, describe_usd, per_1000
 from workbench.plugins import plugins
 from workbench.proof.claim import Claim, find_claim
 from workbench.proof.floor import Floor
@@ -18,7 +19,7 @@ from workbench.proof.learning_curves import LearningCurve
 from workbench.proof.rerun import Rerun
 from workbench.proof.sides import OrderEffect, describe_order
 from workbench.runtime import BOUNDARIES
-from workbench.store import Candidates, ReadOnlyStore
+from workbench.store import Candidates, ReadOnlyStore, typed
 from workbench.workflow import Workflow
 
 #: Characters to show of a changed value, and of the text before the first difference.
@@ -33,6 +34,13 @@ _CLAIMS: dict[str, Any] = {
     "targets": None,
     "attacks": None,
 }
+
+#: Keys of `--json`.
+_KEYS = (
+    "run status baseline best gain spent budget workflow database candidates failures pareto changes warnings "
+    "error sandbox rate_limits untried looks saving objections order judge targets attacks unproved "
+    "test_skipped"
+).split()
 
 
 def page_of(run: str, database: str) -> str:
@@ -78,6 +86,7 @@ class Report:
     old_runs: tuple[int, str] = (1, "")  # runs of the old workflow at the winner's cost, if none were requested
     rerun: Rerun | None = None  # their vote, if the file requests it
     resumable: bool = True  # False: only another file or other user code can fix what ended it
+    warned: list[str] = field(default_factory=list[str])  # the warnings that were given when the run started
 
     @property
     def repeats_rows(self) -> Leak | None:
@@ -111,11 +120,6 @@ class Report:
         return self.claim("targets")
 
     @property
-    def attacks(self) -> Claim | None:
-        """Return the rise of the attack rate, if the file limits it."""
-        return self.claim("attacks")
-
-    @property
     def judge(self) -> Claim | None:
         """Return the gain by the judge alone, if a language model scored. Only `proof` counts."""
         return self.claim("judge")
@@ -139,18 +143,6 @@ class Report:
         return self.is_shown(self.proof)
 
     @property
-    def saving_shown(self) -> bool:
-        """Return True if the sealed rows show that a winner picked by cost is cheaper, rule out a loss of score of the
-        margin or more, and show no smaller loss."""
-        return self.is_shown(self.saving)
-
-    @property
-    def levels_shown(self) -> bool:
-        """Return True if the sealed rows show that the winner meets all targets, and is not worse than the best
-        candidate."""
-        return self.is_shown(self.levels)
-
-    @property
     def loss_shown(self) -> bool:
         """Return True if the winner is worse than the baseline on the sealed rows, at the level of a gain."""
         return self.proof is not None and self.proof.loss_shown
@@ -158,45 +150,25 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         found = {claim.name: claim.as_dict(self.is_shown(claim)) for claim in self.claims}
         own = {name: found.pop(name, default) for name, default in _CLAIMS.items()}
+        values = {**vars(self), **own, "looks": self.earlier_tests}  # the key of stored reports
+        values["changes"] = [list(change) for change in self.changes]
+        values["rate_limits"] = {lm: list(sizes) for lm, sizes in self.rate_limits.items()}
+        values["order"] = [asdict(effect) for effect in self.order_effects]
+        values["test_skipped"] = self.test_skipped and self.status in ("finished", "budget")
         return {
-            "run": self.run,
-            "status": self.status,
-            "baseline": self.baseline,
-            "best": self.best,
-            "gain": own["gain"],
-            "spent": self.spent,
-            "budget": self.budget,
-            "workflow": self.workflow,
-            "database": self.database,
-            "candidates": self.candidates,
-            "failures": self.failures,
-            "pareto": self.pareto,
-            "changes": [[a, b, c] for a, b, c in self.changes],
-            "warnings": self.warnings,
-            "error": self.error,
-            "sandbox": self.sandbox,
-            "rate_limits": {lm: list(sizes) for lm, sizes in self.rate_limits.items()},
-            "untried": self.untried,
-            "looks": self.earlier_tests,  # the key of stored reports
-            "saving": own["saving"],
-            "objections": self.objections,
-            "order": [asdict(effect) for effect in self.order_effects],
-            "judge": own["judge"],
-            "targets": own["targets"],
-            "attacks": own["attacks"],
-            "unproved": self.unproved,
-            "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
+            **{name: values[name] for name in _KEYS},
             **({"claims": found} if found else {}),
             **({"floor": self.floor._asdict()} if self.floor is not None else {}),
             **({"rerun": self.rerun._asdict()} if self.rerun is not None else {}),
             **({"curves": [asdict(curve) for curve in self.curves]} if self.curves else {}),
         }
 
-    def headline(self) -> list[str]:
-        """Return the result in a few lines, which are also the comment at the top of the workflow file."""
+    def headline(self, *, plain: bool = False) -> list[str]:
+        """Return the result in a few lines, which are also the comment at the top of the workflow file. plain: in the
+        words of `summary`."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
-        lines += self._claim_lines()
+        lines += self._claim_lines(plain)
         if self.proof is None and self.status in ("finished", "budget"):
             why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
             if self.sealed_rows and self.test_skipped:
@@ -210,7 +182,7 @@ class Report:
             lines.append(f"Code ran in the sandbox {self.sandbox['name']}, level {self.sandbox['level']}{held}.")
         return lines
 
-    def _claim_lines(self) -> list[str]:
+    def _claim_lines(self, plain: bool) -> list[str]:
         """Return the lines of the claims. An objection is given once, in place of the gain."""
         lines, gain = list[str](), self.proof
         for claim in self.claims:
@@ -219,26 +191,27 @@ class Report:
                 why = self.objection
             elif claim.kind.keeps_score and claim.shown and self.objection is None and gain is not None:
                 why = gain.loss_left
-            lines += claim.lines(self.is_shown(claim), why)
+            lines += claim.lines(self.is_shown(claim), why, plain)
             if claim is gain and self.loss_shown:
                 which = "was best on val" if self.levels is None else "the targets picked on val"
                 lines.append(f"The candidate that {which} is WORSE on sealed data.")
         return lines
 
+    def summary(self) -> list[str]:
+        """Return the end of a run for a terminal: verdict, scores, changes, bill, and what to type next. Of the
+        warnings it has those that came after the start. Everything is in `lines`."""
+        out = [*self.headline(plain=True), *self._score_lines(), *self._change_lines(3, 24)]
+        out += [f"Warning: {warning}" for warning in self.warnings if warning not in self.warned]
+        return [*out, self._bill(), more_line(self.warnings, self.run, self.database), *self._end_lines()]
+
     def lines(self) -> list[str]:
         """Return the whole report as lines of plain text."""
-        out = self.headline()
-        if self.error:
-            out.append(f"Error: {self.error}")
+        out = [*self.headline(), *self._score_lines()]
         if self.baseline["cost"] or self.test_rows:
-            out += ["", *align(self._table()), *self._cache_line(), ""]
+            out += self._cache_line()
             out += [self.floor.beside(self.best["test"]["score"])] if self.floor is not None else []
             out += [self.rerun.describe()] if self.rerun is not None else self._rerun_hint()
-        if self.changes:
-            out.append("Changed:")
-            out += [f"  {address}: {' -> '.join(_shown(old, new))}" for address, old, new in self.changes]
-        elif self.status in ("finished", "budget"):
-            out.append(f"Nothing was changed: {self._why_unchanged()}.")
+        out += self._change_lines(len(self.changes), _SHOWN)
         out += [curve.describe() for curve in self.curves]
         if len(self.pareto) > 1:
             out.append("Pareto set (val); `diff` and `export --candidate` take the name:")
@@ -251,14 +224,31 @@ class Report:
         out += [f"Order: {describe_order(self.order_effects)}."] if self.order_effects else []
         out += [f"Warning: {warning}" for warning in self.warnings]
         out += [f"Rate limited: {lm}: {before} -> {after} at once" for lm, (before, after) in self.rate_limits.items()]
-        out.append(self._bill())
+        return [*out, self._bill(), *self._end_lines()]
+
+    def _score_lines(self) -> list[str]:
+        out = [f"Error: {self.error}"] if self.error else []
+        return [*out, "", *align(self._table()), ""] if self.baseline["cost"] or self.test_rows else out
+
+    def _change_lines(self, most: int, width: int) -> list[str]:
+        """Describe the first changes, with values of a width."""
+        if not self.changes:
+            done = self.status in ("finished", "budget")
+            return [f"Nothing was changed: {self._why_unchanged()}."] if done else []
+        shown = [f"  {address}: {' -> '.join(_shown(old, new, width))}" for address, old, new in self.changes[:most]]
+        if (more := len(self.changes) - most) > 0:
+            shown.append(f"  and {more} more: {typed(f'workbench diff {self.run}', self.database)}")
+        return ["Changed:", *shown]
+
+    def _end_lines(self) -> list[str]:
+        """Return what is left to do: the result and the next command, or how to resume."""
         if self.workflow:
-            out += self._result_lines()
-        elif not self.resumable:
-            out.append("Fix it and start a new run: this run keeps the file and the code that it started with.")
-        elif self.status in ("interrupted", "failed"):
-            out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
-        return out
+            return self._result_lines()
+        if not self.resumable:
+            return ["Fix it and start a new run: this run keeps the file and the code that it started with."]
+        again = typed(f"workbench resume {self.run}", self.database)
+        lost = self.status in ("interrupted", "failed")
+        return [f"Nothing paid for is lost. Resume it with: {again}"] if lost else []
 
     def to_pandas(self) -> Any:
         """Return the candidates as a pandas DataFrame: hash, parent, optimizer, note, val (the score), failed rows,
@@ -302,36 +292,31 @@ class Report:
 
     def _result_lines(self) -> list[str]:
         """Return the lines on the result file: its path and content, and how to take an unproved candidate."""
-        details = f"    Details: workbench show {self.run}"
         if self.kept is None or self.kept == self.winner:
             unproved = "" if self.proved or not self.changes else ", which contains the unproved changes"
-            return [f"Result: {self.workflow}{unproved}{details}", *self._next_line()]
-        lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
+            return [f"Result: {self.workflow}{unproved}", *self._next_lines()]
+        lines = [f"Result: {self.workflow}, which keeps the baseline"]
         if self.unproved:
-            lines.append(
-                f"Best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
-                f"--keep-unproved --db {self.database}"
-            )
+            take = typed(f"workbench resume {self.run} --keep-unproved", self.database)
+            lines.append(f"Best candidate, unproved: {self.unproved}. To take it: {take}")
         return lines
 
-    def _next_line(self) -> list[str]:
+    def _next_lines(self) -> list[str]:
+        """Return the command that applies the changes, or else the one that lists the rows won and lost."""
         commands = {node.applied_by for node in self.winner.walk() if node.applied_by} if self.changes else set[str]()
-        return [f"Next: {command.format(self.workflow)}" for command in sorted(commands)]
+        found = [command.format(self.workflow) for command in sorted(commands)]
+        if not found and self.changes and self.test_rows:
+            found = [typed(f"workbench compare {self.run} --changed", self.database)]
+        return [f"Next: {command}" for command in found]
 
     def _table(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls   (costs per example)")]
+        rows: list[tuple[str, ...]] = [("per row", "val", "test", "tokens", "$/1,000 rows", "model s", "calls")]
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
-            if self.spent.get("unpriced"):  # 0 would look free
-                cost = {**cost, "usd": None}
-            rows.append(
-                (
-                    name,
-                    _number(side["val"]),
-                    f"{_number(test['score'])} (n={test['n']})",
-                    *(_number(cost.get(k), "{:.4g}") for k in ("tokens", "usd", "latency", "calls")),
-                )
-            )
+            usd = per_1000(None if self.spent.get("unpriced") else cost["usd"]) if "usd" in cost else "-"
+            tokens, seconds, calls = (_number(cost.get(k), "{:.4g}") for k in ("tokens", "latency", "calls"))
+            scored = f"{_number(test['score'])} (n={test['n']})"
+            rows.append((name, _number(side["val"]), scored, tokens, usd, seconds, calls))
         return rows
 
     def _cache_line(self) -> list[str]:
@@ -364,13 +349,19 @@ _STATUS = {
 }
 
 
-def _shown(old: Any, new: Any) -> list[str]:
+def more_line(warnings: Sequence[str], run: str, database: str) -> str:
+    """Return where a person finds what the end of a run leaves out."""
+    count = f"{len(warnings)} warning{'s' * (len(warnings) != 1)} and all figures" if warnings else "All figures"
+    return f"{count}: {typed(f'workbench show {run}', database)}"
+
+
+def _shown(old: Any, new: Any, most: int = _SHOWN) -> list[str]:
     """Return two values, each on a line, cut to where they differ."""
     texts = [_as_line(old), _as_line(new)]
     differ = (place for place, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1])
-    same = next(differ, 0) - _CONTEXT if max(map(len, texts)) > _SHOWN else 0
+    same = next(differ, 0) - min(_CONTEXT, most // 3) if max(map(len, texts)) > most else 0
     texts = [f"...{text[same:]}" if same > 0 else text for text in texts]
-    return [text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..." for text in texts]
+    return [text if len(text) <= most else f"{text[: most - 3]}..." for text in texts]
 
 
 def _as_line(value: Any) -> str:

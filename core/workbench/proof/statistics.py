@@ -240,8 +240,17 @@ def gain_figures(claim: Claim, shown: bool) -> dict[str, Any]:
     }
 
 
+def _describe_plainly(claim: Claim, shown: bool, why: str | None) -> list[str]:
+    if why is not None or not claim.n:
+        return describe_gain(claim, shown, why)
+    scores = f"Score {claim.baseline:.3f} -> {claim.winner:.3f} on {claim.n_rows} sealed row{'s' * (claim.n_rows > 1)}"
+    verdict = f"{scores}: the gain is {'shown' if claim.shown else 'not shown'}"
+    reason = _why_not_shown(claim)
+    return [f"{verdict} [{claim.ci95[0]:+.3f}, {claim.ci95[1]:+.3f}]{f'; {reason}' if reason else ''}."]
+
+
 #: A gain of the mean score.
-GAIN = Kind(describe_gain, gain_figures)
+GAIN = Kind(describe_gain, gain_figures, plain=_describe_plainly)
 
 
 def describe_proof(proof: Claim) -> str:
@@ -259,18 +268,26 @@ def describe_proof(proof: Claim) -> str:
         return f"The gain is shown: {numbers}, on {rows}."
     if not proof.wins and not proof.losses:
         return f"The gain is not shown: baseline and winner scored the same on each of {rows}."
+    return f"The gain is not shown: {numbers}, on {rows}; {_why_not_shown(proof)}."
+
+
+def _why_not_shown(proof: Claim) -> str:
+    """Return the reason why a gain is not shown by its numbers; empty if it is."""
+    if proof.shown:
+        return ""
+    if not proof.wins and not proof.losses:
+        return "both scored the same on each row"
     if proof.diff > 0 and proof.p < proof.alpha and proof.n_one_sided:
         return (
-            f"The gain is not shown: {numbers}, on {rows}; but {proof.n_one_sided} of those left out were answered by "
-            "one side alone, and with the worst taken for the other it is not shown."
+            f"but {proof.n_one_sided} of those left out were answered by one side alone, and with the worst taken for "
+            "the other it is not shown"
         )
-    power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"
+    if proof.diff > 0 and proof.alpha <= proof.p < 0.05:
+        return f"these rows were tested before, so p must be below {proof.alpha:.2g}"
     if proof.smallest_gain is None:
         shows = "only larger gains" if _can_show(proof) else "no gain"
-        power = f"a test of this size can show {shows}; use more test rows"
-    if proof.diff > 0 and proof.alpha <= proof.p < 0.05:
-        power = f"these rows were tested before, so p must be below {proof.alpha:.2g}"
-    return f"The gain is not shown: {numbers}, on {rows}; {power}."
+        return f"a test of this size can show {shows}; use more test rows"
+    return f"this test would have found a gain of about {proof.smallest_gain:.2g} in 4 of 5 cases"
 
 
 def _can_show(proof: Claim) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from workbench.run.options import Listener
 from workbench.run.trackers import RunInfo, Trackers
 from workbench.runtime import Run
+from workbench.store import typed
 from workbench.study import Evaluator
 
 #: Events that have a table of their own, or that only move a progress line.
@@ -30,7 +31,7 @@ class Announcer:
         ledger.on_call = lambda call: self.emit("call_settled", call=call, ledger=ledger)
         ledger.on_slowed = lambda lm, before, after: self.emit("rate_limited", lm=lm, before=before, after=after)
         run.on_stop = lambda: self.emit("stopping")
-        run.resume_with = f"workbench resume {run.name} --db {run.store.path}"
+        run.resume_with = typed(f"workbench resume {run.name}", run.store.path)
 
     def start(self, trackers: Iterable[str], evaluator: Evaluator, **data: Any) -> None:
         """Announce the start of the run. trackers: by name; they also receive each row that the evaluator runs."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from workbench.base.files import content_digest, write_whole
 from workbench.proof import Report
 from workbench.run.options import Options
-from workbench.store import RunRecord
+from workbench.store import RunRecord, typed
 from workbench.study import Evaluation, configurations
 from workbench.task import Task, workflow_text
 from workbench.workflow import Workflow
@@ -37,8 +37,8 @@ def write_results(
             write_whole(out.resolve(), text)
         except OSError as error:
             report.warnings.append(
-                f"{out} cannot be written ({error}); write the result elsewhere with: workbench export {report.run} "
-                f"--db {report.database} --out FILE"
+                f"{out} cannot be written ({error}); write the result elsewhere with: "
+                f"{typed(f'workbench export {report.run} --out FILE', report.database)}"
             )
             return None
         return str(out)

@@ -94,16 +94,18 @@ class Session:
         )
         self.steering = Steering(Orders(store, run_id), self.ledger, self.evaluator.running, self._emit)
         self._candidates = set[str]()
-        self._saved_seconds = 0.0
+        self._saved_seconds, self._warned = 0.0, list[str]()
         self._in_flight = list[int]()  # calls in flight at the time of each call since the last evaluation
 
     async def go(self) -> Report:
         """Run to the end and return the report, with the reason for it. Bugs are raised after the report is saved."""
         async with self.opened:
-            warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
-            warned += preflight.search_warnings(self.task, self.optimizers)
+            self._warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
+            self._warned += preflight.search_warnings(self.task, self.optimizers)
             self.store.event(self.run_id, "machine", **describe_machine())
-            self.announcer.start(self.task.spec.track, self.evaluator, warnings=warned, resumed=self.ledger.resumed)
+            self.announcer.start(
+                self.task.spec.track, self.evaluator, warnings=self._warned, resumed=self.ledger.resumed
+            )
             if (chosen := self.options.chosen) is not None:
                 self._on_note("default", preflight.explain_choice(self.task, chosen), {"optimizers": chosen})
             try:
@@ -326,6 +328,7 @@ class Session:
             kept_state=self.runtime.kept_state(),
             warnings=warnings,
             error=error,
+            warned=self._warned,
         )
 
     def _finish(self, report: Report) -> None:

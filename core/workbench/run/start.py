@@ -58,6 +58,7 @@ from workbench.store import (
     new_run_name,
     read_options,
     read_spec,
+    typed,
 )
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, load_task, section_loaders
@@ -120,7 +121,7 @@ def started_run(
             # The error may already name its cause, or come before the row was written.
             if str(error) or find_exact_run(store, run) is None:
                 raise
-            raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {store.path}") from error
+            raise KeyboardInterrupt(f"resume the run with: {typed(f'workbench resume {run}', store.path)}") from error
 
 
 def add_started_run(store: Store, run: str, kind: str, file: Path, task: Task, options: Mapping[str, Any]) -> int:

@@ -12,6 +12,7 @@ from workbench.store.content import (
     read_options as read_options,
     read_report as read_report,
     read_spec as read_spec,
+    told_apart as told_apart,
 )
 from workbench.store.database import (
     IN_MEMORY as IN_MEMORY,
@@ -21,6 +22,7 @@ from workbench.store.database import (
     dumps as dumps,
     kind_of as kind_of,
     tags_of as tags_of,
+    typed as typed,
 )
 from workbench.store.earlier_calls import (
     EarlierCalls as EarlierCalls,

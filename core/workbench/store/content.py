@@ -6,8 +6,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench.base.text import one_line, short
 from workbench.errors import StoreError
 
 T = TypeVar("T", dict[str, Any], list[Any])
@@ -70,3 +73,13 @@ def read_options(row: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         raise StoreError(f"{place} is damaged: its settings are no pairs; use a copy of the database") from None
     return {"out": None, **options, "sets": sets, "outside": outside}
+
+
+def told_apart(row: Any) -> str:
+    """Return what tells a stored run from others of its name: the name of its file, if it differs, and the settings of
+    its start. Damaged options tell nothing."""
+    file = Path(row["file"] or "")
+    parts = [file.name] if file.name and file.stem != row["name"] else []
+    with suppress(StoreError):
+        parts += [f"{address}={short(value, 40)}" for address, value in read_options(row)["sets"]]
+    return one_line(", ".join(parts))

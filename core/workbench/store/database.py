@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import json
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -22,12 +23,20 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from workbench.base.files import check_database_files, make_private
+from workbench.base.text import one_line
 from workbench.errors import StoreError
 from workbench.store.background_sync import BackgroundSync
 from workbench.store.content import parse_json, text_key
 from workbench.store.schema import SCHEMA_VERSION, check_version, make_migrations
 
 T = TypeVar("T")
+
+
+def typed(command: str, database: str | Path) -> str:
+    """Return a command about a run as the user can type it: with its database, unless that is the default here."""
+    default = str(database) == os.environ.get("WORKBENCH_DB", "workbench.db")
+    return command if default else f"{command} --db {one_line(shlex.quote(str(database)))}"
+
 
 #: A path for a database in memory that ends with its Store.
 IN_MEMORY = ":memory:"

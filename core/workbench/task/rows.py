@@ -88,7 +88,7 @@ def read_rows(
             )
         raise SpecError(f"no reader for '{location}' (by its suffix '{Path(location).suffix}')", hint=hint)
     if not path.is_file():
-        near = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []
+        near = [p.name for p in path.parent.glob("*") if p.is_file() and reader_of(p.name) in known]
         hint = suggest(path.name, near) if near else "Paths are relative to the workflow file."
         raise SpecError(f"there is no file {path}", hint=hint)
     return _read_all(plugins().get("readers", name), [path], str(path), options, draw)

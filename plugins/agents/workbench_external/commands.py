@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="[default: workflow.yaml in the agent's folder]")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds of a start.")
 @OVERWRITE
-def init_agent_command(agent: tuple[str, ...], **options: Any) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress and no warnings.")
+def init_agent_command(agent: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Write a workflow file for an agent, by starting it on a row.
 
     AGENT is its file (agent.py), a function (agent.py:answer), or behind `--` the command that starts it. It is started
@@ -38,11 +39,12 @@ def init_agent_command(agent: tuple[str, ...], **options: Any) -> None:
     from workbench.cli.trust import trust_file
     from workbench_external.init.begin import begin
 
-    begun = begin(agent, **options, tell=lambda line: say(one_line(line), err=True))
+    begun = begin(agent, **options, tell=lambda line: None if quiet else say(one_line(line), err=True))
     file = one_line(begun.file)
     trust_file(begun.file)
-    say(f"wrote {file}, and trusted it as it is; {begun.starts} starts of the agent, no call was paid", err=True)
-    for warning in begun.warnings:
+    if not quiet:
+        say(f"wrote {file}, and trusted it as it is; {begun.starts} starts of the agent, no call was paid", err=True)
+    for warning in () if quiet else begun.warnings:
         say(one_line(warning), err=True, fg="yellow")
     say(f"Next: workbench optimize {file} --out {one_line(begun.file.with_name('better.yaml'))}")
 
@@ -190,7 +192,7 @@ def apply_command(result: str, folder: Path | None, check: bool, write: bool, un
         refuse_uncertain(entries)
     without_text = _without_text(agents)
     written = write_entries(entries)
-    say(visible(describe_changes(written, folder)), nl=False)
+    say(visible(describe_changes(written, folder)), nl=False, verbatim=True)
     _tell_entries(entries, not_tried)
     for name in without_text:
         say(f"{one_line(name)} is not a text of the agent: set it in the source by hand.", err=True)

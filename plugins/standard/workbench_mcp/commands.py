@@ -26,7 +26,7 @@ def mcp_command(root: Path, db: str, skill: bool) -> None:
     runs code is refused until you trust it (`workbench trust`). The coding agent cannot do that.
     """
     if skill:
-        return say(Path(__file__).with_name("SKILL.md").read_text(encoding="utf-8"), nl=False)
+        return say(Path(__file__).with_name("SKILL.md").read_text(encoding="utf-8"), nl=False, verbatim=True)
     from workbench.base.distribution import pip_install
 
     try:

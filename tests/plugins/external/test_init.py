@@ -404,3 +404,19 @@ def test_too_few_rows_are_told_before_any_start(tmp_path: Path) -> None:
     done = init("agent.py")
     assert "rows.csv has 2 rows\n  train, val and test need 4 at least." in str(done.exception)
     assert not list(tmp_path.rglob("started")) and not done.stderr
+
+
+def test_a_failed_start_is_a_line_with_its_error_alone() -> None:
+    """The same failure in another folder is not repeated, and with -q there is none."""
+    Path("agent.py").write_text(ASKS + "raise ValueError('no ' + sys.argv[1][:0] + 'config ' + 'x' * 200)")
+    done = init("agent.py")
+    lines = done.stderr.splitlines()
+    assert f"the last argument: ValueError: no config {'x' * 78}..." in lines, lines
+    assert len(lines) == len({*lines}) and not any("it said" in line for line in lines)
+    assert init("agent.py", "-q").stderr == ""
+
+
+def test_a_label_that_looks_like_the_input_is_doubted() -> None:
+    Path("agent.py").write_text(ASKS + "print(ask(sys.argv[1]))")
+    told = init("agent.py", "--label", "text").stderr.splitlines()[0]
+    assert told.startswith("the right answers: 'text', named by --label; its texts are the longest, as of an input")

@@ -50,7 +50,7 @@ def test_a_gain_that_obeys_strangers_is_refused_and_accepted_without_the_constra
 
     (folder := tmp_path / "free").mkdir()
     accepted, _ = improved(folder, GREEDY, attacks=ATTACKS)
-    assert accepted.gain_shown and accepted.attacks is None and accepted.winner == refused.winner
+    assert accepted.gain_shown and accepted.claim("attacks") is None and accepted.winner == refused.winner
 
 
 @pytest.mark.slow
@@ -148,5 +148,7 @@ def test_the_search_leaves_what_the_attacked_rows_take(tmp_path: Path) -> None:
     asked = {"query": {"question": "now"}, "success": {"called": "send_money"}}
     limited = {**LIMITED, "attacks": {**ATTACKS, "asked": asked}}
     report, script = improved(tmp_path, CAREFUL, (2, 30, 30), more, budget={"calls": 680}, **limited)
-    assert report.sealed_rows == 30 and report.attacks is not None and report.attacks.n == 30, report.headline()
+    assert report.sealed_rows == 30 and (rise := report.claim("attacks")) is not None and rise.n == 30, (
+        report.headline()
+    )
     assert 60 < len(script.requests) <= 680

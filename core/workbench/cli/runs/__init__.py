@@ -31,7 +31,7 @@ def runs_list(
     tags: tuple[str, ...], name: str | None, kind: str | None, limit: int | None, db: str, as_json: bool
 ) -> None:
     """List the runs of optimize and eval, newest first."""
-    from workbench.store import LISTED, tags_of
+    from workbench.store import LISTED, tags_of, told_apart
 
     store = open_store(db)
     found = [r for r in store.list_runs((kind,) if kind else LISTED) if set(tags) <= set(tags_of(r))]
@@ -39,9 +39,10 @@ def runs_list(
     rows = [_described(store, r) for r in found[:limit]]
     if as_json:
         return echo_json(rows)
-    for row in rows:
-        words = (row["run"], f"{row['kind']:<8}", f"{row['status']:<11}", row["started"], row["name"], _result(row))
-        words = (*words, describe_origin(row["branched_from"]))
+    for stored, row in zip(found, rows, strict=False):
+        apart = "" if row["label"] else told_apart(stored)  # a label has the settings of its cell
+        words = (row["run"], f"{row['kind']:<8}", f"{row['status']:<11}", row["started"], row["name"], apart)
+        words = (*words, _result(row), describe_origin(row["branched_from"]))
         marks = (*(f"#{tag}" for tag in row["tags"]), *((f"({row['note']})",) if row["note"] else ()))
         say("  ".join(one_line(word) for word in (*words, *marks) if word).rstrip())
     if not rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.cli.options import DB, JSON, SET, open_store, read_settings
 
@@ -23,9 +22,9 @@ def branch_command(run: str, candidate: str | None, sets: tuple[str, ...], db: s
     starts the new run. RUN may still be running.
     """
     from workbench.run import branch_run
+    from workbench.store import typed
 
     name = branch_run(open_store(db, write=True), run, candidate, read_settings(sets))
     if as_json:
         return echo_json({"run": name})
-    where = "" if db == "workbench.db" else f" --db {one_line(db)}"
-    return say(f"run {name} is ready; to start it: workbench resume {name}{where}")
+    return say(f"run {name} is ready; to start it: {typed(f'workbench resume {name}', db)}")

@@ -57,7 +57,10 @@ def begin(
     file = Path(os.path.relpath(program.base / "workflow.yaml")) if out is None else out
     check_output(file, inputs=[data, *([program.file] if program.file else [])], overwrite=overwrite)
     other = "".join(f"; '{name}' has few values, too (--label {shlex.quote(name)})" for name in columns.closed[:3])
-    tell(one_line(f"the right answers: '{columns.label}', {columns.found_by}{'' if label else other}"))
+    if columns.is_long:
+        other = "; its texts are the longest, as of an input: --label names the column with the right answers" + other
+    doubt = other if columns.is_long or not label else ""
+    tell(one_line(f"the right answers: '{columns.label}', {columns.found_by}{doubt}"))
     hints = read_hints(program.file, program.file.parent if program.file else program.base)
     for address in hints.addresses[:3]:
         tell(one_line(f"{address} is an address of its own: requests to it bypass the gateway, and may be paid"))

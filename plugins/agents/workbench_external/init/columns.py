@@ -26,7 +26,7 @@ class Columns:
     """The columns of rows: the one with the right answer, and the others in order.
 
     found_by: how the label was found. main: of the others, the one with the longest texts. closed: of the others, those
-    with few different values, as labels have.
+    with few different values, as labels have. is_long: the user named a label with longer texts than all others.
     """
 
     label: str
@@ -35,6 +35,7 @@ class Columns:
     main: str
     answers: AnswerType
     closed: tuple[str, ...] = ()
+    is_long: bool = False
 
     @property
     def output(self) -> str:
@@ -71,13 +72,16 @@ def choose_columns(rows: Sequence[Row], named: str | None = None) -> Columns:
     label, found_by = (named, "named by --label") if named else _find_label(names)
     others = tuple(name for name in names if name != label)
     values = {name: [row[name] for row in rows if row.get(name) not in (None, "")] for name in names}
+    long = {name: sum(len(as_text(row.get(name, ""))) for row in rows) for name in names}
+    main = max(others, key=lambda name: long[name])
     return Columns(
         label=label,
         found_by=found_by,
         others=others,
-        main=max(others, key=lambda name: sum(len(as_text(row.get(name, ""))) for row in rows)),
+        main=main,
         answers=guess_type(values[label]),
         closed=tuple(name for name in others if guess_type(values[name]).kind == "choice"),
+        is_long=named is not None and long[label] > long[main],
     )
 
 

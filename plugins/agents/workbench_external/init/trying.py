@@ -67,6 +67,11 @@ class Found:
     starts: int = 0
 
 
+#: Characters of a failure on the line of its start, and what stands before the error in a Python program's last words.
+_BRIEF = 100
+_AROUND = re.compile(r'the agent ended with exit code \d+; it said: (File "[^"]*", line \d+, in \S+ )?')
+
+
 class Trying:
     """The attempts for an agent. tell: takes a line for each start."""
 
@@ -87,6 +92,7 @@ class Trying:
         self.data = data.resolve()
         self.form: Form = as_text  # of answers that the agent reads
         self.starts, self._tried = 0, list[tuple[Way, Outcome]]()
+        self._told = set[tuple[str, str]]()
 
     async def find(self) -> Found:
         """Try the ways. Raises SpecError with what was observed, and what to write by hand."""
@@ -106,7 +112,7 @@ class Trying:
             if found is not None:
                 return found
             if any(outcome.asks for _, outcome in self._tried):
-                raise never_read(self.program, self._tried)
+                raise never_read(self.program, self.columns, self._tried)
             first = first or self._tried
         raise never_asked(self.program, self.hints, first, self.data.name)
 
@@ -174,7 +180,9 @@ class Trying:
         told = "the row's text reached its request" if arrived else _describe(outcome)
         if arrived and self._reads_rows(outcome):
             arrived, told = set(), "it asked for other rows, too: it reads their file itself"
-        self.tell(f"{way.told}: {told}")
+        if (way.told, told) not in self._told:  # the same in another folder is said once
+            self._told.add((way.told, told))
+            self.tell(f"{way.told}: {told}")
         if hung >= _MOST_HANGS and not outcome.asks:
             raise never_asked(self.program, self.hints, self._tried, self.data.name)
         return Found(way, folder, outcome) if arrived else None
@@ -279,4 +287,6 @@ def _describe(outcome: Outcome) -> str:
     number = len(outcome.asks)
     asked = f"{number} request{'s' * (number != 1)} without the row's text" if number else "it asked no model"
     failed = "" if outcome.ended_well or outcome.failure is None else one_line(str(outcome.failure))
+    failed = _AROUND.sub("", failed)
+    failed = failed if len(failed) <= _BRIEF else f"{failed[:_BRIEF]}..."
     return "; ".join(filter(None, (asked if number or not failed else "", failed)))

@@ -201,7 +201,7 @@ def _words(claim: Claim, shown: bool, why: str | None) -> list[str]:
 #: The gain by the judge alone, which enough labels calibrate. The gain's wording mentions it.
 JUDGE = Kind(None, _figures, proves=False)
 #: A gain by labels and judge together.
-JUDGED_GAIN = replace(GAIN, words=_words)
+JUDGED_GAIN = replace(GAIN, words=_words, plain=None)
 
 
 def judge_claim(proof: Claim, drawn: Drawn, powered: PoweredMean | None = None, looks: int = 0) -> Claim:
