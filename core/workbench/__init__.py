@@ -13,6 +13,7 @@ from workbench._version import __version__ as __version__
 #: The public names of each room.
 _HOMES = {
     "workbench.api": ("aevaluate", "aoptimize", "evaluate", "optimize"),
+    "workbench.cli.progress": ("ProgressLines",),
     "workbench.errors": ("BudgetSpent", "LMError", "NodeError", "PluginError", "SpecError", "WorkbenchError"),
     "workbench.evaluation": ("EvalReport",),
     "workbench.inference": ("Prediction", "PredictionError", "load"),
@@ -29,6 +30,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from workbench.api import aevaluate as aevaluate, aoptimize as aoptimize, evaluate as evaluate, optimize as optimize
+    from workbench.cli.progress import ProgressLines as ProgressLines
     from workbench.errors import (
         BudgetSpent as BudgetSpent,
         LMError as LMError,

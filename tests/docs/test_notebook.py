@@ -31,4 +31,8 @@ def test_the_tutorial_notebook_runs(tmp_path: Path) -> None:
     before = shown(notebook)
     NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path / "docs")}}).execute()
     assert any("The gain is shown" in line for line in before) and shown(notebook) == before
+    lines = "".join(
+        str(o["text"]) for cell in notebook.cells for o in cell.get("outputs", ()) if o.get("name") == "stderr"
+    )
+    assert "baseline: val 0.558" in lines and "<- best" in lines and "sealed test" in lines
     assert "The gain is shown" in (tmp_path / "docs/report.html").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ def listener(output: Output = DEFAULT) -> Iterator[Listen]:
     with ExitStack() as stack:
         listeners: list[Listen] = []
         if not output.quiet:
-            listeners.append(stack.enter_context(_Live()) if sys.stderr.isatty() else _Plain(output.verbose))
+            listeners.append(stack.enter_context(_Live()) if sys.stderr.isatty() else ProgressLines(output.verbose))
         if output.log_file is not None:
             output.log_file.parent.mkdir(parents=True, exist_ok=True)
             listeners.append(_Log(stack.enter_context(output.log_file.open("a", encoding="utf-8"))))
@@ -170,7 +170,7 @@ def _interval(evaluation: Any) -> str:
     return f" [{low:.2f}, {high:.2f}]"
 
 
-class _Plain:
+class ProgressLines:
     """Prints one line per event on stderr, and some lines on the rows of an evaluation."""
 
     def __init__(self, verbose: bool = False) -> None:
