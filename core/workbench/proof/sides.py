@@ -62,13 +62,11 @@ def describe_order(effects: Sequence[OrderEffect]) -> str:
     """Describe the order effects in a line; empty if there are none."""
     if not effects:
         return ""
-    cause = "state is carried over between runs, e.g. in notes of an agent, a tool or a cache"
+    second = f"the side that ran second on a row had {', '.join(map(str, effects))}"
     if all(effect.objective == "latency" for effect in effects):  # seconds also depend on queues and other load
-        cause = "a cache was warm, or the server or this machine had another load"
-    return (
-        f"the side that ran second on a row had {', '.join(map(str, effects))}: {cause}. The order was random on each "
-        "row, so this is not a gain or a saving, but it may hide one"
-    )
+        return f"seconds are unreliable here: {second}, from a warm cache or other load. Scores are not affected"
+    cause = "state is carried over between runs, e.g. in notes of an agent, a tool or a cache"
+    return f"{second}: {cause}. The order was random, so this is not a gain or a saving, but it may hide one"
 
 
 def find_order_effects(pairs: Sequence[Pair]) -> list[OrderEffect]:
