@@ -138,9 +138,9 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1352,
-    "cli": 3328,
+    "cli": 3321,
     "errors": 465,
-    "evaluation": 1643,
+    "evaluation": 1650,
     "inference": 1141,
     "ledger": 1396,
     "lm": 1169,
