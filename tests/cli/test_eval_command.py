@@ -172,8 +172,12 @@ def test_friction_25_not_worse_than_compares_row_by_row(
     same = invoke(tmp_path, *words, "--not-worse-than", "main", "--margin", "0.2", "--json")
     assert same.exit_code == 0 and last_json(same)["not_worse"] is True
     wrong.update(range(0, 20, 2))
-    worse = invoke(tmp_path, *words, "--not-worse-than", "main", "--margin", "0.2")
+    table, gates = tmp_path / "t.md", ("--not-worse-than", "main", "--margin", "0.2", "--min-score", "0.99")
+    worse = invoke(tmp_path, *words, *gates, "--markdown", str(table))
     assert worse.exit_code == 100 and "is NOT ruled out" in worse.stdout
+    against, below = table.read_text().split("\n\n")[1:]
+    assert against.startswith("Against main (0.500): -0.278 ") and against.endswith("the margin is NOT ruled out.")
+    assert below.startswith("The score 0.") and below.endswith(" is below --min-score 0.99.\n")
     asked = len(lm.requests)
     missing = invoke(tmp_path, *words, "--not-worse-than", "nothing")
     assert "run 'nothing' is not in" in str(missing.exception) and len(lm.requests) == asked, "before anything is paid"

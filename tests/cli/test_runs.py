@@ -215,3 +215,22 @@ def test_prune_leaves_weights_alone_while_a_run_trains(tmp_path: Path) -> None:
         assert invoke(tmp_path, "runs", "prune", "--yes").exit_code == 0 and fresh.exists()
     store.close()
     assert invoke(tmp_path, "runs", "prune", "--yes").exit_code == 0 and not fresh.exists()
+
+
+def test_runs_of_one_name_are_told_apart(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
+    """By the file, where its name is another, and by the settings; in the list and in JUnit."""
+    same = write(name="workflow")
+    (other := same.with_name("optimized.yaml")).write_text(same.read_text())
+    junit = ["--junit", str(tmp_path / "out.xml"), "--overwrite"]
+    suites = list[str]()
+    for file, setting in ((same, ()), (other, ()), (other, ("--set", "lm.max_tokens=50"))):
+        assert invoke(tmp_path, "eval", str(file), *setting, *junit).exit_code == 0
+        suites.append((tmp_path / "out.xml").read_text().split('testsuite name="')[1].split('"')[0])
+    wanted = ["", "optimized.yaml", "optimized.yaml, lm.max_tokens=50"]
+    assert suites == [f"workflow.val ({apart})" if apart else "workflow.val" for apart in wanted]
+    lines = reversed(invoke(tmp_path, "runs", "list").stdout.splitlines())
+    assert [line.split("Z  ")[1].split("  val")[0] for line in lines] == [
+        "workflow",
+        "workflow  optimized.yaml",
+        "workflow  optimized.yaml, lm.max_tokens=50",
+    ]

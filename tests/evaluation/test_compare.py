@@ -386,7 +386,7 @@ def test_a_gate_on_rows_that_a_side_was_chosen_by_fails_and_says_why(chosen: tup
     store.close()
     passed, found = not_worse(*sides, 0.9)
     assert not passed and found.proof.lowest > -0.9, "it would have passed"
-    write_markdown([val], folder / "t.md", [(sides[0], found)])
+    write_markdown([val], folder / "t.md", (passed, found))
     assert "chosen on these rows: no evidence" in (folder / "t.md").read_text()
     assert not_worse(*(replace(side, chosen={}) for side in sides), 0.9)[0]
     output = io.StringIO()

@@ -54,7 +54,7 @@ def test_an_order_effect_is_found_whichever_side_had_the_second_turn() -> None:
     assert find_order_effects(pairs_of([0.0, 1.0] * 20, [1.0, 0.0] * 20, tokens=[5, 5])) == []
     assert find_order_effects([]) == [] and describe_order([]) == ""
     slower = describe_order(found[1:])
-    assert "another load" in slower and "state is" not in slower, "seconds alone say nothing about state"
+    assert "other load" in slower and "state is" not in slower, "seconds alone say nothing about state"
     assert find_order_effects(pairs_of([1.0] * 40, [1.0] * 40, seconds=[1e-4, 2e-4])) == [], "too small to matter"
 
 

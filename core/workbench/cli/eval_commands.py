@@ -16,7 +16,7 @@ from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, a
 from workbench.cli.output import Output, with_output
 
 if TYPE_CHECKING:
-    from workbench.evaluation import Difference, EvalReport, Side
+    from workbench.evaluation import Compared, EvalReport, Side
     from workbench.runtime import SandboxChoice
 
 _GATES = (
@@ -123,7 +123,7 @@ def eval_command(
     if junit:
         _write_junit(reports[0], db, junit)
     if markdown:
-        write_markdown(reports, markdown, [(first, compared[1])] if first and compared else [])
+        write_markdown(reports, markdown, compared, *_missed(reports, gate))
     exit_judged(reports, gate, compared)
 
 
@@ -155,9 +155,8 @@ def stored_gate(run: str, db: str) -> dict[str, Any]:
 
 def print_judged(
     report: EvalReport, gate: Mapping[str, Any], db: str, first: Side | None = None, **how: bool
-) -> tuple[bool, Difference] | None:
-    """Print an evaluation. Returns its comparison with the bar of its gate, if it has one and was finished. how:
-    as_json, quiet."""
+) -> Compared:
+    """Print an evaluation. Returns its comparison with the bar of its gate, if it was finished. how: as_json, quiet."""
     from workbench.cli.progress import exit_code, print_evaluation
     from workbench.evaluation import not_worse, read_side
     from workbench.store import ReadOnlyStore
@@ -196,9 +195,7 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool, quiet: b
             say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
 
 
-def exit_judged(
-    reports: Sequence[EvalReport], gate: Mapping[str, Any], compared: tuple[bool, Difference] | None = None
-) -> None:
+def exit_judged(reports: Sequence[EvalReport], gate: Mapping[str, Any], compared: Compared = None) -> None:
     """Exit with the code of an evaluation that was not finished or that missed its gate."""
     from workbench.cli.progress import exit_code
 
@@ -207,12 +204,17 @@ def exit_judged(
             why = "Rows have no result" if any(report.missing for report in reports) else "The run did not finish"
             say(f"{why}, so the score was not held against a gate.", err=True)
         sys.exit(code)
-    min_score = gate.get("min_score") or 0.0
-    if (low := min((r.score for r in reports), default=0.0)) < min_score:
-        say(f"The score {low:.3f} is below --min-score {min_score:g}.", err=True)
+    for line in (missed := _missed(reports, gate)):
+        say(line, err=True)
+    if missed or (compared and not compared[0]):
         sys.exit(100)
-    if compared and not compared[0]:
-        sys.exit(100)
+
+
+def _missed(reports: Sequence[EvalReport], gate: Mapping[str, Any]) -> list[str]:
+    """Say that a score is below the minimum of the gate, which judges only what was finished."""
+    low, least = min((report.score for report in reports), default=0.0), gate.get("min_score") or 0.0
+    judged = all(report.complete and not report.missing for report in reports)
+    return [f"The score {low:.3f} is below --min-score {least:g}."] if judged and low < least else []
 
 
 @click.command("compare")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import Progress
 
-    from workbench.evaluation import Difference, EvalReport
+    from workbench.evaluation import Compared, EvalReport
     from workbench.proof import Report
 
 DEFAULT = Output()
@@ -275,25 +275,16 @@ def print_report(report: Report | EvalReport, quiet: bool = False) -> None:
             say(indented(line), fg=color, bold=verdict)
 
 
-def print_evaluation(
-    report: EvalReport, compared: tuple[bool, Difference] | None, *, as_json: bool, quiet: bool
-) -> None:
+def print_evaluation(report: EvalReport, compared: Compared, *, as_json: bool, quiet: bool) -> None:
     """Print an evaluation on stdout, with its comparison to the run that it must not be worse than."""
-    from workbench.evaluation import NO_EVIDENCE, describe_choice
+    from workbench.evaluation import bar_lines
 
     if as_json:
         gate = {"not_worse": compared[0], "against": compared[1].as_dict()} if compared else {}
         return echo_json({**report.as_dict(), **gate})
     print_report(report, quiet)
-    if compared:
-        passed, found = compared
-        word = "a loss of the margin is ruled out" if passed else "a loss of the margin is NOT ruled out"
-        word = word if found.evidence else NO_EVIDENCE
-        say(f"Against {found.first}: {found.proof.diff_text}; {word}.")
-        if lacking := found.proof.n_excluded:
-            say(f"  Rows without a result on one side, which count at their worst: {lacking}.")
-        if found.chosen:
-            say(f"  {indented(describe_choice(found))}.")
+    for line in bar_lines(*compared) if compared else ():
+        say(indented(line))
 
 
 def exit_code(report: EvalReport) -> int:

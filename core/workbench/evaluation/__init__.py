@@ -4,6 +4,7 @@ A workflow is scored as it is. Nothing here changes one.
 """
 
 from workbench.evaluation.compare import (
+    Compared as Compared,
     Difference as Difference,
     Side as Side,
     compare_sides as compare_sides,
@@ -12,6 +13,7 @@ from workbench.evaluation.compare import (
 )
 from workbench.evaluation.comparison_text import (
     NO_EVIDENCE as NO_EVIDENCE,
+    bar_lines as bar_lines,
     comparison_lines as comparison_lines,
     describe_choice as describe_choice,
 )

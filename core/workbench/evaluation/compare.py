@@ -118,6 +118,10 @@ class Difference:
         }
 
 
+#: A comparison with the bar of a gate, and whether it was passed (`not_worse`).
+Compared = tuple[bool, Difference] | None
+
+
 def read_side(store: Store, name: str) -> Side:
     """Read a side by name: RUN or RUN:CANDIDATE (a hash or its prefix, `baseline` or `winner`), optionally with @SPLIT.
 

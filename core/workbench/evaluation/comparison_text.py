@@ -37,6 +37,17 @@ def describe_choice(found: Difference) -> str:
     return f"{rows}; they are left out" if found.evidence else f"all {rows}. Compare on rows that no run chose by: test"
 
 
+def bar_lines(passed: bool, found: Difference) -> list[str]:
+    """Say whether a run is not worse than its bar (`not_worse`)."""
+    proof, word = found.proof, "is ruled out" if passed else "is NOT ruled out"
+    verdict = f"a loss of the margin {word}" if found.evidence else NO_EVIDENCE
+    text = f"Against {found.first} ({proof.baseline:.3f}): {proof.diff_text}, p = {found.p:.2g}, {proof.n_rows} rows"
+    lines = [f"{text}; {verdict}."]
+    if proof.n_excluded:
+        lines.append(f"Rows without a result on one side, which count at their worst: {proof.n_excluded}.")
+    return [*lines, f"{describe_choice(found)}."] if found.chosen else lines
+
+
 def _difference_lines(place: int, found: Difference, number: int, rows: bool) -> list[str]:
     proof = found.proof
     verdict = {"gain": "better", "loss": "WORSE", "": "no difference is shown"}[found.shown]

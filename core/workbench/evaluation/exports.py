@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 from workbench.base.files import write_whole
 from workbench.base.text import visible
 from workbench.errors import StoreError
-from workbench.evaluation.compare import Difference, Side
-from workbench.evaluation.comparison_text import NO_EVIDENCE, describe_choice
+from workbench.evaluation.compare import Compared
+from workbench.evaluation.comparison_text import bar_lines
 from workbench.evaluation.eval_report import EvalReport
 from workbench.ledger import per_1000
 
@@ -65,13 +65,9 @@ def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Pat
     _write(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=False), '<?xml version="1.0"?>\n')
 
 
-def write_markdown(
-    reports: Sequence[EvalReport], path: Path, differences: Sequence[tuple[Side, Difference]] = ()
-) -> None:
-    """Write evaluations as a table in Markdown, as for the comment of a pull request. Raises StoreError.
-
-    differences: comparisons to show below the table, each with its first side.
-    """
+def write_markdown(reports: Sequence[EvalReport], path: Path, compared: Compared = None, *missed: str) -> None:
+    """Write evaluations as a table in Markdown, as for the comment of a pull request, with the gate below it: the
+    comparison with its bar, and what it missed else. Raises StoreError."""
     names = list(dict.fromkeys(name for report in reports for name in report.scores))
     head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "$/1,000 rows", "failed", "no result"]
     lines = ["| " + " | ".join(map(_cell, head)) + " |", "|" + " --- |" * len(head)]
@@ -92,14 +88,8 @@ def write_markdown(
     for report in reports:
         if not report.complete:
             lines += ["", f"**{_cell(report.label or report.name)} did not finish** ({_cell(_why(report))})."]
-    for side, found in differences:
-        proof = found.proof
-        lines += [
-            "",
-            f"Against {_cell(side.name)} ({side.score:.3f}): {proof.diff_text}, p = {found.p:.2g}, {proof.n_rows} rows."
-            + ("" if found.evidence else f" **{NO_EVIDENCE}.**")
-            + (f" {_cell(describe_choice(found))}." if found.chosen else ""),
-        ]
+    below = [*(bar_lines(*compared) if compared else ()), *missed]
+    lines += [line for sentence in below for line in ("", _cell(sentence))]
     _write(path, "\n".join(lines) + "\n")
 
 

@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent
 _COSTS = ("usd", "tokens", "calls", "latency")
 
 #: Names of the costs of a row on a page.
-_COST_NAMES = {"usd": "dollars", "latency": "seconds", "p95_latency": "seconds, 95th percentile"}
+_COST_NAMES = {"usd": "dollars per 1,000 rows", "latency": "seconds", "p95_latency": "seconds, 95th percentile"}
 
 
 def write_page(facts: Facts) -> str:
@@ -54,7 +54,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"signed": lambda value: f"{value:+.3f}", "score": format_score, "value": _value}
-    made.filters |= {"cost_name": lambda name: _COST_NAMES.get(name, name)}
+    made.filters |= {"cost_name": lambda name: _COST_NAMES.get(name, name), "cost_value": format_cost}
     made.filters |= {"count": lambda value: f"{value:,}", "usd": format_usd, "span": format_seconds}
     return made
 
@@ -67,6 +67,11 @@ def read_style() -> str:
 def format_usd(value: float | None) -> str:
     """Format dollars, with enough digits for a small price."""
     return "–" if value is None else "$0" if not value else f"${value:.2f}" if value >= 1 else f"${value:.2g}"
+
+
+def format_cost(value: float, name: str) -> str:
+    """Format a cost of a row by its name; dollars as those of 1,000 rows, which can be read."""
+    return f"{1000 * value if name == 'usd' else value:.4g}"
 
 
 def format_seconds(value: float | None) -> str:

@@ -20,6 +20,9 @@ _NAMED = 12
 #: Width of a plot, size of a text and of a small one, and approximate width of a letter relative to its size.
 _WIDTH, _TEXT, _SMALL, _LETTER = 460.0, 9.0, 8.0, 0.6
 
+#: Where a name may stand, below its point (or above, if negative), the nearest first.
+_SHIFTS = sorted([9.0 * n - 3 for n in range(-18, 18)], key=lambda dy: abs(dy + 2.9))
+
 Place = tuple[float, float]
 
 
@@ -50,8 +53,7 @@ def draw_course(points: Sequence[Point], winner: str) -> str:
     for point in points:
         won = point.candidate == winner
         drawn.append(_dot(*axes.at((point.calls, point.score)), GOOD if won else SOFT, 4 if won else 2))
-        if won:
-            drawn.append(axes.name("winner", (point.calls, point.score), GOOD))
+    drawn += axes.names([("winner", (p.calls, p.score), GOOD) for p in points if p.candidate == winner])
     return _svg(200, [*drawn, *axes.draw_x("calls paid"), *axes.draw_y("score on val")])
 
 
@@ -59,27 +61,26 @@ def draw_training(curves: Sequence[LearningCurve]) -> str:
     """Draw the reward of each training step; several curves are named."""
     axes = _Axes.around([point for curve in curves for point in curve.points])
     drawn = list[str]()
-    for n, curve in enumerate(curves):
-        colour = (ACCENT, GOOD, INK, BAD)[n % 4]
-        drawn.append(_line([axes.at(point) for point in curve.points], colour, 1.5))
-        if len(curves) > 1:
-            drawn.append(axes.name(curve.name, curve.points[-1], colour))
+    named = [(curve, (ACCENT, GOOD, INK, BAD)[n % 4]) for n, curve in enumerate(curves)]
+    drawn += [_line([axes.at(point) for point in curve.points], colour, 1.5) for curve, colour in named]
+    if len(curves) > 1:
+        drawn += axes.names([(curve.name, curve.points[-1], colour) for curve, colour in named])
     return _svg(200, [*drawn, *axes.draw_x("step"), *axes.draw_y("mean reward of the rollouts")])
 
 
 def draw_tradeoff(points: Sequence[Point], cost: str, front: Sequence[str], winner: str, baseline: str) -> str:
     """Draw the score against a cost per row; candidates on the Pareto front are joined and named."""
-    axes = _Axes.around([(p.cost[cost], p.score) for p in points])
-    ahead = sorted((p for p in points if p.candidate in front), key=lambda p: p.cost[cost])
-    shown = {winner, baseline, *(p.candidate for p in ahead[:_NAMED])}
-    drawn = [_line([axes.at((p.cost[cost], p.score)) for p in ahead], ACCENT, 1)]
-    for p in points:
-        place = (p.cost[cost], p.score)
-        drawn.append(_dot(*axes.at(place), *((ACCENT, 2.5) if p.candidate in front else (SOFT, 2))))
-        if p.candidate in shown:
-            name = {winner: "winner", baseline: "baseline"}.get(p.candidate, p.candidate[:8])
-            drawn.append(axes.name(name, place, INK))
-    return _svg(200, [*drawn, *axes.draw_x(f"{cost} per row, on val"), *axes.draw_y("score on val")])
+    unit, what = (1000.0, "dollars per 1,000 rows") if cost == "usd" else (1.0, f"{cost} per row")
+    places = {p.candidate: (unit * p.cost[cost], p.score) for p in points}
+    axes = _Axes.around([*places.values()])
+    ahead = sorted((name for name in places if name in front), key=lambda name: places[name][0])
+    drawn = [_line([axes.at(places[name]) for name in ahead], ACCENT, 1)]
+    for name, place in places.items():
+        drawn.append(_dot(*axes.at(place), *((ACCENT, 2.5) if name in front else (SOFT, 2))))
+    words = {baseline: "baseline", winner: "winner"}
+    shown = [name for name in dict.fromkeys([winner, baseline, *ahead[:_NAMED]]) if name in places]
+    drawn += axes.names([(words.get(name, name[:8]), places[name], INK) for name in shown])
+    return _svg(200, [*drawn, *axes.draw_x(f"{what}, on val"), *axes.draw_y("score on val")])
 
 
 def draw_bill(roles: Mapping[str, Mapping[str, float]], what: str) -> str:
@@ -161,10 +162,22 @@ class _Axes:
     def at(self, place: Place) -> Place:
         return self.x.at(place[0]), self.y.at(place[1])
 
-    def name(self, text: str, place: Place, colour: str) -> str:
-        """Draw a name next to a point."""
-        x, y = self.at(place)
-        return _text(text, x + 5, y - 3, colour)
+    def names(self, labels: Iterable[tuple[str, Place, str]]) -> Iterable[str]:
+        """Draw names next to points, each as near as it covers none before it."""
+        taken = list[tuple[float, float, float]]()  # left, right and base line
+        for text, place, colour in labels:
+            x, y = self.at(place)
+            wide = len(text) * _SMALL * _LETTER
+            spots = [(left, y + dy) for dy in _SHIFTS for left in (x + 5, x - 5 - wide)]
+            inside = [s for s in spots if 0 <= s[0] <= _WIDTH - wide and _SMALL <= s[1] <= self.y.start]
+            free = [
+                (left, base)
+                for left, base in inside
+                if all(left >= b or a >= left + wide or abs(base - c) >= _SMALL + 1 for a, b, c in taken)
+            ]
+            left, base = [*free, *inside, *spots][0]
+            taken.append((left, left + wide, base))
+            yield _text(text, left, base, colour)
 
     def draw_x(self, title: str) -> Iterable[str]:
         """Draw the axis below."""

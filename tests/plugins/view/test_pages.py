@@ -386,3 +386,10 @@ def test_the_report_is_downloaded_in_each_form(client: TestClient, runs: dict[st
     assert len(list(csv.DictReader(io.StringIO(answer.text)))) == 24
     assert client.get(f"/runs/{runs['cells'][0]}/report.html").status_code == 404
     assert client.get(f"/runs/{runs['killed']}/report.html").status_code == 404
+
+
+def test_runs_of_one_name_are_told_apart(client: TestClient, runs: dict[str, Any]) -> None:
+    """By the settings of a matrix, and by the file where its name is another."""
+    page = client.get("/").text
+    assert '<span class="said">nodes.sort.instructions=Label it., nodes.sort.samples=1</span>' in page
+    assert '<span class="said">workflow.yaml</span>' in page

@@ -257,6 +257,43 @@ def test_plots_stay_in_their_frame_and_the_best_so_far_does_not_fall(found: list
     assert 2 <= drawn.count("<text") < 40
 
 
+def boxes(drawn: str, names: set[str]) -> list[tuple[float, float, float, float]]:
+    """Left, top, right and bottom of the names in a plot."""
+    texts = re.findall(r'<text x="(\S+)" y="(\S+)"[^>]*>([^<]*)</text>', drawn)
+    found = [(float(x), float(y), name) for x, y, name in texts if name in names]
+    assert {name for *_, name in found} == names
+    return [(x, y - 8, x + 4.8 * len(name), y) for x, y, name in found]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=12))
+def test_names_in_a_plot_cover_no_other(found: list[tuple[int, int]]) -> None:
+    points = [Point(f"{n:08d}", n, score / 3, {"usd": cost / 1e6}) for n, (score, cost) in enumerate(found)]
+    names = [point.candidate for point in points]
+    drawn = plots.draw_tradeoff(points, "usd", names, names[0], names[1])
+    places = boxes(drawn, {"winner", "baseline", *names[2:]})
+    assert all(left >= 0 and right <= 460 and top >= 0 for left, top, right, _ in places)
+    for (a, b, c, d), (e, f, g, h) in itertools.combinations(places, 2):
+        assert c <= e or g <= a or d <= f or h <= b
+    assert "dollars per 1,000 rows, on val" in drawn
+
+
+def test_long_changes_are_folded_in_the_page_to_mail(facts: Facts) -> None:
+    demos = [{"text": f"mail {n}", "label": "a"} for n in range(60)]
+    changes = [("nodes.sort.demos", None, demos), ("nodes.sort.source", "a", "b")]
+    page = write_page(replace(facts, report={**facts.report, "changes": changes}))
+    shown = page[page.index('id="changes"') : page.index('id="rows"')]
+    folded = re.sub(r"<details>.*?</details>", "", shown, flags=re.S)
+    assert re.search(r"<summary>\d+ lines</summary>", shown) and "mail 59" in shown
+    assert "mail 59" not in folded and "<h3><code>nodes.sort.demos</code></h3>" in folded
+
+
+def test_dollars_are_those_of_1000_rows(facts: Facts) -> None:
+    side = {**facts.report["best"], "cost": {"tokens": 12.0, "usd": 0.00001014}}
+    page = write_page(replace(facts, report={**facts.report, "best": side, "baseline": side}))
+    bill = page[page.index('id="bill"') :]
+    assert '<th scope="col">dollars per 1,000 rows</th>' in bill and "<td>0.01014</td>" in bill
+
+
 def test_the_rewards_of_training_steps_are_drawn(facts: Facts) -> None:
     assert not facts.curves and "each training step" not in write_page(facts)
     rising = LearningCurve("grpo", [(1, 0.25), (2, 0.5), (3, 0.75)])

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.errors import StoreError
-from workbench.evaluation import NO_EVIDENCE, Difference, Side, compare_sides, describe_choice, read_side
+from workbench.evaluation import Difference, Side, compare_sides, describe_choice, read_side
 from workbench.run import candidate_workflow
 from workbench.store import Store, find_exact_run, find_runs, kind_of, list_run_heads, read_report
 from workbench_view.server.grid import grid_url
@@ -67,7 +67,7 @@ def describe_difference(found: Difference, sides: list[Side]) -> str:
     proof = found.proof
     figures = f"{proof.diff_text}, p = {found.p:.2g} ({proof.test})"
     word = {"gain": "The second is better", "loss": "The second is worse", "": "No difference is shown"}[found.shown]
-    word = word if found.evidence else NO_EVIDENCE.capitalize()
+    word = word if found.evidence else "Chosen on these rows: no evidence"
     more = f" {describe_choice(found)[:1].upper()}{describe_choice(found)[1:]}." if found.chosen else ""
     return f"{word}: {figures}, on {proof.n_rows} rows that both have.{more}"
 

@@ -19,6 +19,7 @@ from workbench.store import (
     list_run_heads,
     read_report,
     tags_of,
+    told_apart,
 )
 from workbench_view.page import format_score
 from workbench_view.server.site import NotFound, Refused, Site, url, whole_number
@@ -78,7 +79,7 @@ def describe_run(store: Store, row: Any) -> dict[str, Any]:
         "tags": tags_of(row),
         "note": row["note"] or "",
         "result": _result(kind, row["status"], report),
-        "label": report.get("label", ""),
+        "apart": report.get("label") or told_apart(row),
         "usd": report.get("spent", {}).get("usd"),
         "calls": report.get("spent", {}).get("calls"),
     }
