@@ -171,6 +171,9 @@ def seat(roles, experts, instructions):
             "nodes.write.nodes.query.nodes.draft.signature": "schema, columns, part, outcome -> sql"
         },
         "mended by what the database says": {"nodes.write.nodes.query.rounds": 1},
+        "the schema that is linked": {
+            "nodes.write.nodes.query.nodes.draft.signature": "part, sql, outcome -> sql",
+        },
     },
     "mobile_agent": {
         "the procedure": {"nodes.use.nodes.next.signature": "question, done, screen -> action"},
