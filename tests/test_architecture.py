@@ -138,14 +138,14 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1352,
-    "cli": 3301,
+    "cli": 3294,
     "errors": 464,
-    "evaluation": 1647,
+    "evaluation": 1654,
     "inference": 1199,
     "ledger": 1396,
     "lm": 1169,
     "plugins": 560,
-    "proof": 2391,
+    "proof": 2389,
     "run": 2935,
     "runtime": 1618,
     "spec": 2641,
