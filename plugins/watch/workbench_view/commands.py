@@ -39,12 +39,13 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
     """
     from workbench.store import ReadOnlyStore
     from workbench_view.exports import WRITERS
-    from workbench_view.pages import write_report
+    from workbench_view.pages import check_report, write_report
 
     if out.suffix not in WRITERS:
         return fail(f"'{one_line(out)}' has no known suffix: use {', '.join(WRITERS)}", 2)
+    check_report(out, overwrite)
     with ReadOnlyStore(db) as store:
-        write_report(store, run, out, overwrite)
+        write_report(store, run, out)
     return say(f"wrote {one_line(out)}")
 
 

@@ -13,9 +13,13 @@ from workbench_view.exports import WRITERS
 from workbench_view.facts import read_facts
 
 
-def write_report(store: Store, run: str, out: Path, overwrite: bool) -> None:
-    """Write the report of a run of `optimize` or `eval`, in the format of the file's suffix. Raises StoreError."""
+def check_report(out: Path, overwrite: bool) -> None:
+    """Raise SpecError if the file is somebody else's."""
     check_output(out, ours=begins_with(WRITERS[out.suffix][1]), overwrite=overwrite)
+
+
+def write_report(store: Store, run: str, out: Path) -> None:
+    """Write the report of a run of `optimize` or `eval`, in the format of the file's suffix. Raises StoreError."""
     text = _report_text(store, run, out.suffix)
     try:
         write_whole(out, text)
@@ -43,5 +47,7 @@ class PageExport:
         """Return the page of a whole run, or write it, and return a line about that."""
         if path is None:
             return _report_text(store, run, ".html")
-        write_report(store, run, path.with_suffix(".html"), overwrite)
-        return f"wrote {one_line(path.with_suffix('.html'))}\n"
+        out = path.with_suffix(".html")
+        check_report(out, overwrite)
+        write_report(store, run, out)
+        return f"wrote {one_line(out)}\n"
