@@ -170,17 +170,8 @@ class EvalReport:
         return page_of(self.run, self.database)
 
     def _repr_html_(self) -> str:
-        """Return the report as HTML for notebooks."""
-        rows = {
-            "score": f"{self.score:.3f} [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]",
-            **{name: self.describe_further(name) for name in self.scores},
-            "rows": f"{self.n} of {self.of}",
-            **({"no result": ", ".join(f"{kind} {n}" for kind, n in self.missing.items())} if self.missing else {}),
-            **{f"{name} per row": f"{value:.4g}" for name, value in self.cost.items()},
-        }
-        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
-        title = html.escape(f"{self.name}: {self.split}, run {self.run}, {_STATUS[self.status]}")
-        return f"<table><caption>{title}</caption>{cells}</table>"
+        """Return HTML for notebooks: the lines of the report."""
+        return f"<pre>{html.escape(chr(10).join(self.lines()))}</pre>"
 
 
 def summarise(

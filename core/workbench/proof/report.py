@@ -267,14 +267,8 @@ class Report:
         return page_of(self.run, self.database)
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: the verdict and the table of scores."""
-        rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._table()]
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.headline())
-        changed = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in (address, *_shown(old, new)))}</tr>"
-            for address, old, new in self.changes
-        )
-        return f"{said}<table>{''.join(rows)}</table><table>{changed}</table><p>{html.escape(self._bill())}</p>"
+        """Return HTML for notebooks: the summary."""
+        return f"<pre>{html.escape(chr(10).join(self.summary()))}</pre>"
 
     def _rerun_hint(self) -> list[str]:
         runs, unit = self.old_runs
