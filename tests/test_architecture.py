@@ -139,20 +139,20 @@ def test_rooms_lean_on_few_others() -> None:
 LINES = {
     "base": 1352,
     "cli": 3321,
-    "errors": 465,
+    "errors": 464,
     "evaluation": 1650,
     "inference": 1141,
     "ledger": 1396,
     "lm": 1169,
     "plugins": 560,
-    "proof": 2380,
-    "run": 2937,
+    "proof": 2381,
+    "run": 2935,
     "runtime": 1595,
     "spec": 2650,
     "store": 1978,
     "study": 1536,
     "task": 4250,
-    "workflow": 1899,
+    "workflow": 1902,
 }
 #: Names that plugins import from core, which only fall.
 MOST_NAMES = 410
