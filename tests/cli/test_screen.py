@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from contextlib import redirect_stderr, redirect_stdout
@@ -191,3 +192,21 @@ def test_inputs_are_json_as_for_serve(monkeypatch: pytest.MonkeyPatch, tmp_path:
     for wrong, why in (('{"question', "is not a JSON object"), ('{"other": 1}', "a field is given twice")):
         done = CliRunner().invoke(cli, [*run, wrong, "--input", "other=x"])
         assert done.exit_code == 2 and why in done.stderr and len(given) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lm": {"model": "openai/x", "api_key": "sk-1"}}, "Export the key, and write the name of its variable"),
+        (
+            {"nodes": {"a": {"predict": "Ticket ID, Body -> b"}}},
+            "a name has no blank; write data: {fields: {ticket_id: Ticket ID}}",
+        ),
+    ],
+    ids=["a key", "a blank"],
+)
+def test_a_hint_is_about_what_was_meant(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    spec = {"metric": "exact_match(b)", "data": "rows.csv", "nodes": {"a": {"predict": "a -> b"}}, **change}
+    (tmp_path / "w.yaml").write_text(json.dumps(spec))
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
+    assert said in f"{done.exception} {getattr(done.exception, 'hint', '')}"

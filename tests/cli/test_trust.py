@@ -305,6 +305,22 @@ def test_a_terminal_is_asked_and_sees_no_escapes(folder: Path) -> None:
     assert not (folder / "RAN").exists()
 
 
+@pytest.mark.parametrize("words", [("optimize", "workflow.yaml"), ("eval", "workflow.yaml"), ("resume",)], ids="/".join)
+def test_the_question_is_asked_before_a_bar_is_drawn(
+    words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(metric="python:code.py:score")
+    if words == ("resume",):
+        invoke("trust", "workflow.yaml")
+        assert invoke("optimize", "workflow.yaml").exit_code == 0
+        invoke("trust", "--forget", "workflow.yaml")
+    order = list[str]()
+    monkeypatch.setattr(trust, "_somebody_is_there", lambda: True)
+    monkeypatch.setattr(trust, "choose", lambda *question, **more: order.append("asked") or "yes")
+    monkeypatch.setattr("workbench.cli.progress._Plain", lambda verbose: order.append("drawn") or (lambda *event: None))
+    assert invoke(*words).exit_code == 0 and order == ["asked", "drawn"]
+
+
 def test_a_result_is_trusted_as_the_file_that_it_comes_from(folder: Path) -> None:
     write(metric="python:code.py:score")
     invoke("trust", "workflow.yaml")

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -126,19 +127,16 @@ def _wrap_line(line: str, width: int) -> str:
 
 def _cells(word: str) -> int:
     """Return the columns that a word takes on a terminal: colors take none, and wide characters two."""
-    from unicodedata import east_asian_width
+    if word.isascii() and "\x1b" not in word:
+        return len(word)
+    from rich.cells import cell_len
 
-    return sum(1 + (east_asian_width(c) in "WF") for c in _KEPT.sub("", word))
+    return cell_len(_KEPT.sub("", word))
 
 
 def _width(file: Any) -> int:
     """Return the columns of a terminal; 0 for a file or a pipe."""
-    if not file.isatty():
-        return 0
-    try:
-        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(file.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
+    return shutil.get_terminal_size().columns if file.isatty() else 0
 
 
 def echo_json(value: Any, *, indent: int | None = None) -> None:

@@ -201,6 +201,7 @@ class Report:
         """Return the end of a run for a terminal: verdict, scores, changes, bill, and what to type next. Of the
         warnings it has those that came after the start. Everything is in `lines`."""
         out = [*self.headline(plain=True), *self._score_lines(), *self._change_lines(3, 24)]
+        out += [curve.describe() for curve in self.curves]
         out += [f"Warning: {warning}" for warning in self.warnings if warning not in self.warned]
         return [*out, self._bill(), more_line(self.warnings, self.run, self.database), *self._end_lines()]
 

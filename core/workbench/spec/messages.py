@@ -64,7 +64,7 @@ def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...
             f"`{key}` goes under {' or '.join(f'`{home}`' for home in homes)}: write "
             f"{' or '.join(f'{home}: {{{key}: ...}}' for home in homes)}."
             if 1 <= len(homes) <= 2
-            else suggest(key, known)
+            else _MEANT.get(key) or suggest(key, known)
         )
         return SpecError(f"unknown key '{key}'", hint=hint, path=path)
     if kind == "missing":
@@ -76,6 +76,9 @@ def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...
         return SpecError(f"{name}: {message}", path=path)
     return SpecError(f"{name}: {_plain(kind, detail)}, not {shown}", hint=_example_of(path), path=path)
 
+
+#: What is meant by a key that must not be there, however alike another is.
+_MEANT = {"api_key": "Export the key, and write the name of its variable: api_key_env: OPENAI_API_KEY."}
 
 #: The section that only `optimize` writes.
 _WRITTEN = "configurations"

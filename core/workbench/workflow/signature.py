@@ -140,7 +140,10 @@ def _fields(side: str, text: str, types: Types) -> tuple[Field, ...]:
     try:
         function, *more = ast.parse(f"def f({side.strip()}): ...").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _error(text, f"cannot read '{side.strip()[:60]}'") from error
+        blank = next((part.strip() for part in side.split(",") if re.fullmatch(r"\s*\w+( \w+)+\s*", part)), "")
+        renamed = f"{blank.replace(' ', '_').lower()}: {blank}"
+        why = f": a name has no blank; write data: {{fields: {{{renamed}}}}} and use the new name" if blank else ""
+        raise _error(text, f"cannot read '{side.strip()[:60]}'{why}") from error
     assert isinstance(function, ast.FunctionDef)
     if more or [ast.dump(part) for part in function.body] != [_ELLIPSIS]:  # the side closed the bracket and went on
         raise _error(text, f"cannot read '{side.strip()[:60]}'")
