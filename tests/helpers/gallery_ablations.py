@@ -45,6 +45,13 @@ next; 0 ends.
 2. If a number is left, go to line 1.
 3. End."""
 
+#: The machine of stateflow_intercode, in which another state stands for one of them.
+TURNS = """
+def turn(state, observation):
+    now = 'solve' if not state else 'error' if 'No such file' in observation else 'verify'
+    return now if now != {!r} else {!r}
+"""
+
 WITHOUT: dict[str, dict[str, Settings]] = {
     "agent_occam": {
         "pruned observations": {"nodes.find.settings.view": "whole"},
@@ -241,6 +248,11 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "stateflow_intercode": {
+        "a state for errors": {"nodes.work.of.nodes.turn.source": TURNS.format("error", "verify")},
+        "a state that verifies": {"nodes.work.of.nodes.turn.source": TURNS.format("verify", "solve")},
+        "a history that the states share": {"nodes.work.history": 0},
+    },
     "research_code_agent": {
         "a long memory": {"nodes.work.nodes.long.k": 0},
         "a short memory": {"nodes.work.nodes.short.k": 0},
@@ -253,7 +265,12 @@ def seat(roles, experts, instructions):
     },
     "reaper": {
         "two sources": {
-            "nodes.fetch.of": {"kind": "tool", "tool": "python:corpus.py:search", "arguments": {"query": "ask"}, "output": "found"}
+            "nodes.fetch.of": {
+                "kind": "tool",
+                "tool": "python:corpus.py:search",
+                "arguments": {"query": "ask"},
+                "output": "found",
+            }
         },
         "all steps in one plan": {"nodes.fetch.most": 1},
     },
@@ -282,11 +299,16 @@ def seat(roles, experts, instructions):
     },
     "adaptive_rag": {
         "the level decides": {"nodes.judge.enabled": False},
-        "answering at once": {"nodes.usual.source": "def usual(question): return 'simple'", "nodes.judge.enabled": False},
+        "answering at once": {
+            "nodes.usual.source": "def usual(question): return 'simple'",
+            "nodes.judge.enabled": False,
+        },
         "steps": {"nodes.answer.cases.several.max_steps": 2},
     },
     "amber": {
-        "a memory that is carried on": {"nodes.gather.nodes.remember.signature": "question, sentences -> memory, enough: bool"},
+        "a memory that is carried on": {
+            "nodes.gather.nodes.remember.signature": "question, sentences -> memory, enough: bool"
+        },
         "pages that are sifted": {"nodes.gather.nodes.left.source": "def left(pages, useful): return pages"},
         "sentences that are sifted": {
             "nodes.gather.nodes.remember.signature": "question, memory, kept -> memory, enough: bool"
@@ -296,7 +318,9 @@ def seat(roles, experts, instructions):
     "knowledge_cache": {
         "what is known says what to search": {"nodes.gather.nodes.ask.signature": "question -> query"},
         "notes of the row": {"nodes.gather.nodes.keep.into": "elsewhere"},
-        "what is known says when it is enough": {"nodes.gather.nodes.judge.signature": "question, gained -> enough: bool"},
+        "what is known says when it is enough": {
+            "nodes.gather.nodes.judge.signature": "question, gained -> enough: bool"
+        },
     },
     "sibyl": {
         "a jury that debates": {

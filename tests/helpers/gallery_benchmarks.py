@@ -96,7 +96,14 @@ def take_out(found: Found) -> str:
 def check_point(found: Found) -> str:
     """Of questions, by the words that an answer has: an apology, the card, the number."""
     answer, asked = found.string.split("\n\n", 1)
-    words = {"complain": "Sorry", "apologize": "Sorry", "book?": "card", "card?": "card", "pain?": "112", "emergency?": "112"}
+    words = {
+        "complain": "Sorry",
+        "apologize": "Sorry",
+        "book?": "card",
+        "card?": "card",
+        "pain?": "112",
+        "emergency?": "112",
+    }
     wanted = next((word for part, word in words.items() if part in asked), "")
     return f"score: {int(wanted in answer)}"
 
@@ -253,14 +260,9 @@ def next_press(todo: str, page: str) -> tuple[str, bool]:
 
 
 BENCHMARKS: dict[str, Case] = {
-    "agent_issues.yaml": Case(
-        (), [("Find the fault", "observation", mend)]
-    ),
-    "ml_experiments.yaml": Case(
-        (), [("Look at the data", "observation", experiment)]
-    ),
+    "agent_issues.yaml": Case([("Find the fault", "observation", mend)]),
+    "ml_experiments.yaml": Case([("Look at the data", "observation", experiment)]),
     "one_day.yaml": Case(
-        (),
         [
             ("Read the attachments", "observation", plan_trip),
             ("Write the file that is asked for", "observation ?", plan_trip),
@@ -269,7 +271,6 @@ BENCHMARKS: dict[str, Case] = {
         ],
     ),
     "agentif.yaml": Case(
-        (),
         [
             ("Answer as the system message says", "question", serve),
             ("Take out", "Answer: ", take_out),
@@ -278,10 +279,9 @@ BENCHMARKS: dict[str, Case] = {
         ],
     ),
     "eu_agent_bench.yaml": Case(
-        (), [("if the law allows it", "question", ask_first), ("Do what is asked.", "question", send)]
+        [("if the law allows it", "question", ask_first), ("Do what is asked.", "question", send)]
     ),
     "shortcuts_bench.yaml": Case(
-        (),
         [
             ("for what the first call returns", "question", shortcut(True)),
             ("in any order", "question", shortcut(True, False)),
@@ -289,14 +289,10 @@ BENCHMARKS: dict[str, Case] = {
         ],
     ),
     "webnav.yaml": Case(
-        [(row, {"score": "1.0"}) for row in rows_of("sentences")],
         [("Find the page with this sentence", "You can", Links())],
     ),
-    "blade.yaml": Case(
-        [(row, {}) for row in rows_of("analyses")], [("Look at the data in Python", "question", analyse)]
-    ),
+    "blade.yaml": Case([("Look at the data in Python", "question", analyse)]),
     "compwob.yaml": Case(
-        [({**page, "question": "Do it."}, {"score": "1.0"}) for page in PAGES.values()],
         [('behind "after"', "observation", act_on_page(True))],
     ),
 }

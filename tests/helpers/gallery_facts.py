@@ -76,7 +76,9 @@ class Ways:
             for look in map(LOOK_UPS.__getitem__, names):
                 seen = re.search(look.pattern.replace("{}", re.escape(subject)), text)
                 if seen is None:
-                    open_.append(LookUp(look.query.replace("{}", subject), look.pattern.replace("{}", subject), look.source))
+                    open_.append(
+                        LookUp(look.query.replace("{}", subject), look.pattern.replace("{}", subject), look.source)
+                    )
                     break
                 subject = seen[1]
             else:
@@ -110,18 +112,24 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "What was the founder of Port Amsel by profession?": ((AMSEL, "founder", "profession"),),
     "How long does the cheese of the Hallen hills ripen?": (RIPENS,),
     "Who was the first rector of the university in the capital of Ostra?": (("Ostra", "capital", "rector"),),
-    "How long does the cheese ripen that is made where the river Quill rises?": (("Quill", "rises", "cheese", "ripens"),),
+    "How long does the cheese ripen that is made where the river Quill rises?": (
+        ("Quill", "rises", "cheese", "ripens"),
+    ),
     "What did the founder of Port Amsel write a book about?": (BOOK,),
     "Which river flows past the town where the builder of the lighthouse of Lorvik was born?": (RIVER_OF_BIRTH,),
     "Where does the river rise on which the capital of Ostra lies?": (("Ostra", "capital", "river", "rises"),),
     "What does the university of the town teach where Mara Ilven was born?": (("Mara Ilven", "birthplace", "teaches"),),
     "Who founded the harbour to which ships go when the Grey Bay freezes?": (("The Grey Bay", "ships", "founder"),),
-    "In which year was the harbour founded to which ships go from the Grey Bay?": (("The Grey Bay", "ships", "founded"),),
+    "In which year was the harbour founded to which ships go from the Grey Bay?": (
+        ("The Grey Bay", "ships", "founded"),
+    ),
     "What does the university in the capital of Ostra teach?": (("Ostra", "capital", "teaches"),),
     "Name the cheese that comes from where the river of the capital of Ostra rises.": (
         ("Ostra", "capital", "river", "rises", "cheese"),
     ),
-    "What did the founder of the harbour of Ostra that never freezes write about?": (("Ostra", "harbour", "founder", "book"),),
+    "What did the founder of the harbour of Ostra that never freezes write about?": (
+        ("Ostra", "harbour", "founder", "book"),
+    ),
     "On which river lies the birthplace of the lighthouse's builder, and what did Port Amsel's founder write about?": (
         RIVER_OF_BIRTH,
         BOOK,
@@ -139,7 +147,10 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
         RIVER_OF_BIRTH,
     ),
     "What does the university teach where the builder of the lighthouse was born, and what did the founder of the harbour "
-    "write about to which ships go from the Grey Bay?": ((*BORN, "teaches"), ("The Grey Bay", "ships", "founder", "book")),
+    "write about to which ships go from the Grey Bay?": (
+        (*BORN, "teaches"),
+        ("The Grey Bay", "ships", "founder", "book"),
+    ),
     "Of the cheese of the Hallen hills: how long does it ripen? And what was he who founded the harbour that never freezes?": (
         RIPENS,
         ("Ostra", "harbour", "founder", "profession"),
@@ -194,7 +205,9 @@ PICTURED: dict[str, tuple[tuple[str, ...], ...]] = {
         ("A harbour at night", "sign", "founded"),
     ),
     "What did the woman build whose statue holds a lamp?": (("lamp", "statue", "lighthouse"),),
-    "On which river lies the town where the woman of the statue was born?": (("lamp", "statue", "birthplace", "river"),),
+    "On which river lies the town where the woman of the statue was born?": (
+        ("lamp", "statue", "birthplace", "river"),
+    ),
     "Which hills does the cheese come from that has its name on the rind?": (("round hard", "rind", "hills"),),
     "Of which colours is the flag in the picture, and how many towns has its country?": (
         ("a town hall", "flag above"),
@@ -269,6 +282,7 @@ FILES = {
 
 def command_for(question: str) -> Command | None:
     return next((command for words, command in FILES.items() if words in question), None)
+
 
 #: What is asked of a place in the first half of a question that asks for a file, too: a search, and a pattern.
 PLACES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_loops import listed, shown
-from tests.helpers.gallery_speech import BUILDER, COLOURS, RIPENS, Case, code
+from tests.helpers.gallery_speech import Case, code
 
 DATA = Path(__file__).parents[2] / "workflows" / "gallery"
 TOGETHER = "How many fruits and towns are there together, and what is to be bought?"
@@ -48,7 +48,7 @@ FILE_TASKS = {
     "letters have the names of the towns together": "sum(map(len, towns))",
     "word in fruit.txt is the longest": "max(fruit, key=len)",
     "lines have all files": "len(fruit) + len(towns) + len(notes)",
-    "is to be bought, and how often": "f'{named(\"buy\")}, {fruit.count(named(\"buy\"))}'",
+    "is to be bought, and how often": 'f\'{named("buy")}, {fruit.count(named("buy"))}\'',
     "In which line of fruit.txt": "fruit.index(named('sell')) + 1",
     "different fruits are there, and whom": "f'{len({*fruit})}, {named(\"call\")}'",
     "each with the number of its letters": "', '.join(f'{town} {len(town)}' for town in sorted(towns))",
@@ -219,36 +219,34 @@ def workload(*names: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 RETRIEVAL: dict[str, Case] = {
     "knowledge_cache.yaml": Case(
-        (),
         [
-            ("Write a short search for what the knowledge lacks.", "question: ", facts.write_next("knowledge", idle="towns of Ostra")),
+            (
+                "Write a short search for what the knowledge lacks.",
+                "question: ",
+                facts.write_next("knowledge", idle="towns of Ostra"),
+            ),
             ("Write in a sentence what the page adds.", r"(?s)documents: [^\n]*?: (.*?)\n\w+:", r"\1"),
             ("Does this answer the question?", "gained: ", facts.suffices("knowledge", "gained")),
             ("Answer by the facts.", "facts: ", facts.answers_brief("facts")),
         ],
     ),
     "arigraph.yaml": Case(
-        COLOURS,
         [
             ("Write the facts as triples.", "observation: ", write_triples),
             ("Answer by what was seen.", "triples: ", colour_in_graph),
         ],
     ),
-    "research_code_agent.yaml": Case((), [("Which action is next", "question: ", plan_action)]),
+    "research_code_agent.yaml": Case([("Which action is next", "question: ", plan_action)]),
     "toolshed.yaml": Case(
-        (),
         [("What must be done?", "question: ", cut_request), ("Which of these tools", "ask: ", order_tools)],
     ),
     "dare.yaml": Case(
-        (),
         [("Name the function", r"documents: \[(\w+)\]", r"\1")],
     ),
     "own_examples.yaml": Case(
-        (),
         [("Do what the examples do", r"examples: situation: .*\naction: (.+)", r"\1"), ("Do what", "", "wait")],
     ),
     "graph_team.yaml": Case(
-        (),
         [
             ("Name the task", "neighbours", "the neighbours of a node"),
             ("Name the task", "edges", "the number of edges of a graph"),
@@ -261,7 +259,6 @@ RETRIEVAL: dict[str, Case] = {
         wrong=["code"],
     ),
     "mobile_agent.yaml": Case(
-        (),
         [
             ("Which step of the procedure is next?", "question: ", next_step),
             ("May this be done?", "wishes: .*(?:Nothing|stay|wrong|keep|already)", "no"),
@@ -269,14 +266,12 @@ RETRIEVAL: dict[str, Case] = {
         ],
     ),
     "omni_search.yaml": Case(
-        (),
         [
             ("What must be looked up next", "question: ", facts.plan_look_up),
             ("Answer by the evidence.", "evidence: ", facts.answers("evidence")),
         ],
     ),
     "vidorag.yaml": Case(
-        (),
         [
             ("Which pages are needed?", "kept: ", seek_pages),
             ("Do these pages suffice?", "shown: ", inspect_pages),
@@ -284,7 +279,6 @@ RETRIEVAL: dict[str, Case] = {
         ],
     ),
     "gen_rewrite.yaml": Case(
-        [workload("grouped", "absent", "counted"), workload("absent", "counted"), workload("counted")],
         [("Rewrite the query", "query: ", rewrite)],
     ),
 }

@@ -23,9 +23,8 @@ RESULT = r"result: (\d+)\Z"
 
 @dataclass(frozen=True)
 class Case:
-    """A file's test rows with expected outputs, and the model's script. wrong: nodes that fail on purpose."""
+    """What a model says in a file, on the file's own rows. wrong: nodes that fail on purpose."""
 
-    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]  # none: the file's own
     table: Sequence[Line]
     wrong: Sequence[str] = ()
 

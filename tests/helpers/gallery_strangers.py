@@ -37,7 +37,11 @@ def reckoner(found: re.Match[str]) -> str:
     if "that is" in talk:
         return turn("conclude", "We are done.")
     if "times" in question:
-        return turn("sync", " ".join(re.findall(r"\d+|times|plus", question)).replace("times", "*").replace("plus", "+"), "reckoner")
+        return turn(
+            "sync",
+            " ".join(re.findall(r"\d+|times|plus", question)).replace("times", "*").replace("plus", "+"),
+            "reckoner",
+        )
     prices = dict(re.findall(r"(\w+) costs (\d+)", talk))
     terms = [f"{count} * {prices.get(good, 0)}" for count, good in basket(question)]
     return turn("sync", " + ".join([*terms, *re.findall(r"postage to \w+ is (\d+)", talk)]) or "0", "reckoner")
@@ -70,11 +74,9 @@ def craft(found: re.Match[str]) -> str:
 
 STRANGERS = {
     "agentgym.yaml": Case(
-        (),
         [("Craft the goal", "observation", craft)],
     ),
     "internet_of_agents.yaml": Case(
-        (),
         [
             ("What must a team be able", "tin", "skills: [prices of goods, shipping, arithmetic]"),
             ("What must a team be able", "", "skills: [arithmetic]"),
