@@ -129,6 +129,6 @@ PLAN = "How well does the plan meet the constraints"
 
 
 def steps(task: str) -> str:
-    """The first step of a captain: a role of which the library has an expert, or, where the first number is odd, others."""
+    """The first step of a captain: a role that the library has, or, where the first number is odd, others."""
     roles = ["mental sums", "prose", "good prose"] if numbers(task)[0] % 2 else ["adds numbers", "checks"]
     return f"task: Add {task.strip()}.\nroles: {json.dumps(roles)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def open_door(found: Found) -> str:
     return f"action: open {(told or re.findall(r'Rooms: ([a-z]+)', found.string))[-1]}"
 
 
-def haggle(own: str, step: int) -> object:
+def haggle(own: str, step: int) -> Callable[[Found], str]:
     """From 60 beyond its own value in steps of 20, as far as it remembers its own offers."""
 
     def say(found: Found) -> str:
@@ -90,7 +91,7 @@ def judge_word(found: Found) -> str:
     return "yes" if shown(found, "secret") in TRAITS[trait].split() else "no"
 
 
-def carry(name: str) -> object:
+def carry(name: str) -> Callable[[Found], str]:
     """Ann takes the first room of the list and Bob the second, if they say so; else both take the first."""
 
     def say(found: Found) -> str:

@@ -174,51 +174,15 @@ def test_every_loop_of_captain_ends(tmp_path: Path) -> None:
     assert len(script.requests) <= sum(node.max_calls for node in workflow.enabled_nodes.values())
 
 
+def in_search(name: str) -> str | None:
+    """The first address of the file's search whose ablation is a value of it."""
+    _, _, search = (GALLERY / f"{name}.yaml").read_text(encoding="utf-8").partition("\nsearch:")
+    alone = [*(address for change in WITHOUT.get(name, {}).values() for address in change if len(change) == 1)]
+    return next((address for address in alone if f"{address}:" in search), None)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "address"),
-    [
-        ("adaptive_rag", "nodes.answer.cases.several.max_steps"),
-        ("agent_issues", "nodes.mend.history"),
-        ("agent_occam", "nodes.find.settings.view"),
-        ("agentgym", "nodes.craft.history"),
-        ("arigraph", "nodes.near.links"),
-        ("ask_before_acting", "nodes.fetch.of.instructions"),
-        ("autoflow", "nodes.work.rounds"),
-        ("blade", "nodes.analyse.max_steps"),
-        ("boxing_gym", "nodes.measure.of.instructions"),
-        ("capo", "nodes.fetch.settings.meetings"),
-        ("captain", "nodes.lead.nodes.work.rounds"),
-        ("cave_agent", "nodes.narrow.max_steps"),
-        ("codeact", "nodes.solve.max_steps"),
-        ("codetree", "nodes.solve.until"),
-        ("debate", "nodes.solve.rounds"),
-        ("diff_history", "nodes.watch.observations"),
-        ("ecoact", "nodes.solve.register"),
-        ("entity_deduction", "nodes.ask.history"),
-        ("eu_agent_bench", "nodes.serve.instructions"),
-        ("formal_specification", "nodes.book.offer"),
-        ("glee", "nodes.haggle.history"),
-        ("graph_team", "nodes.code.max_steps"),
-        ("mag_sql", "nodes.write.nodes.query.rounds"),
-        ("mindsearch", "nodes.find.rounds"),
-        ("ml_experiments", "nodes.improve.max_steps"),
-        ("omni_search", "nodes.gather.rounds"),
-        ("one_day", "nodes.work.of.instructions"),
-        ("own_examples", "nodes.play.nodes.look.k"),
-        ("rci", "nodes.solve.rounds"),
-        ("reaper", "nodes.fetch.most"),
-        ("se_agent", "nodes.start.source"),
-        ("self_consistency", "nodes.solve.samples"),
-        ("selforg", "nodes.solve.rounds"),
-        ("shortcuts_bench", "nodes.plan.instructions"),
-        ("sibyl", "nodes.settle.rounds"),
-        ("simura", "nodes.descend.of.nodes.simulate.of.instructions"),
-        ("vidorag", "nodes.look.rounds"),
-        ("webnav", "nodes.find.width"),
-        ("webpilot", "nodes.work.nodes.search.order"),
-    ],
-)
+@pytest.mark.parametrize(("name", "address"), [(n, a) for n in NAMES if n not in OPEN and (a := in_search(n))])
 def test_the_search_of_a_file_finds_what_its_ablation_takes_out(name: str, address: str, tmp_path: Path) -> None:
     poor: Any = next(change[address] for change in WITHOUT[name].values() if [*change] == [address])
     report = searched(name, address, poor, tmp_path)
