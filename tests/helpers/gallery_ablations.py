@@ -45,6 +45,13 @@ next; 0 ends.
 2. If a number is left, go to line 1.
 3. End."""
 
+#: The machine of stateflow_intercode, in which another state stands for one of them.
+TURNS = """
+def turn(state, observation):
+    now = 'solve' if not state else 'error' if 'No such file' in observation else 'verify'
+    return now if now != {!r} else {!r}
+"""
+
 WITHOUT: dict[str, dict[str, Settings]] = {
     "agent_occam": {
         "pruned observations": {"nodes.find.settings.view": "whole"},
@@ -241,6 +248,11 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "stateflow_intercode": {
+        "a state for errors": {"nodes.work.of.nodes.turn.source": TURNS.format("error", "verify")},
+        "a state that verifies": {"nodes.work.of.nodes.turn.source": TURNS.format("verify", "solve")},
+        "a history that the states share": {"nodes.work.history": 0},
+    },
     "research_code_agent": {
         "a long memory": {"nodes.work.nodes.long.k": 0},
         "a short memory": {"nodes.work.nodes.short.k": 0},

@@ -260,10 +260,14 @@ def next_press(todo: str, page: str) -> tuple[str, bool]:
 
 
 BENCHMARKS: dict[str, Case] = {
+<<<<<<< HEAD
     "agent_issues.yaml": Case((), [("Find the fault", "observation", mend)]),
     "ml_experiments.yaml": Case((), [("Look at the data", "observation", experiment)]),
+=======
+    "agent_issues.yaml": Case([("Find the fault", "observation", mend)]),
+    "ml_experiments.yaml": Case([("Look at the data", "observation", experiment)]),
+>>>>>>> wt-c
     "one_day.yaml": Case(
-        (),
         [
             ("Read the attachments", "observation", plan_trip),
             ("Write the file that is asked for", "observation ?", plan_trip),
@@ -272,7 +276,6 @@ BENCHMARKS: dict[str, Case] = {
         ],
     ),
     "agentif.yaml": Case(
-        (),
         [
             ("Answer as the system message says", "question", serve),
             ("Take out", "Answer: ", take_out),
@@ -281,10 +284,9 @@ BENCHMARKS: dict[str, Case] = {
         ],
     ),
     "eu_agent_bench.yaml": Case(
-        (), [("if the law allows it", "question", ask_first), ("Do what is asked.", "question", send)]
+        [("if the law allows it", "question", ask_first), ("Do what is asked.", "question", send)]
     ),
     "shortcuts_bench.yaml": Case(
-        (),
         [
             ("for what the first call returns", "question", shortcut(True)),
             ("in any order", "question", shortcut(True, False)),
@@ -292,14 +294,10 @@ BENCHMARKS: dict[str, Case] = {
         ],
     ),
     "webnav.yaml": Case(
-        [(row, {"score": "1.0"}) for row in rows_of("sentences")],
         [("Find the page with this sentence", "You can", Links())],
     ),
-    "blade.yaml": Case(
-        [(row, {}) for row in rows_of("analyses")], [("Look at the data in Python", "question", analyse)]
-    ),
+    "blade.yaml": Case([("Look at the data in Python", "question", analyse)]),
     "compwob.yaml": Case(
-        [({**page, "question": "Do it."}, {"score": "1.0"}) for page in PAGES.values()],
         [('behind "after"', "observation", act_on_page(True))],
     ),
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import random
 import re
 from pathlib import Path
 from typing import Any
 
 from tests.helpers.gallery_loops import listed, shown
-from tests.helpers.gallery_speech import Case, code, numbers, sums
+from tests.helpers.gallery_speech import Case, code, numbers
 
 DATA = Path(__file__).parents[2] / "workflows" / "gallery"
 #: Characters that the model of cave_agent can read.
@@ -115,15 +113,13 @@ def fit_plan(found: re.Match[str]) -> str:
 
 CODE: dict[str, Case] = {
     "codeact.yaml": Case(
-        (),
         [
             ("Write Python", r"\Aquestion: (.*)\Z", loop_over_fruits),
             ("Write Python", r"result: total (\d+)\Z", r"answer: \1"),
         ],
     ),
-    "cave_agent.yaml": Case((), [("Choose the orders", "question: ", narrow_down)]),
+    "cave_agent.yaml": Case([("Choose the orders", "question: ", narrow_down)]),
     "poact.yaml": Case(
-        (),
         [
             ("Which steps", "question: ", "reserve, then pay"),
             ("What follows", r"course: .*reserved at", "it can be paid"),
@@ -134,7 +130,6 @@ CODE: dict[str, Case] = {
         ],
     ),
     "automl_agent.yaml": Case(
-        (),
         [
             ("Which column is asked for", "question: ", parse_request),
             ("You prepare data", r"Needs: ([\w, ]+)\.", r"\1"),

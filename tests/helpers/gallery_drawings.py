@@ -92,11 +92,9 @@ def said_at(step: dict[str, Any]) -> str:
 
 DRAWINGS = {
     "gta.yaml": Case(
-        [(task, {"answer": task["steps"][-1]["answer"]}) for task in TASKS[:6]],
         [("give its name to the next tool", "question", work), *LOOKS],
     ),
     "gta_steps.yaml": Case(
-        [(task, {"actions": str([said_at(step) for step in task["steps"]])}) for task in TASKS[:3]],
         [("What is the next step?", "history", next_step)],
     ),
 }

@@ -1,4 +1,4 @@
-"""What a scripted model knows of the questions on Ostra, its pictures and its files: not the answers, but the ways to them.
+"""What a scripted model knows of the questions on Ostra, its pictures and its files: the ways to the answers.
 
 A way begins with a name and goes from look-up to look-up: each asks for something of what the last one found, and is
 known only where the text that is shown says it.
@@ -138,20 +138,28 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
         BORN,
         ("Quill", "rises", "cheese", "ripens"),
     ),
-    "What was Port Amsel's founder, and who was the first rector in the town where the lighthouse's builder was born?": (
+    "What was Port Amsel's founder, and who was first rector where the lighthouse's builder was born?": (
         (AMSEL, "founder", "profession"),
         (*BORN, "rector"),
     ),
-    "How long does the cheese of the Hallen hills ripen, and which river flows past the lighthouse builder's birthplace?": (
+    "How long ripens the cheese of the Hallen hills, and which river flows where the lighthouse's builder was born?": (
         RIPENS,
         RIVER_OF_BIRTH,
     ),
+<<<<<<< HEAD
     "What does the university teach where the builder of the lighthouse was born, and what did the founder of the harbour "
     "write about to which ships go from the Grey Bay?": (
         (*BORN, "teaches"),
         ("The Grey Bay", "ships", "founder", "book"),
     ),
     "Of the cheese of the Hallen hills: how long does it ripen? And what was he who founded the harbour that never freezes?": (
+=======
+    "What is taught where the lighthouse's builder was born, and what wrote he who founded where ships go in winter?": (
+        (*BORN, "teaches"),
+        ("The Grey Bay", "ships", "founder", "book"),
+    ),
+    "How long ripens the cheese of the Hallen hills, and what was he who founded the harbour that never freezes?": (
+>>>>>>> wt-c
         RIPENS,
         ("Ostra", "harbour", "founder", "profession"),
     ),
@@ -159,7 +167,7 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("Ostra", "capital", "river", "bay"),
         (LIGHTHOUSE, "builder", "born in"),
     ),
-    "Which subjects are taught in the birthplace of Mara Ilven, and how long ripens the cheese made where the Quill rises?": (
+    "What is taught in the birthplace of Mara Ilven, and how long ripens the cheese made where the Quill rises?": (
         ("Mara Ilven", "birthplace", "teaches"),
         ("Quill", "rises", "cheese", "ripens"),
     ),

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.helpers import gallery_facts as facts
-from tests.helpers.gallery_speech import BUILDER, COLOURS, LIBRARY, RIPENS, Case, numbers, sums
+from tests.helpers.gallery_speech import Case, numbers
 from tests.helpers.gallery_trees import TREES
 
 RIVER = "Which river flows through the capital of Ostra?"
@@ -85,7 +85,9 @@ def gold_of(found: re.Match[str]) -> str:
 def cut_query(found: re.Match[str]) -> str:
     names = shown(found, "columns").split(", ")
     places = re.sub(r"\w+", lambda m: f"#{names.index(m[0])}" if m[0] in names else m[0], gold_of(found))
-    first, mark, rest = next((p for p in map(places.partition, (" WHERE ", " GROUP ", " ORDER ")) if p[1]), (places, "", ""))
+    first, mark, rest = next(
+        (p for p in map(places.partition, (" WHERE ", " GROUP ", " ORDER ")) if p[1]), (places, "", "")
+    )
     return json.dumps([first, f"and{mark}{rest}"] if rest else [first])
 
 
@@ -207,31 +209,27 @@ def read_source(found: re.Match[str]) -> str:
 LOOPS: dict[str, Case] = {
     **TREES,
     "chain_of_agents.yaml": Case(
-        COLOURS,
         [
             ("Add to the notes", r"piece: ", note_facts),
             ("Answer the question by the notes", r"notes: ", colour_in_notes),
         ],
     ),
     "mindsearch.yaml": Case(
-        (),
         [
             ("Which short searches are open", "question: ", facts.write_list),
             ("Answer by what was found.", "findings: ", facts.answers("findings")),
         ],
     ),
     "long_writer.yaml": Case(
-        (), [("Which points must", "question: ", plan_points), ("Write the paragraph", "question: ", write_point)]
+        [("Which points must", "question: ", plan_points), ("Write the paragraph", "question: ", write_point)]
     ),
     "reaper.yaml": Case(
-        (),
         [
             ("Which look-ups answer", "question: (.*)", facts.plan_look_ups),
             ("Answer by the evidence.", "evidence: ", facts.answer_by_evidence),
         ],
     ),
     "amber.yaml": Case(
-        (),
         [
             ("Write a short search", "memory: ", facts.write_next("memory")),
             ("Does the page help", "page: ", facts.page_helps),
@@ -241,7 +239,6 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "mag_sql.yaml": Case(
-        (),
         [
             ("Name the tables and columns", "question: ", link_columns),
             ("Cut the question", "columns: ", cut_query),
@@ -249,11 +246,9 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "aries.yaml": Case(
-        sums("5 + 8", "5 + 8 + 3", "1 + 2 + 3 + 4 + 5 + 6 + 7 + 8"),
         [("What comes next?", "thoughts: ", next_move), ("Add the numbers.", "thought: ", solve_short)],
     ),
     "autoflow.yaml": Case(
-        (),
         [
             ("2. If a number is left, go to line 1.", "line: 2", jump_back),
             ("3. End.", r"line: 3\nnotes: (.*)", r"notes: \1\nline: 0"),
@@ -264,7 +259,6 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "two_heads.yaml": Case(
-        sums("5 + 8", "1 + 2 + 3 + 4 + 5"),
         [
             ("Solve what is still open.", "talk: ", solve_turn),
             ("Find mistakes", "talk: ", check_turn),
@@ -273,7 +267,6 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "iagents.yaml": Case(
-        COLOURS,
         [
             ("Say what your person knows", "open: ", tell),
             ("What must still be learned", "said: ", navigate),
@@ -281,7 +274,6 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "sibyl.yaml": Case(
-        (),
         [
             ("Write the next search", "question: ", facts.write_next("workspace")),
             ("Answer by the workspace.", "fault: ", facts.draft),
@@ -292,11 +284,6 @@ LOOPS: dict[str, Case] = {
         ],
     ),
     "hm_rag.yaml": Case(
-        [
-            ({"question": "Who built the lighthouse of Lorvik?"}, {"answer": "mara ilven"}),
-            ({"question": FOUNDER}, {"answer": "jon vey, 1905"}),
-            ({"question": "Where was the first rector born?"}, {"answer": "lorvik"}),
-        ],
         [
             ("Cut the question", "built", '["who built the lighthouse of Lorvik"]'),
             ("Cut the question", "founded", '["who founded Port Amsel", "when was Port Amsel founded"]'),

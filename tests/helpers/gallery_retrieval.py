@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_loops import listed, shown
-from tests.helpers.gallery_speech import BUILDER, COLOURS, RIPENS, Case, code
+from tests.helpers.gallery_speech import Case, code
 
 DATA = Path(__file__).parents[2] / "workflows" / "gallery"
 TOGETHER = "How many fruits and towns are there together, and what is to be bought?"
@@ -219,7 +219,6 @@ def workload(*names: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 RETRIEVAL: dict[str, Case] = {
     "knowledge_cache.yaml": Case(
-        (),
         [
             (
                 "Write a short search for what the knowledge lacks.",
@@ -232,27 +231,22 @@ RETRIEVAL: dict[str, Case] = {
         ],
     ),
     "arigraph.yaml": Case(
-        COLOURS,
         [
             ("Write the facts as triples.", "observation: ", write_triples),
             ("Answer by what was seen.", "triples: ", colour_in_graph),
         ],
     ),
-    "research_code_agent.yaml": Case((), [("Which action is next", "question: ", plan_action)]),
+    "research_code_agent.yaml": Case([("Which action is next", "question: ", plan_action)]),
     "toolshed.yaml": Case(
-        (),
         [("What must be done?", "question: ", cut_request), ("Which of these tools", "ask: ", order_tools)],
     ),
     "dare.yaml": Case(
-        (),
         [("Name the function", r"documents: \[(\w+)\]", r"\1")],
     ),
     "own_examples.yaml": Case(
-        (),
         [("Do what the examples do", r"examples: situation: .*\naction: (.+)", r"\1"), ("Do what", "", "wait")],
     ),
     "graph_team.yaml": Case(
-        (),
         [
             ("Name the task", "neighbours", "the neighbours of a node"),
             ("Name the task", "edges", "the number of edges of a graph"),
@@ -265,7 +259,6 @@ RETRIEVAL: dict[str, Case] = {
         wrong=["code"],
     ),
     "mobile_agent.yaml": Case(
-        (),
         [
             ("Which step of the procedure is next?", "question: ", next_step),
             ("May this be done?", "wishes: .*(?:Nothing|stay|wrong|keep|already)", "no"),
@@ -273,14 +266,12 @@ RETRIEVAL: dict[str, Case] = {
         ],
     ),
     "omni_search.yaml": Case(
-        (),
         [
             ("What must be looked up next", "question: ", facts.plan_look_up),
             ("Answer by the evidence.", "evidence: ", facts.answers("evidence")),
         ],
     ),
     "vidorag.yaml": Case(
-        (),
         [
             ("Which pages are needed?", "kept: ", seek_pages),
             ("Do these pages suffice?", "shown: ", inspect_pages),
@@ -288,7 +279,6 @@ RETRIEVAL: dict[str, Case] = {
         ],
     ),
     "gen_rewrite.yaml": Case(
-        [workload("grouped", "absent", "counted"), workload("absent", "counted"), workload("counted")],
         [("Rewrite the query", "query: ", rewrite)],
     ),
 }

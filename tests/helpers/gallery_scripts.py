@@ -19,13 +19,8 @@ from tests.helpers.gallery_loops import LOOPS
 from tests.helpers.gallery_retrieval import RETRIEVAL
 from tests.helpers.gallery_speech import (
     ASKED,
-    BUILDER,
-    BUILT,
-    COLOURS,
-    LABELS,
     PLAN,
     RESULT,
-    RIPENS,
     SUM,
     TICKETS,
     Case,
@@ -35,7 +30,6 @@ from tests.helpers.gallery_speech import (
     numbers,
     owner_of,
     steps,
-    sums,
     total,
     votes,
 )
@@ -46,7 +40,7 @@ from tests.helpers.gallery_worlds import WORLDS
 def pick_strategy(found: re.Match[str]) -> str:
     parts = numbers(found[1])
     if len(parts) == 5:
-        return "as you like" if parts[0] % 2 else "best_of_n"
+        return "as you like" if parts[1] % 2 else "best_of_n"
     return "tree_of_thought" if len(parts) == 6 else "rebase"
 
 
@@ -60,7 +54,6 @@ CASES: dict[str, Case] = {
     **STRANGERS,
     **DRAWINGS,
     "adaptive_rag.yaml": Case(
-        (),
         [
             ("How many pages", "question: (.*)\\n", facts.how_many_pages),
             ("Answer the question.", "question: (.*)\\n", lambda m: facts.SIMPLE.get(m[1], "unknown")),
@@ -69,14 +62,12 @@ CASES: dict[str, Case] = {
         ],
     ),
     "best_route.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("Give the sum.", rf"\A{SUM}\n", lambda m: total()(m)),
             ("Add the numbers step by step.", rf"\A{SUM}\n", lambda m: f"a\nanswer: {total()(m)}"),
         ],
     ),
     "captain.yaml": Case(  # a number is left out, until a second look; no expert fits, in the first of two steps
-        (),
         [
             ("Name the first step", rf"{SUM}", lambda m: steps(m[1])),
             ("Which candidate fits", r"role: adds numbers\n.*\[arithmetician\]", "arithmetician"),
@@ -116,18 +107,14 @@ CASES: dict[str, Case] = {
         ],
     ),
     "chain.yaml": Case(
-        COLOURS,
         [
             ("Name the person", r"animal of (\w+)\?", r"\1"),
             ("Which animal", r"\nsubject: (\w+)\nanimal:", owner_of),
             ("Which color", r"(?s)the (\w+) is (\w+)\b.*\nanimal: \1\n", r"\2"),
         ],
     ),
-    "contest.yaml": Case(
-        LABELS, [*TICKETS, *votes("Sort the support ticket by topic.", "technical", "shipping", "returns")]
-    ),
+    "contest.yaml": Case([*TICKETS, *votes("Sort the support ticket by topic.", "technical", "shipping", "returns")]),
     "debate.yaml": Case(  # the first round has no majority; in the second, all adopt the right answer
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("left to right", ASKED, total(-1)),
             ("large numbers", ASKED, total()),
@@ -139,7 +126,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "dylan.yaml": Case(  # two rounds without consensus, then a ranker keeps two members, who answer in the third
-        sums("5 + 8 + 3", "2 + 9"),
         [
             *[
                 (role, ASKED, f"perhaps {n}")
@@ -155,7 +141,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "ecoact.yaml": Case(
-        (),
         [
             *[
                 ("Names: ", rf"\Aquestion: {start}[^\n]*\Z", call("register", tool=tool))
@@ -173,13 +158,10 @@ CASES: dict[str, Case] = {
             ("with the tool that can", "", "answer: too much to read"),
         ],
     ),
-    "forge.yaml": Case([({"question": "5 + 8"}, {"answer": "5"})], []),  # the poor program to replace
-    "graph_of_thoughts.yaml": Case(sums("5 + 8 + 3", "2 + 9"), [("Add the numbers.", ASKED, total())]),
-    "jury.yaml": Case(
-        LABELS, [*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]
-    ),
+    "forge.yaml": Case([]),  # the poor program to replace
+    "graph_of_thoughts.yaml": Case([("Add the numbers.", ASKED, total())]),
+    "jury.yaml": Case([*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]),
     "malt.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("Add the numbers.", ASKED, total(-1)),
             ("Is the draft right?", rf"{SUM}\ndraft: \d+\n", lambda m: f"no, it is {total()(m)}"),
@@ -187,7 +169,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "mixture_of_agents.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("Add the numbers.", ASKED, total(-1)),
             ("step by step", ASKED, total()),
@@ -196,7 +177,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "plan_and_execute.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("Make a plan", rf"\A{SUM}\nplan:", r"call add with \1"),
             ("Carry out the plan.", r"plan: call add with ([\d +]+)\Z", add),
@@ -205,7 +185,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "plangen.yaml": Case(  # a strategy for each length; where the selection cannot be read, the usual one
-        (),
         [
             ("What must a right answer meet?", ASKED, r"the sum of \1"),
             ("How should plans", r"constraints: the sum of ([\d +]+)\n", pick_strategy),
@@ -237,7 +216,6 @@ CASES: dict[str, Case] = {
         wrong=["select"],
     ),
     "rci.yaml": Case(  # the critic finds a fault in three drafts of four
-        (),
         [
             (
                 "Review the answer",
@@ -253,14 +231,12 @@ CASES: dict[str, Case] = {
         ],
     ),
     "react.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ('- add({"numbers": ["integer"]}): Adds numbers.', rf"\A{SUM}\Z", add),
             ("with the tool", RESULT, r"answer: \1"),
         ],
     ),
     "small_agent.yaml": Case(
-        (),
         [
             ("Think step by step.", rf"\A{SUM}\Z", "The numbers must be added.\n\nanswer: 1"),
             ("with the tool", RESULT, r"answer: \1"),
@@ -274,7 +250,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "self_consistency.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             (
                 "Add the numbers.",
@@ -290,7 +265,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "selforg.yaml": Case(  # three answers; the others hear the one that sorts first
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("careful", ASKED, total(3)),
             ("quick", ASKED, total()),
@@ -300,7 +274,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "stateflow_bash.yaml": Case(
-        (),
         [
             ("Write a command:", "question: ", facts.run_command),
             ("The last command failed.", "No such file", facts.mend_command),
@@ -310,7 +283,6 @@ CASES: dict[str, Case] = {
         ],
     ),
     "formal_specification.yaml": Case(  # a model that would rather pay at once than reserve, and than ask for a price
-        (),
         [
             ("Book", r"result: paid (\d+)\Z", r"answer: \1"),
             ("cancel(", r"(?s)question: Cancel.*(reserved at \d+)\Z", lambda m: call("cancel", reservation=m[1])),
@@ -325,14 +297,12 @@ CASES: dict[str, Case] = {
         ],
     ),
     "step_back.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9"),
         [
             ("What general rule", ASKED, "a sum takes all numbers"),
             ("Answer by the rule.", rf"{SUM}\nprinciple: a sum takes all numbers\n", total()),
         ],
     ),
     "tree_of_thoughts.yaml": Case(
-        sums("5 + 8 + 3", "2 + 9 + 4"),
         [
             (
                 "Add the first two",

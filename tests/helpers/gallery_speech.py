@@ -23,9 +23,8 @@ RESULT = r"result: (\d+)\Z"
 
 @dataclass(frozen=True)
 class Case:
-    """A file's test rows with expected outputs, and the model's script. wrong: nodes that fail on purpose."""
+    """What a model says in a file, on the file's own rows. wrong: nodes that fail on purpose."""
 
-    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]  # none: the file's own
     table: Sequence[Line]
     wrong: Sequence[str] = ()
 
@@ -130,6 +129,6 @@ PLAN = "How well does the plan meet the constraints"
 
 
 def steps(task: str) -> str:
-    """The first step of a captain: a role of which the library has an expert, or, where the first number is odd, others."""
+    """The first step of a captain: a role that the library has, or, where the first number is odd, others."""
     roles = ["mental sums", "prose", "good prose"] if numbers(task)[0] % 2 else ["adds numbers", "checks"]
     return f"task: Add {task.strip()}.\nroles: {json.dumps(roles)}"

@@ -74,11 +74,9 @@ def craft(found: re.Match[str]) -> str:
 
 STRANGERS = {
     "agentgym.yaml": Case(
-        (),
         [("Craft the goal", "observation", craft)],
     ),
     "internet_of_agents.yaml": Case(
-        (),
         [
             ("What must a team be able", "tin", "skills: [prices of goods, shipping, arithmetic]"),
             ("What must a team be able", "", "skills: [arithmetic]"),

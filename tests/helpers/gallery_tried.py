@@ -1,11 +1,9 @@
-"""A workflow of the gallery, changed and run on its scripted rows, and searched."""
+"""A workflow of the gallery, changed, on its own sealed rows or on others, and searched."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,10 @@ from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.study import Evaluation, Evaluator
-from workbench.workflow import ExampleRun, Workflow
+from workbench.workflow import ExampleRun, NodeKind, Span, Workflow
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
-Rows = list[tuple[dict[str, Any], dict[str, Any]]]
+Rows = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
 
 class Tried:
@@ -39,72 +37,86 @@ class Tried:
             for (_, expected), outcome in zip(rows, self.outcomes, strict=True)
         ]
 
-    def notes(self, node: str) -> list[dict[str, Any]]:
-        return [next(span.notes for span in run.trace.spans if span.node == node) for run in self.outcomes]
-
 
 def tried(
     name: str,
     folder: Path,
+    rows: Rows,
     change: dict[str, Any] | None = None,
-    rows: Rows | None = None,
     table: Sequence[Line] | None = None,
 ) -> Tried:
-    """A file of the gallery, changed, on its rows or on others, spoken by its table or by another."""
-    case, workflow = CASES[f"{name}.yaml"], prepare(GALLERY / f"{name}.yaml")[2].workflow.patched(change or {})
-    return Tried(workflow, table or case.table, rows or list(case.rows), folder)
+    """A file of the gallery, changed, on rows with what is expected, spoken by its table or by another."""
+    workflow = prepare(GALLERY / f"{name}.yaml")[2].workflow.patched(change or {})
+    return Tried(workflow, table or CASES[f"{name}.yaml"].table, rows, folder)
 
 
-@dataclass(frozen=True)
 class Scored:
-    """A file's own sealed rows, scored by its own metric, and who spoke."""
+    """A file's own sealed rows, one after the other, scored by its own metric.
 
-    evaluation: Evaluation
-    speaker: Speaker
+    change: settings of nodes, or of the file.
+    """
+
+    def __init__(self, name: str, folder: Path, change: dict[str, Any] | None = None):
+        nodes = {address: value for address, value in (change or {}).items() if address.startswith("nodes.")}
+        sets = [(address, value) for address, value in (change or {}).items() if address not in nodes]
+        self.task = prepare(GALLERY / f"{name}.yaml", sets)[2]
+        self.workflow = self.task.workflow.patched(nodes)
+        self.speaker = Speaker(CASES[f"{name}.yaml"].table)
+        self.script, self.database = SeeingScript(self.speaker), folder / f"{len(list(folder.glob('*.db')))}.db"
+        self.evaluation = asyncio.run(self._run())
+
+    async def _run(self) -> Evaluation:
+        store, spec = Store(self.database), lm_spec({"model": "openai/scripted", "attempts": 1})
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100_000}))
+        runtime = Runtime(ledger, spec, dict.fromkeys(("user", "judge"), spec), self.script, self.task.spec.policy)
+        try:
+            evaluator = Evaluator(runtime, self.task.metric, 1, source=self.task.source)
+            return await evaluator.evaluate(self.workflow, [*self.task.dataset.test.open()], traces=True)
+        finally:
+            await runtime.aclose()
+            ledger.close()
+            store.close()
 
     @property
     def right(self) -> float:
         """The share of rows that are right; a world whose score shrinks with each turn never gives more than 0.9."""
         return sum(score > 0.8 for score in self.evaluation.scores) / len(self.evaluation.scores)
 
+    @property
+    def spans(self) -> list[Span]:
+        return [span for result in self.evaluation.results if result.trace for span in result.trace.spans]
 
-def scored(name: str, folder: Path, change: dict[str, Any] | None = None) -> Scored:
-    """A file of the gallery on its own sealed rows, one after the other. change: settings of nodes, or of the file."""
-    nodes = {address: value for address, value in (change or {}).items() if address.startswith("nodes.")}
-    sets = [(address, value) for address, value in (change or {}).items() if address not in nodes]
-    task = prepare(GALLERY / f"{name}.yaml", sets)[2]
-    speaker, spec = Speaker(CASES[f"{name}.yaml"].table), lm_spec({"model": "openai/scripted", "attempts": 1})
+    def told(self, words: str) -> list[str]:
+        """The prompts whose system message has these words."""
+        asked = [request.messages for request in self.script.requests]
+        return [str(messages[-1]["content"]) for messages in asked if words in str(messages[0]["content"])]
 
-    async def course() -> Evaluation:
-        store = Store(folder / f"{len(list(folder.glob('*.db')))}.db")
-        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
-        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100_000}))
-        roles = dict.fromkeys(("user", "judge"), spec)
-        runtime = Runtime(ledger, spec, roles, SeeingScript(speaker), task.spec.policy)
-        try:
-            evaluator = Evaluator(runtime, task.metric, 1, source=task.source)
-            return await evaluator.evaluate(task.workflow.patched(nodes), [*task.dataset.test.open()])
-        finally:
-            await runtime.aclose()
-            ledger.close()
-            store.close()
 
-    return Scored(asyncio.run(course()), speaker)
+def inside(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
+    """Each node that takes part, and those inside it, with its path as spans name it."""
+
+    def walk(path: str, node: NodeKind) -> Iterator[tuple[str, NodeKind]]:
+        yield path, node
+        for name, child in node.children().items():
+            yield from walk(f"{path}.{name}", child)
+
+    for name, node in workflow.enabled_nodes.items():
+        yield from walk(name, node)
+
+
+def members(node: NodeKind) -> set[str]:
+    """Of a team."""
+    config: Any = node.config
+    return {*getattr(config, "members", ())}
 
 
 def searched(name: str, address: str, poor: Any, folder: Path) -> Any:
-    """The report of the file's own search, begun with a poor value; its rows are the scripted ones, asked politely."""
-    case, rows = CASES[f"{name}.yaml"], []
-    for number in range(24):
-        row, expected = case.rows[number % len(case.rows)]
-        gold = {"gold_sql": expected["sql"]} if "sql" in expected else {k: expected[k] for k in expected.keys() - row}
-        rows.append({**row, "question": f"{row['question']} {'please ' * (number + 1)}".strip(), **gold})
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    data = {"file": str(folder / "rows.jsonl"), "split": {"train": 6, "val": 6, "test": 12}}
+    """The report of the file's own search on its own rows, begun with a poor value."""
     return optimize(
         GALLERY / f"{name}.yaml",
-        settings={"data": data, address: poor, "budget.calls": 20_000},
+        settings={address: poor, "budget.calls": 100_000},
         options=Options(allow_unproved=True, out=str(folder / "optimized.yaml")),
         database=folder / "run.db",
-        pool=SeeingScript(Speaker(case.table)),
+        pool=SeeingScript(Speaker(CASES[f"{name}.yaml"].table)),
     )

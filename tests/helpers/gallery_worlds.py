@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gallery_speech import Case, Drawn, numbers, sums
+from tests.helpers.gallery_speech import Case, Drawn, numbers
 
 Found = re.Match[str]
 
@@ -36,7 +37,7 @@ def open_door(found: Found) -> str:
     return f"action: open {(told or re.findall(r'Rooms: ([a-z]+)', found.string))[-1]}"
 
 
-def haggle(own: str, step: int) -> object:
+def haggle(own: str, step: int) -> Callable[[Found], str]:
     """From 60 beyond its own value in steps of 20, as far as it remembers its own offers."""
 
     def say(found: Found) -> str:
@@ -90,7 +91,7 @@ def judge_word(found: Found) -> str:
     return "yes" if shown(found, "secret") in TRAITS[trait].split() else "no"
 
 
-def carry(name: str) -> object:
+def carry(name: str) -> Callable[[Found], str]:
     """Ann takes the first room of the list and Bob the second, if they say so; else both take the first."""
 
     def say(found: Found) -> str:
@@ -233,21 +234,43 @@ class Clicks:
         return links[self.taken[found.string] % len(links)]
 
 
+GOLD = {row["query"]: row["gold"] for row in own_rows("commands")}
+WRITES = (
+    "cp",
+    "mv",
+    "rm",
+    "mkdir",
+    "sed -i",
+    "echo",
+    "sort /testbed/notes/towns.txt >",
+    "find /testbed -type f -empty -delete",
+)
+
+
+def first_command(found: Found) -> str:
+    """With a slip in a path, or, where nothing is changed by it, with more than was asked for in every second row."""
+    gold = GOLD[shown(found, "query")]
+    wordy = not gold.startswith(WRITES) and [*GOLD.values()].index(gold) % 2
+    return f"{gold}; ls /testbed" if wordy else gold.replace("/testbed", "/testbet", 1)
+
+
+def mend_command(found: Found) -> str:
+    return GOLD[shown(found, "query")]
+
+
 def check_output(found: Found) -> str:
-    """A number alone, or nothing at all, is what was asked for; and so is what cannot be told apart from it."""
-    output = shown(found, "observation")
-    return "find /testbed -name '*.py' | wc -l" if output.count(".py") > 1 else "submit"
+    """By the last command in the history; without it, or where there is an error, it sees nothing to mend."""
+    gold, done = GOLD[shown(found, "query")], re.findall(r"(?m)^action: (.+)$", found.string)
+    return "submit" if not done or done[-1] == gold or "No such file" in found.string else gold
 
 
 PLACES = sorted({row["place"] for row in own_rows("errands")})
 
 WORLDS: dict[str, Case] = {
     "diff_history.yaml": Case(
-        [row(day=1), row(day=2)],
         [("Name the broken lamp", "observation", mend)],
     ),
     "ask_before_acting.yaml": Case(
-        (),
         [
             *[(f"place: {room}", "Where", f"It lies in the {room}.") for room in PLACES],
             ("Ask the owner", r"\ARooms[^\n]*\Z|observation: [^\n]*\Z", "say: Where does it lie?"),
@@ -255,19 +278,15 @@ WORLDS: dict[str, Case] = {
         ],
     ),
     "glee.yaml": Case(
-        [row(0.81, cost=40, worth=70), row(cost=80, worth=50)],
         [("You sell", "cost", haggle("cost", -20)), ("You buy", "worth", haggle("worth", 20))],
     ),
     "entity_deduction.yaml": Case(
-        (),
         [("Find out the word", "observation", deduce), ("Answer the question", "secret", judge_word)],
     ),
     "capo.yaml": Case(
-        [row(rooms=HALL)],
         [("You are Ann", "observation", carry("ann")), ("You are Bob", "observation", carry("bob"))],
     ),
     "boxing_gym.yaml": Case(
-        (),
         [
             ("tells most", "observation", "weigh 10"),
             ("Do an experiment", "observation", "weigh 1"),
@@ -276,11 +295,9 @@ WORLDS: dict[str, Case] = {
         ],
     ),
     "agent_occam.yaml": Case(
-        [row(room="kitchen", shelf="left shelf"), row(room="cellar", shelf="right shelf")],
         [("rooms still to see", "observation", browse)],
     ),
     "agent_s2.yaml": Case(
-        [row(question="Click the total of Ann.", files=["inbox", "report"], totals=TOTALS, person="Ann")],
         [
             ("next sub-goal", "observation", plan_click),
             ("Find the line", "observation", click_line),
@@ -288,39 +305,22 @@ WORLDS: dict[str, Case] = {
         ],
     ),
     "simura.yaml": Case(
-        [row(paths=PATHS)],
         [("Predict where this leads", "candidate", foresee), ("predicted state is best", "candidates", choose)],
     ),
     "master.yaml": Case(
-        (),
         [("Take the next step", "question", Drawn(go_on, guess)), ("How good is it", "question", assess)],
     ),
     "webpilot.yaml": Case(
-        (),
         [("Name the page to reach next", "done", next_page), ("Look for the page", "You can", Clicks())],
     ),
     "llm_heuristics.yaml": Case(
-        [
-            row(
-                expected={"values": "[]"},
-                start=[["a", "b"]],
-                goal=[["a"], ["b"]],
-            )
-        ],
         [],
     ),
     "stateflow_intercode.yaml": Case(
         [
-            row(query="How many lines has the log of May?", gold="wc -l < /testbed/logs/may.log", file_system=1),
-            row(query="How many Python files are there?", gold="find /testbed -name '*.py' | wc -l", file_system=1),
-            row(query="Copy fruit.txt to fruit.bak.", gold="cp /testbed/notes/fruit.{txt,bak}", file_system=1),
-        ],
-        [
-            ("Write one Bash command", "log of May", "wc -l < /testbed/log/may.log"),
-            ("Write one Bash command", "Python files", "find /testbed -name '*.py'"),
-            ("Write one Bash command", "Copy", "cp /testbed/notes/fruit.txt /testbed/notes/fruit.bak"),
-            ("The last command failed", r"action: (.*)/log/(\S+)\n.*No such file or directory", r"\1/logs/\2"),
-            ("Is the task done", "observation", check_output),
+            ("Write one Bash command", "query: ", first_command),
+            ("The last command failed", "query: ", mend_command),
+            ("Is the task done", "query: ", check_output),
         ],
     ),
 }

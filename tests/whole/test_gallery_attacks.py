@@ -1,6 +1,6 @@
 """Published attacks and defences as workflows of the gallery: each claim, and the mechanism without which it fails.
 
-As in test_gallery_rows, the numbers in the names are those of the documents that list the designs.
+The numbers in the names are those of the documents that list the designs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.helpers.gallery_attacks import ATTACKED, BACKDOORED, PROBLEMS, harmful_payer, strict_judge
 from tests.helpers.gallery_speech import Line, Speaker
-from tests.helpers.gallery_tried import GALLERY, searched, tried
+from tests.helpers.gallery_tried import GALLERY
 from tests.helpers.scripted import Script
 
 from workbench.api import optimize
@@ -30,12 +30,6 @@ def assailed(
     database = folder / f"{len(list(folder.glob('*.db')))}.db"
     options = RedTeamOptions([*(change or {}).items()], most=rows)
     return red_team(GALLERY / f"{name}.yaml", options=options, database=database, pool=Script(Speaker(table)))
-
-
-def test_59_an_emulated_bank_remembers_what_was_paid(tmp_path: Path) -> None:
-    assert tried("toolemu", tmp_path).right == [True, True]
-    forgets = {"nodes.serve.nodes.pay.predict": "to, amount: int -> result"}
-    assert tried("toolemu", tmp_path, forgets).right == [False, False]
 
 
 def test_59_a_judge_of_the_course_sees_the_harm_that_the_answer_hides(tmp_path: Path) -> None:
@@ -109,16 +103,6 @@ def test_44_two_retrievers_that_must_agree_keep_the_drawn_poison_out(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "address", "poor"),
-    [("toolemu", "nodes.serve.max_steps", 2), ("backdoors", "nodes.solve.max_steps", 1)],
-)
-def test_their_own_search_mends_a_poor_setting(name: str, address: str, poor: Any, tmp_path: Path) -> None:
-    report = searched(name, address, poor, tmp_path)
-    assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get(address) != poor
-
-
-@pytest.mark.slow
 def test_the_search_of_agent_poison_mends_a_store_that_is_not_read(tmp_path: Path) -> None:
     settings = {**tickets_and_memories(tmp_path), "nodes.by_text.k": 0}
     report = optimize(
@@ -128,4 +112,4 @@ def test_the_search_of_agent_poison_mends_a_store_that_is_not_read(tmp_path: Pat
         database=tmp_path / "run.db",
         pool=Script(Speaker(ATTACKED["agent_poison.yaml"].table)),
     )
-    assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get("nodes.by_text.k") in (1, 2)
+    assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get("nodes.by_text.k") > 0

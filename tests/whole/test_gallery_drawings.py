@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.helpers.gallery_drawings import LOOKS, TASKS, next_step, work
 from tests.helpers.gallery_speech import Line
-from tests.helpers.gallery_tried import GALLERY, Tried, searched, tried
+from tests.helpers.gallery_tried import GALLERY, Tried, tried
 
 from workbench.lm import count_images
 from workbench.spec import load_user_code
@@ -35,7 +35,7 @@ def scores(found: Tried, metric: str) -> list[float]:
 
 
 def acted(folder: Path, table: list[Line] | None = None, change: dict[str, Any] | None = None) -> Tried:
-    return tried("gta", folder, change, [(task, {}) for task in TASKS], table)
+    return tried("gta", folder, [(task, {}) for task in TASKS], change, table)
 
 
 def agent(say: Any) -> list[Line]:
@@ -88,7 +88,7 @@ STEPS = ("inst_acc", "tool_acc", "arg_acc", "summ_acc")
 
 def walked(folder: Path, said: Any) -> list[list[float]]:
     """The tasks' scores by each metric of the step-by-step mode."""
-    found = tried("gta_steps", folder, None, [(task, {}) for task in TASKS], [("the next step?", "history", said)])
+    found = tried("gta_steps", folder, [(task, {}) for task in TASKS], None, [("the next step?", "history", said)])
     return [scores(found, metric) for metric in STEPS]
 
 
@@ -115,19 +115,6 @@ def test_158_no_step_is_shown_what_comes_after_it() -> None:
             assert json.dumps(step) not in history and str(step.get("answer")) not in history
         calls = [step for step in task["steps"] if "name" in step]
         assert [json.dumps(call) in task["histories"][-1] for call in calls] == [True] * len(calls)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "address", "poor"),
-    [
-        ("gta", "nodes.solve.instructions", "Answer at once."),
-        ("gta_steps", "nodes.walk.of.instructions", "What is the answer?"),
-    ],
-)
-def test_158_the_search_finds_the_words_that_make_it_right(name: str, address: str, poor: str, tmp_path: Path) -> None:
-    report = searched(name, address, poor, tmp_path)
-    assert report.winner.get(address) != poor and report.baseline["val"] < report.best["val"]
 
 
 def test_a_task_that_no_tool_solves_has_no_hits() -> None:

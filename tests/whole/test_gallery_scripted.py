@@ -1,21 +1,13 @@
-"""Every workflow of the gallery, driven by a scripted model through each of its nodes, tools, branches, members and
-states."""
+"""Every workflow file can be read and drawn, and those of the gallery finish with bundled/nano where they say so."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_speech import Speaker
-from tests.helpers.scripted import SeeingScript, run_rows
+from tests.helpers.gallery_tried import inside, members
 
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -23,9 +15,7 @@ from workbench.run import prepare
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
-from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid, tool_uses
-from workbench_tree_search.node import TreeSearch
-from workbench_worlds.play import Play
+from workbench.workflow import ExampleRun, mermaid
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "workflows" / "gallery"
@@ -36,90 +26,6 @@ EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.ya
 BEYOND_NANO = {
     path.name for path in GALLERY.glob("*.yaml") if "with it every row fails" in path.read_text(encoding="utf-8")
 }
-
-
-def inside(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
-    """Each node that takes part, and those inside it, with its path as spans name it."""
-
-    def walk(path: str, node: NodeKind) -> Iterator[tuple[str, NodeKind]]:
-        yield path, node
-        for name, child in node.children().items():
-            yield from walk(f"{path}.{name}", child)
-
-    for name, node in workflow.enabled_nodes.items():
-        yield from walk(name, node)
-
-
-def tools_called(database: Path) -> set[str]:
-    """Names of the tools whose calls are journalled; that of the interpreter is `python`."""
-    with sqlite3.connect(database) as connection:
-        rows = connection.execute("select kind, request from calls where kind in ('tool', 'code')").fetchall()
-    sources = [json.loads(request)[0][0] for kind, request in rows if kind == "tool"]
-    ran = ["python"] if any("workbench_cell(" in request for kind, request in rows if kind == "code") else []
-    return {re.split("[:#]", source)[-1] for source in [*sources, *ran]}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(p.name for p in GALLERY.glob("*.yaml")))
-def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, tmp_path: Path) -> None:
-    case, task = CASES[name], prepare(GALLERY / name)[2]
-    speaker, database, workflow = Speaker(case.table), tmp_path / "run.db", task.workflow
-    rows, script = [row for row, _ in case.rows], SeeingScript(speaker)
-    outcomes = run_rows(workflow, rows, script, database, policy=task.spec.policy, roles=["user"])
-    assert not speaker.unknown, f"no line of the table answers this:\n{speaker.unknown[0]}"
-    for (row, expected), outcome in zip(case.rows, outcomes, strict=True):
-        given = {field: str(outcome.prediction.get(field)) for field in expected}
-        assert outcome.failure is None and given == expected, (row, outcome.message, dict(outcome.prediction))
-    assert not speaker.unsaid, f"never asked: {speaker.unsaid}"
-
-    spans = [span for outcome in outcomes for span in outcome.trace.spans]
-    parts = dict(inside(workflow))
-    assert set(parts) <= {span.node for span in spans}, "each node, branch and state"
-    failed = {span.node for span in spans if span.error}
-    assert failed == set(case.wrong), [span.error for span in spans if span.error]
-    called = tools_called(database) | {use.tool for outcome in outcomes for use in tool_uses(outcome.trace)}
-    users = [node for node in parts.values() if not isinstance(node, Play | TreeSearch)]  # these name their worlds
-    assert {tool for node in users for tool in node.tool_names()} <= called, "each tool"
-    for path, node in parts.items():
-        assert members(node) <= heard(path, spans), f"each member of {path}"
-
-
-def members(node: NodeKind) -> set[str]:
-    """Of a team."""
-    config: Any = node.config
-    return {*getattr(config, "members", ())}
-
-
-def heard(path: str, spans: list[Span]) -> set[str]:
-    """Members that spoke in a team."""
-    return {str(span.agent) for span in spans if span.node == f"{path}.of"}
-
-
-def test_there_is_a_script_for_each_file_of_the_gallery() -> None:
-    assert set(CASES) == {path.name for path in GALLERY.glob("*.yaml")}
-
-
-def test_each_file_seals_rows_enough_to_show_a_gain(subtests: pytest.Subtests) -> None:
-    """Near copies count once: with fewer than twelve hardly any gain can be shown, with fewer than six none."""
-    for path in sorted(GALLERY.glob("*.yaml")):
-        with subtests.test(path.name):
-            task = prepare(path)[2]
-            assert len({task.cluster_of(row) for row in task.dataset.test.open()}) >= 12
-
-
-def test_a_scripted_query_gives_the_rows_of_the_gold_query(tmp_path: Path) -> None:
-    """The metric of mag_sql runs both queries."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("intercode_sql", ROOT / "workflows/intercode_sql.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    gold = "SELECT title FROM books WHERE year > 2000 ORDER BY year, title"
-    (row, expected), *_ = CASES["mag_sql.yaml"].rows
-    assert module.score({**row, "gold_sql": gold}, expected)[0] == 1.0
-    assert "books(book_id INTEGER, title TEXT" in module.schema("library")
-    assert len(module.schema("library").splitlines()) == len(row["tables"])
 
 
 def test_every_file_can_be_read_by_pyyaml() -> None:

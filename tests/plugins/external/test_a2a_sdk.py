@@ -87,4 +87,5 @@ def test_a_key_is_sent_in_a_header(place: str, tmp_path: Path, monkeypatch: pyte
 def test_187_strangers_on_the_sdk_join_by_their_cards(python: str, tmp_path: Path) -> None:
     command = [python, str(HELPERS / "a2a_sdk_agents.py"), "{port}"]
     change = {"nodes.register.command": command, "nodes.talk.nodes.work.of.command": command}
-    assert tried("internet_of_agents", tmp_path, change).right == [True, True]
+    rows = [({"question": "What do 3 tins of tea cost, sent to Rome?"}, {"answer": "21"})]
+    assert tried("internet_of_agents", tmp_path, rows, change).right == [True]

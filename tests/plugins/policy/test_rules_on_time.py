@@ -7,49 +7,22 @@ from typing import Any
 
 import pytest
 from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_speech import SUM, Line, Speaker, call
+from tests.helpers.gallery_speech import Speaker
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
-from workbench.run import Options, optimize, prepare
+from workbench.run import Options, optimize
 from workbench.spec import PolicySpec
 
 GALLERY = Path(__file__).parents[3] / "workflows" / "gallery"
 
 
-#: A model that would rather pay at once than reserve, and reserve than ask for a price.
-EAGER: list[Line] = [
-    *CASES["formal_specification.yaml"].table[:2],
-    ("pay(", SUM, call("pay")),
-    *CASES["formal_specification.yaml"].table[2:3],
-    ("reserve(", SUM, call("reserve", quote="a good price")),
-    *CASES["formal_specification.yaml"].table[3:],
-]
-
-
-def test_002_the_formula_and_what_is_offered_keep_the_order(tmp_path: Path) -> None:
-    """What is offered is the mechanism: the model would pay at once, and does where the formula is taken out."""
-    case = CASES["formal_specification.yaml"]
-    task = prepare(GALLERY / "formal_specification.yaml")[2]
-    rows = [row for row, _ in case.rows]
-
-    def answers(policy: PolicySpec, folder: str, change: dict[str, Any] | None = None) -> list[Any]:
-        (tmp_path / folder).mkdir()
-        workflow, script = task.workflow.patched(change or {}), Script(Speaker(EAGER))
-        found = run_rows(workflow, rows, script, tmp_path / folder / "run.db", policy=policy)
-        return [outcome.prediction.get("answer") for outcome in found]
-
-    assert answers(task.spec.policy, "whole") == ["16", "11"]
-    later = PolicySpec.model_validate({"rules": [task.spec.policy.rules[1].model_dump(exclude_unset=True)]})
-    assert answers(later, "without") == ["0", "0"]
-    # Refused and still shown, it is called until no step is left.
-    assert answers(task.spec.policy, "shown", {"nodes.book.offer": "all"}) == [None, None]
-
-
 def test_002_a_search_finds_that_only_what_is_permitted_is_to_be_offered(tmp_path: Path) -> None:
-    options = Options([("nodes.book.offer", "all")], out=str(tmp_path / "out.yaml"), allow_unproved=True)
+    sets = [("nodes.book.offer", "all"), ("data.split", {"train": 2, "val": 10, "test": 12})]
+    options = Options(sets, out=str(tmp_path / "out.yaml"), allow_unproved=True)
     file = GALLERY / "formal_specification.yaml"
-    report = optimize(file, database=tmp_path / "run.db", options=options, pool=Script(Speaker(EAGER)))
-    assert report.as_dict()["baseline"]["val"] == 0.0 and report.as_dict()["best"]["val"] == 1.0
+    script = Script(Speaker(CASES["formal_specification.yaml"].table))
+    report = optimize(file, database=tmp_path / "run.db", options=options, pool=script)
+    assert report.as_dict()["baseline"]["val"] < 1.0 == report.as_dict()["best"]["val"]
     assert report.winner.get("nodes.book.offer") == "permitted"
 
 
