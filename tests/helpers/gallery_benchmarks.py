@@ -260,13 +260,8 @@ def next_press(todo: str, page: str) -> tuple[str, bool]:
 
 
 BENCHMARKS: dict[str, Case] = {
-<<<<<<< HEAD
-    "agent_issues.yaml": Case((), [("Find the fault", "observation", mend)]),
-    "ml_experiments.yaml": Case((), [("Look at the data", "observation", experiment)]),
-=======
     "agent_issues.yaml": Case([("Find the fault", "observation", mend)]),
     "ml_experiments.yaml": Case([("Look at the data", "observation", experiment)]),
->>>>>>> wt-c
     "one_day.yaml": Case(
         [
             ("Read the attachments", "observation", plan_trip),

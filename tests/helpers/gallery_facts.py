@@ -146,20 +146,11 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
         RIPENS,
         RIVER_OF_BIRTH,
     ),
-<<<<<<< HEAD
-    "What does the university teach where the builder of the lighthouse was born, and what did the founder of the harbour "
-    "write about to which ships go from the Grey Bay?": (
-        (*BORN, "teaches"),
-        ("The Grey Bay", "ships", "founder", "book"),
-    ),
-    "Of the cheese of the Hallen hills: how long does it ripen? And what was he who founded the harbour that never freezes?": (
-=======
     "What is taught where the lighthouse's builder was born, and what wrote he who founded where ships go in winter?": (
         (*BORN, "teaches"),
         ("The Grey Bay", "ships", "founder", "book"),
     ),
     "How long ripens the cheese of the Hallen hills, and what was he who founded the harbour that never freezes?": (
->>>>>>> wt-c
         RIPENS,
         ("Ostra", "harbour", "founder", "profession"),
     ),
