@@ -7,6 +7,7 @@ import re
 import shlex
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,7 +78,8 @@ def test_wrapping_changes_nothing_but_spaces_and_no_line_is_too_long(text: str, 
 
 def test_a_command_and_code_stay_on_one_line() -> None:
     text = "Nothing paid for is lost. Resume it with: workbench resume 0a1b --db 'a b/x.db'"
-    assert wrap(text, 50).split("\n")[-1] == "    workbench resume 0a1b --db 'a b/x.db'"
+    for width in (50, 60, 70):
+        assert wrap(text, width).split("\n")[-1] == "    workbench resume 0a1b --db 'a b/x.db'"
     assert wrap("see `workbench trust a.yaml`, then go on", 30).split("\n")[0] == "see `workbench trust a.yaml`,"
     assert wrap("Next: workbench validate a.yaml, then put your own rows there", 40).split("\n") == [
         "Next: workbench validate a.yaml, then",
@@ -132,9 +134,13 @@ def test_a_whole_run_on_80_columns(narrow: Terminal) -> None:
     assert "The gain is shown: +0.517 [+0.365, +0.649], p = " in shown and "Next: workbench compare" in shown
 
 
-def test_quiet_shows_no_warning_but_their_number(narrow: Terminal) -> None:
+def test_quiet_shows_no_warning_but_their_number(narrow: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
     end = WHOLE_RUN.split("baseline and winner\n")[1]
     assert run_planted(narrow, quiet=True) == end and "arning:" not in end
+    late: Any = SimpleNamespace(summary=lambda: ["run a", "verdict", "Warning: late"], gain_shown=True)
+    for quiet in (False, True):
+        print_report(late, quiet)
+        assert ("Warning: late" in capfd.readouterr().out) != quiet
 
 
 def test_a_command_names_the_database_unless_it_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ PROGRAM = "  c: {code: 'text -> label', source: \"def f(text):\\n    return 'SOM
 
 def test_an_input_without_a_name_is_refused(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-    found = CliRunner().invoke(cli, ["run", str(tmp_path / "workflow.yaml"), "--input", "a text"])
+    found = CliRunner().invoke(cli, ["run", str(tmp_path / "workflow.yaml"), "--input", "a"])
     assert found.exit_code == 2 and "must have the form FIELD=VALUE" in found.output
 
 

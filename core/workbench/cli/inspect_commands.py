@@ -58,7 +58,7 @@ def show_command(
     report, calls = read_report(row), calls or (20 if role else 0)
     if kind_of(row) == "attribute" and (failures or example):
         of = report["examined"] if report else []
-        hint = f"; its rows are those of: {typed(f'workbench show {of[0]}', db)}" if of else ""
+        hint = f"; its rows are in: {typed(f'workbench show {of[0]}', db)}" if of else ""
         return fail(f"run {row['run']} is an attribution: it has diagnoses, but no rows{one_line(hint)}", 2)
     if role and role not in (known := Journal(store, row["id"]).count_by_role()):
         return fail(f"run {row['run']} has no calls of the role '{role}'; it has: {', '.join(known) or 'none'}", 2)

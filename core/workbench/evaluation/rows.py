@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.errors import StoreError, suggest
 from workbench.run import candidates, read_input_names, row_inputs, winner_of
-from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, list_attributions, read_report
+from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, list_attributions, read_report, typed
 
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -62,8 +62,8 @@ def find_candidate(store: Store, row: Any, report: Mapping[str, Any] | None, ask
         return Candidates(store, row["id"]).find_baseline()
     found = [hash_ for hash_ in known if hash_.startswith(asked)]
     if len(found) != 1:
-        what = "several candidates" if found else "no candidate"
-        raise StoreError(f"run {row['run']} has {what} '{asked}'; see workbench show {row['run']}")
+        what, run = "several candidates" if found else "no candidate", row["run"]
+        raise StoreError(f"run {run} has {what} '{asked}'; see: {typed(f'workbench show {run}', store.path)}")
     return found[0]
 
 

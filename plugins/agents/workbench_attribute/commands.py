@@ -314,9 +314,12 @@ def _print_sums(found: Attribution) -> None:
         say(f"{unread} answers of the judge were missing or unreadable")
     _print_accuracy(found)
     if found.run:
+        from workbench.store import typed
+
         paid = found.paid
         say(f"Paid now: {paid['calls']} calls, {paid['tokens']} tokens, ${paid['usd']:.4f}")
-        say(f"To see this again: workbench show {one_line(found.run)}")
+        db = click.get_current_context().params["db"]
+        say(f"To see this again: {typed(f'workbench show {one_line(found.run)}', db)}")
     if not found.complete:
         say("The budget ran out. To continue, run the same command with a higher --budget-calls.", err=True)
 

@@ -39,17 +39,19 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     if as_json:
         echo_json({**found.as_dict(), "left_out": found.left_out, "paid": found.paid.as_dict()})
     else:
-        _print_replays(found)
+        _print_replays(found, db)
     return found.complete and bool(found.by_node)
 
 
-def _print_replays(found: ReplayReport) -> None:
+def _print_replays(found: ReplayReport, db: str) -> None:
+    from workbench.store import typed
+
     for number, line in enumerate(found.lines()):
         say(line, bold=number == 1)
     if found.left_out:
         say(f"{found.left_out} more rows failed; --limit examines more than {len(found.rows)}")
     say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
-    say(f"Again: workbench show {found.run}")
+    say(f"Again: {typed(f'workbench show {found.run}', db)}")
     if any(row.failure.startswith("budget") for row in found.rows):
         say("The budget ran out. To continue, run the same command with a higher --budget-calls.", err=True)
     elif not found.complete:

@@ -27,6 +27,7 @@ from workbench.store import (
     dumps,
     read_options,
     read_report,
+    typed,
 )
 from workbench.study import Evaluator, Result
 from workbench.task import Example, Task
@@ -147,7 +148,8 @@ def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: Rep
     stored = read_rows(store, row, read_report(row), workflow.hash)
     open_rows = [r for r in stored if r["split"] != "test" and r["example"] in examples]
     if unknown := [name for name in options.rows if name not in examples]:
-        raise StoreError(f"run {row['run']} has no train or val row '{unknown[0]}'; see workbench show {row['run']}")
+        see = typed(f"workbench show {row['run']}", store.path)
+        raise StoreError(f"run {row['run']} has no train or val row '{unknown[0]}'; see: {see}")
     chosen = [r for r in open_rows if r["example"] in options.rows] if options.rows else open_rows
     failed = [r for r in chosen if r["score"] is not None and r["score"] < options.passing]
     if not failed:

@@ -71,7 +71,10 @@ def label_command(
     say(f"{len(items)} answers, {len(items) - len(left)} of them labelled by {one_line(name)}")
     given = _label_all(left[:limit], place, name)
     what = "1 label" if given == 1 else f"{given} labels"
-    say(f"{what} written to {one_line(place)}. Next: workbench label {one_line(target)} --report")
+    from workbench.store import typed
+
+    again = typed(f"workbench label {one_line(target)} --report", db)
+    say(f"{what} written to {one_line(place)}. Next: {again}")
 
 
 def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:

@@ -13,7 +13,7 @@ from workbench.errors import StoreError
 from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
 from workbench.proof import LearningCurve, read_learning_curves
 from workbench.run import candidate_workflow, candidates, lineage, origin_of, row_inputs, winner_of
-from workbench.store import Candidates, RunRecord, Store, kind_of, list_attributions, read_report
+from workbench.store import Candidates, RunRecord, Store, kind_of, list_attributions, read_report, typed
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
 
@@ -116,7 +116,9 @@ def read_facts(store: Store, name: str) -> Facts:
         raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; these are the facts of `optimize`")
     if report is None:
         why = {"ready": "it has not started", "running": "it is running"}.get(row["status"], "it was cut short")
-        raise StoreError(f"run {row['run']} has no report: {why}; see workbench show {row['run']}")
+        raise StoreError(
+            f"run {row['run']} has no report: {why}; see: {typed('workbench show ' + row['run'], store.path)}"
+        )
     sides = _sides(store, row["run"])
     results = [_results(store, row, report, side) for side in sides or ()]
     return Facts(

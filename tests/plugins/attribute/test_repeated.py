@@ -72,7 +72,7 @@ def test_show_tells_the_diagnoses_of_an_attribution(database: Path) -> None:
     assert report["repair_rate"] == 1.0 and report["by_node"] == found["by_node"]
     assert sum(row["calls"] for row in report["rows"]) == found["paid"]["calls"]
     refused = show(database, found["run"], "--row", found["rows"][0]["row"])
-    assert refused.exit_code == 2 and f"those of workbench show {found['examined'][0]}" in refused.output
+    assert refused.exit_code == 2 and f"its rows are in: workbench show {found['examined'][0]}" in refused.output
 
 
 def test_show_of_a_row_names_its_diagnosis_and_the_run_that_made_it(database: Path) -> None:

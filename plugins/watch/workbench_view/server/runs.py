@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from workbench.run import status_of
 from workbench.store import (
-    LISTED,
     RunRecord,
     Store,
     find_exact_run,
@@ -30,7 +29,7 @@ PAGE, MOST_NOTE = 50, 2000
 
 def runs_page(site: Site, store: Store, request: Request) -> Response:
     asked = {name: request.query_params.get(name, "").strip() for name in ("text", "kind", "status", "tag")}
-    heads = list_run_heads(store, LISTED)
+    heads = list_run_heads(store)
     found = [head for head in heads if _matches(head, asked)]
     if asked["status"] in ("running", "killed"):  # a lock tells them apart, so only candidates are checked
         found = [head for head in found if status_of(store, head) == asked["status"]]
@@ -46,7 +45,7 @@ def runs_page(site: Site, store: Store, request: Request) -> Response:
         page=min(page, pages),
         pages=pages,
         turn=lambda number: url("/", **asked, page=number),
-        kinds=LISTED,
+        kinds=sorted({kind_of(head) for head in heads}),
         statuses=("running", "finished", "budget", "interrupted", "failed", "killed", "ready"),
         tags=sorted({tag for head in heads for tag in tags_of(head)}),
         database=str(site.database),
