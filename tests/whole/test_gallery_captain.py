@@ -12,7 +12,7 @@ from tests.helpers.scripted import Script, run_rows
 
 from workbench.lm import Request
 from workbench.run import prepare
-from workbench.workflow import tool_uses
+from workbench_kit.logs import tool_uses
 
 #: The first sum needs the library, its expert's tool, a checker and a second look; the other a written expert and a
 #: second step.

@@ -23,7 +23,8 @@ from workbench.run import prepare
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
-from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid, tool_uses
+from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid
+from workbench_kit.logs import tool_uses
 from workbench_tree_search.node import TreeSearch
 from workbench_worlds.play import Play
 

@@ -58,6 +58,5 @@ from workbench.run.stored_scores import (
     RowKeys as RowKeys,
     as_stored_row as as_stored_row,
     end_evaluation as end_evaluation,
-    train_scores as train_scores,
 )
 from workbench.run.trackers import RunInfo as RunInfo, Tracker as Tracker, check_trackers as check_trackers

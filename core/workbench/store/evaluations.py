@@ -154,12 +154,3 @@ class Evaluations:
                 *key,
                 *result,
             )
-
-    def read_train_scores(self) -> list[tuple[str, float]]:
-        """Return (example, score) of every scored train row, in the order of the evaluations."""
-        rows = self.store.rows(
-            "select r.example, r.score from results r join evaluations e on e.id = r.evaluation_id where e.run_id = ? "
-            "and e.split = 'train' and r.score is not null order by e.id, r.position",
-            self.run_id,
-        )
-        return [(row["example"], row["score"]) for row in rows]
