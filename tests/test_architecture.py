@@ -137,25 +137,25 @@ def test_rooms_lean_on_few_others() -> None:
 
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
-    "base": 1358,
-    "cli": 3288,
-    "errors": 465,
-    "evaluation": 1640,
-    "inference": 1145,
-    "ledger": 1400,
-    "lm": 1180,
+    "base": 1304,
+    "cli": 3290,
+    "errors": 464,
+    "evaluation": 1617,
+    "inference": 1141,
+    "ledger": 1390,
+    "lm": 1157,
     "plugins": 560,
-    "proof": 2380,
-    "run": 2937,
-    "runtime": 1610,
-    "spec": 2650,
-    "store": 1963,
-    "study": 1550,
-    "task": 4250,
-    "workflow": 1905,
+    "proof": 2382,
+    "run": 2973,
+    "runtime": 1620,
+    "spec": 2655,
+    "store": 1969,
+    "study": 1555,
+    "task": 4430,
+    "workflow": 1773,
 }
 #: Names that plugins import from core, which only fall.
-MOST_NAMES = 410
+MOST_NAMES = 404
 
 
 def test_rooms_of_core_do_not_grow() -> None:

@@ -246,6 +246,7 @@ class EvalRun:
         """Run and score every row, `repeats` times."""
         workflow, split, n = self.task.workflow, str(self.options.split), len(self.rows)
         Candidates(self.store, self.run_id).add(workflow.hash, 1, None, "baseline", "", None, dumps(workflow.tree))
+        self.record.name_rows({row.id: row.handle for row in self.rows})
         lacking = list(lms_not_ready(evaluated_lms(self.task), self.runtime.pool, self.ledger.budget.usd))
         if lacking:
             raise lacking[0]
