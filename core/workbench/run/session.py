@@ -177,6 +177,7 @@ class Session:
             return "finished", None
         except BudgetSpent as spent:
             self.ledger.bill.check_answered()
+            self.progress.lacking.setdefault(spent.what, 0)
             self._emit("budget_spent", message=str(spent))
             return "budget", None
         except PluginError as error:
@@ -329,6 +330,7 @@ class Session:
             kept_state=self.runtime.kept_state(),
             warnings=warnings,
             error=error,
+            lacking=self.progress.lacking,
         )
 
     def _finish(self, report: Report) -> None:
