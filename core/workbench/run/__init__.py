@@ -28,6 +28,7 @@ from workbench.run.history import (
 )
 from workbench.run.options import Listener as Listener, Options as Options
 from workbench.run.preflight import (
+    check_lms_ready as check_lms_ready,
     evaluated_lms as evaluated_lms,
     explain_choice as explain_choice,
     lms_not_ready as lms_not_ready,

@@ -41,7 +41,9 @@ from workbench.task.search_space import (
     draw_demos as draw_demos,
     fitting_domains as fitting_domains,
     labelled_demo as labelled_demo,
+    labelled_demos as labelled_demos,
     suggest_value as suggest_value,
+    without_blanks as without_blanks,
 )
 from workbench.task.searched import put_searched as put_searched
 from workbench.task.shards import (
