@@ -28,20 +28,6 @@ def test_a_tail_of_several_sizes_at_once() -> None:
     assert ours.binomial_tail(wins, sizes, 0.5) == pytest.approx(stats.binom.sf(wins, sizes, 0.5), rel=1e-11)
 
 
-@pytest.mark.parametrize("n", [1, 8, 59, 300])
-def test_binomial_quantiles(n: int) -> None:
-    for share in (0.005, 0.025, 0.5, 0.975, 0.9999):
-        assert ours.binomial_quantile(share, n, 0.95) == stats.binom.ppf(share, n, 0.95)
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 5, 30, 999])
-def test_students_t(freedom: int) -> None:
-    for t in (-7.0, -0.3, 0.0, 0.01, 1.0, 3.5, 40.0):
-        assert ours.student_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-10)
-    for share in (0.01, 0.025, 0.5, 0.9, 0.975, 0.9995):
-        assert ours.student_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-9, abs=1e-9)
-
-
 def test_the_incomplete_beta_function_on_both_sides_of_its_mean() -> None:
     draw = random.Random(1)
     for _ in range(300):

@@ -64,7 +64,7 @@ def test_show_names_the_failed_rows_with_what_they_said(tmp_path: Path) -> None:
     assert len(failed) > 10 and all(f["inputs"]["text"].startswith("test ") for f in failed)
     shown = CliRunner().invoke(cli, args).output
     first = failed[0]
-    assert f'{first["example"]}  score 0.000  {first["feedback"]}\n    text: "{first["inputs"]["text"]}"\n' in shown
+    assert f'{first["handle"]}  score 0.000  {first["feedback"]}\n    text: "{first["inputs"]["text"]}"\n' in shown
     assert "candidates:" not in shown and "gain" not in shown, "only what was asked for (friction 38)"
     with (tmp_path / "test.jsonl").open("a") as file:
         file.write('{"text": "one more: a a-thing", "label": "a"}\n')

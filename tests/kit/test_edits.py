@@ -10,8 +10,9 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
-from workbench.workflow import Patch, Workflow, check_flow, disable_nodes, graph_hash, with_inputs
+from workbench.workflow import Patch, Workflow, check_flow, disable_nodes, with_inputs
 from workbench_kit.searching import Edit, Menu, apply_edit, describe_edit, edit_classes, edit_options, places, read_edit
+from workbench_mcts.graph_hash import graph_hash
 
 HERE = Path(__file__).parent
 MENU = Menu(

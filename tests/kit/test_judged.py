@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from workbench.errors import SpecError
 from workbench.proof import Claim, paired_proof
@@ -65,6 +66,15 @@ def test_ppi_plus_plus_is_that_of_its_authors(
     assert found.error == pytest.approx(ours, abs=1e-8)
     ours_low, ours_high = found.interval()
     assert ours_low < low and ours_high > high and ours_high - ours_low < 1.1 * (high - low)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 5, 30, 999])
+def test_students_t(freedom: int) -> None:
+    mean = replace(powered_mean([0.0, 1.0], [0.0, 1.0], []), error=1.0, labelled=freedom + 1)
+    for t in (-7.0, -0.3, 0.01, 1.0, 3.5, 40.0):
+        assert replace(mean, estimate=t).p == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-10)
+    for share in (0.01, 0.025, 0.5, 0.9, 0.975, 0.9995):
+        assert mean.quantile(share) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-9, abs=1e-9)
 
 
 def test_without_other_units_the_labels_alone_are_left() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -106,17 +107,37 @@ def test_a_missing_key_is_found_before_the_baseline_of_another_model(tmp_path: P
     path = task_file(tmp_path, roles={"proposer": "openai/gpt-4.1"}, optimize=["rewrite"])
     (error,) = lacking(path)
     assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
-    report = optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
-    assert report.status == "failed" and report.spent["calls"] == 0
+    with pytest.raises(LMError, match="OPENAI_API_KEY"):
+        optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
+    assert not (tmp_path / "run.db").exists(), "no run is recorded"
 
 
 def test_a_missing_key_is_no_call(tmp_path: Path) -> None:
-    """`eval` has no optimizers to ask, and its calls do not count either."""
+    """`eval` has no optimizers to ask, and records no run either."""
     path = task_file(tmp_path, lm="openai/gpt-4.1")
     database = tmp_path / "run.db"
     found = CliRunner().invoke(cli, ["eval", str(path), "--db", str(database)])
-    assert found.exit_code == 1 and "OPENAI_API_KEY" in found.output
-    assert not list(Store(database).rows("select * from attempts"))
+    assert found.exit_code == 1 and "OPENAI_API_KEY" in str(found.exception)
+    assert not database.exists()
+
+
+@pytest.mark.parametrize("command", ["validate", "eval", "optimize"])
+def test_a_server_of_this_machine_that_is_down_is_found_before_a_run(command: str, tmp_path: Path) -> None:
+    path = task_file(tmp_path, lm={"model": "openai/m", "api_base": SERVER})
+    more = [] if command == "validate" else ["--db", str(tmp_path / "run.db")]
+    found = CliRunner().invoke(cli, [command, str(path), *more])
+    assert "127.0.0.1:9: Connection refused; is a server running there" in f"{found.output}{found.exception}"
+    assert found.exit_code == (command != "validate") and not (tmp_path / "run.db").exists()
+
+
+def test_a_server_that_listens_is_asked_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        lm = {"model": "openai/m", "api_base": f"http://127.0.0.1:{server.getsockname()[1]}/v1"}
+        assert lacking(task_file(tmp_path, lm=lm)) == []
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(1) == b"", "it is closed again"
 
 
 def test_a_ceiling_in_dollars_needs_the_price_of_every_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,8 +196,9 @@ def test_friction_22_a_missing_key_is_found_before_a_model_of_the_search_is_trie
     )
     (error,) = lacking(path)
     assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
-    report = optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
-    assert report.status == "failed" and report.spent["calls"] == 0
+    with pytest.raises(LMError, match="OPENAI_API_KEY"):
+        optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
+    assert not (tmp_path / "run.db").exists()
 
 
 def test_a_model_of_the_search_that_nobody_serves_is_refused_with_its_place(tmp_path: Path) -> None:
@@ -228,7 +250,7 @@ def test_a_ceiling_in_dollars_that_holds_nothing_is_refused(model: str, tmp_path
     ],
 )
 def test_a_price_that_is_known_and_a_budget_without_dollars_are_no_error(spec: Any, tmp_path: Path) -> None:
-    assert lacking(task_file(tmp_path, **spec)) == []
+    assert [error for error in lacking(task_file(tmp_path, **spec)) if "Connection refused" not in str(error)] == []
 
 
 @pytest.mark.parametrize("model", ["openai/m", "litellm/openai/m"])

@@ -15,12 +15,13 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli
 from workbench.errors import StoreError
 from workbench.lm import Request
-from workbench.run import Options, optimize, prepare, prepare_stored, resume, train_scores
+from workbench.run import Options, optimize, prepare, prepare_stored, resume
 from workbench.run.stored_scores import ScoredRows, TrainRows
 from workbench.store import Store
 from workbench.study import Evaluation, Optimizer, Result, Study
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_synthesize.seeds import train_scores
 
 
 class Looks(Optimizer):

@@ -115,7 +115,7 @@ def test_rows_without_a_field_are_told_wherever_they_stand(tmp_path: Path) -> No
         del rows[odd]["label"]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     warnings = prepare(tmp_path / "workflow.yaml")[2].dataset.warnings
-    assert [w.partition(", e.g.")[0] for w in warnings] == [
-        "1 of the 24 val rows have no field 'label'",
-        "1 of the 40 test rows have no field 'label'",
+    assert [w.partition(' "')[0] for w in warnings] == [
+        "1 of the 24 val rows have no field 'label': val.jsonl:1",
+        "1 of the 40 test rows have no field 'label': test.jsonl:6",
     ]

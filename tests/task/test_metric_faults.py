@@ -14,7 +14,7 @@ from tests.helpers.scripted import Script
 from workbench.errors import SpecError
 from workbench.run import Options, optimize
 from workbench.store import Store
-from workbench.task import MetricFaults, as_score
+from workbench.task import Example, MetricFaults, as_score
 
 BROKEN = {
     "raises": ("    wanted = example['labels']\n    return 1.0\n", "KeyError: 'labels'", "checks.py, line 2"),
@@ -98,10 +98,10 @@ def test_the_command_line_says_what_was_raised(tmp_path: Path) -> None:
 def test_one_row_that_works_keeps_a_run_going() -> None:
     faults = MetricFaults(None)
     for row in "abcd":
-        faults.raised(row, ValueError("no"))
+        faults.raised(Example(row, {}), ValueError("no"))
     faults.check(5)
-    faults.scored("e")
-    faults.raised("f", ValueError("no"))
+    faults.scored(Example("e", {}))
+    faults.raised(Example("f", {}), ValueError("no"))
     faults.check(5)
     assert faults.lines() == ["the metric failed on 5 of the 6 rows that it was given, e.g. a: ValueError: no"]
 

@@ -145,7 +145,7 @@ def test_a_value_that_is_none_is_refused_only_where_it_is_read_I3(
 def test_labels_of_which_none_is_allowed_are_told_by_every_command_I2(tmp_path: Path) -> None:
     rows = "".join(f'{{"text": "t{n} {n * n}", "label": {n % 2}}}\n' for n in range(9))
     path = workflow(tmp_path, rows, "text -> label: Literal['billing', 'technical']", lm="bundled/nano")
-    told = "no answer can be right in 9 of 9 rows: their 'label' is none of the values that 'label' may have, e.g. "
+    told = "no answer can be right in 9 of 9 rows: their 'label' is none of the values that 'label' may have: "
     assert any(warning.startswith(told) for warning in prepare(path)[2].dataset.warnings)
     said = CliRunner().invoke(cli, ["validate", str(path)]).output
     assert said.count("no answer can be right") == 1

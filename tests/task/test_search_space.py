@@ -16,7 +16,7 @@ from tests.helpers.scripted import make_workflow
 from workbench.errors import SpecError
 from workbench.spec import DomainSpec
 from workbench.study import RandomTrial, Searcher
-from workbench.task import Example, Space, default_space, draw_demos, labelled_demo
+from workbench.task import Example, Space, default_space, draw_demos, labelled_demo, without_blanks
 from workbench.task.search_space import DEMO_SETS, check_space
 from workbench.workflow import Workflow, node_at
 
@@ -209,6 +209,19 @@ def test_demos_are_rows_of_train_and_their_labels_take_turns(count: int, seed: i
     counts = [sum(d["label"] == x for d in drawn) for x in "abc"]
     assert max(counts) - min(counts) <= 1
     assert drawn == draw_demos(node, TRAIN, count, random.Random(seed))
+
+
+@pytest.mark.parametrize("blank", ["", "  \n", None])
+def test_a_row_with_a_blank_input_is_no_demo_where_most_rows_fill_it(blank: Any, workflow: Workflow) -> None:
+    node = node_at(workflow, "nodes.sort.demos")
+    odd = [Example(f"odd {n}", {"text": blank, "label": "a"}) for n in range(5)]
+    drawn = draw_demos(node, [*odd, *TRAIN], 35, random.Random(0))
+    assert len(drawn) == 30 and all(demo["text"] for demo in drawn)
+    space = Space({"nodes.sort.demos": domain(demos=40)}, [*odd, *TRAIN])
+    values = space.suggest(RandomTrial(random.Random(1), {"nodes.sort.demos": 40}), workflow)
+    assert all(demo["text"] for demo in values["nodes.sort.demos"])
+    usual = [{"text": blank, "label": "a"}] * 3 + [{"text": "t", "label": "b"}]
+    assert without_blanks(node, usual) == usual, "here a blank is usual"
 
 
 def test_labels_may_stand_elsewhere_and_rows_without_one_are_no_demos(workflow: Workflow) -> None:

@@ -16,9 +16,10 @@ from workbench.base.hashing import canonical, digest
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
 from workbench.run import prepare
-from workbench.workflow import Patch, Workflow, graph_hash, learnable_addresses, mermaid, setting_at
+from workbench.workflow import Patch, Workflow, learnable_addresses, mermaid, setting_at
 from workbench.workflow.tree import edit_tree, leaves_of
 from workbench.workflow.workflow import _make_node, node_tree
+from workbench_mcts.graph_hash import graph_hash
 
 _leaf = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=4))
 _key = st.text("abcdef", min_size=1, max_size=3)

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.workflow import Trace, tool_uses
+from workbench.workflow import Trace
+from workbench_kit.logs import tool_uses
 
 DRAWS = {"DrawBox", "AddText", "Plot", "TextToImage", "ImageStylization"}
 #: GTA's fourteen, of which a call of any counts; of others those that the task names.

@@ -9,7 +9,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -154,21 +154,6 @@ async def gather_all(jobs: Iterable[Awaitable[T]], last: type[BaseException] = N
     if errors:
         raise next((e for e in errors if not isinstance(e, last)), errors[0])
     return cast(list[T], outcomes)
-
-
-async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:
-    """Run all jobs and return the results of those that did not fail.
-
-    Raises the first NodeError if all jobs failed. Always raises a NodeError of a fatal kind, and any other error.
-    """
-    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException) and (not isinstance(outcome, NodeError) or outcome.kind in fatal):
-            raise outcome
-    answers = [o for o in outcomes if not isinstance(o, BaseException)]
-    if not answers:
-        raise next(o for o in outcomes if isinstance(o, NodeError))
-    return answers
 
 
 class BackgroundLoop:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -50,15 +49,6 @@ def read_data(path: str | Path, most: int | None = None, hint: str = "") -> byte
     if len(data) > most:
         raise too_large("the file, unpacked," if _is_packed(path) else "the file", most, str(path), None, hint)
     return data
-
-
-def read_lines(file: BinaryIO, location: str, most: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bytes) of each line of a file from `open_data`. Raises SpecError for a longer line."""
-    most = MOST_ROW if most is None else most
-    for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
-        if len(line) > most:
-            raise too_large("the line", most, location, number)
-        yield number, line
 
 
 def _is_packed(path: str | Path) -> bool:

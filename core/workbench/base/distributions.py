@@ -131,29 +131,6 @@ def binomial_tail(k: Any, n: Any, share: float) -> Any:
     return np.where(inside, found, (k < 0).astype(float))
 
 
-def binomial_quantile(share: float, n: int, chance: float) -> int:
-    """Compute the smallest k with P(X <= k) of at least `share`."""
-    np = _numpy()
-
-    return int(np.searchsorted(1 - binomial_tail(np.arange(n + 1), n, chance), share))
-
-
-def student_tail(t: float, freedom: float) -> float:
-    """Compute P(T > t) of Student's t."""
-    tail = float(beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)) / 2
-    return tail if t >= 0 else 1 - tail
-
-
-def student_quantile(share: float, freedom: float) -> float:
-    """Compute a quantile of Student's t."""
-    if share < 0.5:
-        return -student_quantile(1 - share, freedom)
-    most = 1.0
-    while student_tail(most, freedom) > 1 - share:
-        most *= 2
-    return find_root(lambda t: student_tail(t, freedom) - (1 - share), 0.0, most, within=1e-12)
-
-
 def signed_rank_p(differences: Sequence[float]) -> float:
     """Compute Wilcoxon's one-sided p-value of "the differences are not below 0", their zeros split between the sides.
 

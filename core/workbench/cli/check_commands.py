@@ -68,7 +68,8 @@ def _print_schema(context: click.Context) -> None:
 def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
     inputs = one_line(", ".join(summary["inputs"]) or "none")
     say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
-    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not read"))
+    left_out = f"; {n} left out by data: {{where: ...}}" if (n := summary.get("left_out")) else ""
+    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not read") + left_out)
     say("Optimizers: " + one_line(", ".join(summary["optimizers"]) or "by the rows"))
     unread = not run_code and any(line.startswith("runs Python") for line in summary["trust"])
     nothing = "none that shows without --run-code" if unread else "nothing"
@@ -130,6 +131,7 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
         "ok": not defects,
         **_describe(file, spec.name, task.workflow, names),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
+        **({"left_out": data.left_out} if spec.data.where else {}),
         "choice": None if spec.optimize else explain_choice(task, names),
         "warnings": [
             *data.warnings,

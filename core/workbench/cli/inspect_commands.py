@@ -20,7 +20,7 @@ from workbench.cli.options import DB, JSON, OVERWRITE, open_store
     is_flag=True,
     help="Show the rows that score below 1: all rows of an eval, else the winner's test rows (val if untested).",
 )
-@click.option("--row", "example", metavar="ID", help="Show one row with prompts and answers.")
+@click.option("--row", "example", metavar="ROW", help="Show one row with prompts and answers: file:line, or its id.")
 @click.option("--candidate", help="Candidate hash for --row. [default: the winner]")
 @click.option("--calls", type=click.IntRange(min=0), default=0, help="Number of calls to show in full.")
 @click.option("--role", help="Show only calls of this role, e.g. proposer: 20, or as many as --calls.")
@@ -128,7 +128,7 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
     for f in found["failures"]:
         score = "-" if f["score"] is None else f"{f['score']:.3f}"
         why = ": ".join(part for part in (f["failure"], f["feedback"] or f["message"]) if part)
-        say(f"{one_line(f['example'])}  score {score}  {indented(why)}")
+        say(f"{one_line(f['handle'])}  score {score}  {indented(why)}")
         for name, value in (f["inputs"] or {}).items():
             say(f"    {one_line(name)}: {short(value, 200)}")
         say(f"    -> {short(f['prediction'], 200)}")
@@ -138,7 +138,7 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
         say("No stored row scores below 1." if found["status"] == "finished" else "No row with a score is stored.")
     for r in found["row"]:
         times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
-        say(f"row {one_line(r['example'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
+        say(f"row {one_line(r['handle'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
         say_values(r["inputs"] or {})
         if r["further"]:
             say("not read by the workflow:")

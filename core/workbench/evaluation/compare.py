@@ -32,6 +32,7 @@ class ScoredRow:
     key: str = ""
     label: str = ""
     texts: Mapping[str, Any] | None = None
+    handle: str = ""
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _score_rows(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[str, Sc
         scores = [r["score"] for r in same if r["score"] is not None]
         mean = math.fsum(scores) / len(scores) if scores else None
         cluster = same[0]["cluster"] or key or example
-        found[example] = ScoredRow(example, mean, cluster, key, label, texts.get(key))
+        found[example] = ScoredRow(example, mean, cluster, key, label, texts.get(key), same[0]["handle"])
     return found
 
 

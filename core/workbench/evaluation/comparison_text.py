@@ -14,8 +14,8 @@ NO_EVIDENCE = "chosen on these rows: no evidence"
 
 
 def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], rows: bool = False) -> list[str]:
-    """Return the comparison as plain text: a numbered table of the sides, then the differences. rows: with the ids of
-    rows whose scores differ."""
+    """Return the comparison as plain text: a numbered table of the sides, then the differences. rows: with the rows
+    whose scores differ."""
     names = [side.label or side.name for side in sides]
     lines = ["    run       split  rows  score     tokens  $/1,000 rows"]
     for number, (side, name) in enumerate(zip(sides, names, strict=True), start=1):
@@ -27,7 +27,7 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
         if lacking := len(side.rows) - len(side.scores):
             lines.append(f"  {number}: {lacking} of {len(side.rows)} rows have no result, and count in no mean")
     for number, found in enumerate(differences, start=2):
-        lines += ["", *_difference_lines(number, found, len(differences), rows)]
+        lines += ["", *_difference_lines(number, found, len(differences), sides[number - 1] if rows else None)]
     return lines
 
 
@@ -48,7 +48,7 @@ def bar_lines(passed: bool, found: Difference) -> list[str]:
     return [*lines, f"{describe_choice(found)}."] if found.chosen else lines
 
 
-def _difference_lines(place: int, found: Difference, number: int, rows: bool) -> list[str]:
+def _difference_lines(place: int, found: Difference, number: int, side: Side | None) -> list[str]:
     proof = found.proof
     verdict = {"gain": "better", "loss": "WORSE", "": "no difference is shown"}[found.shown]
     verdict = verdict if found.evidence else NO_EVIDENCE
@@ -64,7 +64,8 @@ def _difference_lines(place: int, found: Difference, number: int, rows: bool) ->
         lines.append(f"  {describe_choice(found)}")
     if found.only:
         lines.append(f"  {found.only} rows are on one side only, and left out")
-    for word, ids in (("better", found.better), ("worse", found.worse)) if rows else ():
+    for word, ids in (("better", found.better), ("worse", found.worse)) if side else ():
+        shown = ", ".join(side.rows[name].handle for name in ids[:LISTED_ROWS]) if side else ""
         more = f" and {len(ids) - LISTED_ROWS} more" if len(ids) > LISTED_ROWS else ""
-        lines += [f"  {word}: {', '.join(ids[:LISTED_ROWS])}{more}"] if ids else []
+        lines += [f"  {word}: {shown}{more}"] if ids else []
     return lines

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.base.concurrency import run_in_loop
 from workbench.base.files import disk_warnings
-from workbench.errors import BudgetSpent, Interrupted, StoreError, WorkbenchError, merge_errors
+from workbench.errors import BudgetSpent, Interrupted, StoreError, WorkbenchError
 from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
 from workbench.ledger import no_price_line
@@ -22,17 +22,16 @@ from workbench.run import (
     RowKeys,
     RunInfo,
     as_stored_row,
+    check_lms_ready,
     check_trackers,
     end_evaluation,
     evaluated_lms,
-    lms_not_ready,
     place_of,
     prepare,
     prepare_stored,
     resume,
     settings_to_compare,
     started_run,
-    wrong_in_file,
 )
 from workbench.runtime import Draw, Run, SandboxChoice, known_price, make_crew
 from workbench.spec import Source, outer_settings
@@ -111,8 +110,7 @@ def evaluate(
     with source.locating():
         check_trackers(task.spec.track)
     pool = pool or LMPool()
-    if wrong := wrong_in_file(lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd)):
-        raise merge_errors([source.locate(error) for error in wrong])
+    check_lms_ready(task, evaluated_lms(task), pool)
     with Store(database) as store:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
         stored["inputs"] = [*task.inputs]  # the fields of a row that the workflow reads, for later queries
@@ -248,9 +246,8 @@ class EvalRun:
         """Run and score every row, `repeats` times."""
         workflow, split, n = self.task.workflow, str(self.options.split), len(self.rows)
         Candidates(self.store, self.run_id).add(workflow.hash, 1, None, "baseline", "", None, dumps(workflow.tree))
-        lacking = list(lms_not_ready(evaluated_lms(self.task), self.runtime.pool, self.ledger.budget.usd))
-        if lacking:
-            raise lacking[0]
+        self.record.name_rows({row.id: row.handle for row in self.rows})
+        check_lms_ready(self.task, evaluated_lms(self.task), self.runtime.pool)
         program = self.evaluator.program(workflow)
         for replica in range(self.options.repeats):
             self.evaluations.begin(workflow.hash, split, replica)

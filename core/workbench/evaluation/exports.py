@@ -45,7 +45,7 @@ def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Pat
             suite,
             "testcase",
             classname=name,
-            name=_text(row["example"] + (f" #{row['replica'] + 1}" if report.repeats > 1 else "")),
+            name=_text(row["handle"] + (f" #{row['replica'] + 1}" if report.repeats > 1 else "")),
             time=f"{float(cost.get('seconds', 0.0)):.3f}",
         )
         if row["score"] is None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from workbench.errors import StoreError, suggest
+from workbench.errors import StoreError
 from workbench.run import candidates, read_input_names, row_inputs, winner_of
-from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, list_attributions, read_report, typed
+from workbench.store import (
+    Candidates,
+    Evaluations,
+    Journal,
+    RunRecord,
+    Store,
+    kind_of,
+    list_attributions,
+    parse_json,
+    read_report,
+    typed,
+)
+from workbench.task import find_row
 
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -40,11 +51,13 @@ def read_rows(
     if candidate is None:
         candidate = winner_of(report)
     found = Evaluations(store, row["id"]).read_rows(candidate, split=split, examples=examples)
+    handles = RunRecord(store, row["id"]).read_handles() if found else {}
     for one in found:
+        one["handle"] = handles.get(one["example"], one["example"])
         place = f"the row {one['example']} of run {row['run']} (table results)"
         for name, form in _JSON.items():
             if parsed is None or name in parsed:
-                one[name] = _parsed(one[name], form, place)
+                one[name] = None if one[name] is None else parse_json(one[name], place, form)
         score, costs = one["score"], [one["cost"].get(name, 0) for name in COSTS] if one["cost"] else []
         if (score is not None and not 0 <= score <= 1) or not all(isinstance(n, int | float) for n in costs):
             raise StoreError(f"{place} is damaged: its score or cost cannot be; use a copy of the database")
@@ -69,19 +82,7 @@ def find_candidate(store: Store, row: Any, report: Mapping[str, Any] | None, ask
 
 #: The parts of a row's cost.
 COSTS = ("tokens", "calls", "usd", "seconds")
-_JSON: Mapping[str, type] = {"prediction": dict, "spans": list, "fields": dict, "scores": dict, "cost": dict}
-
-
-def _parsed(text: str | None, form: type, place: str) -> Any:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, form):
-        raise StoreError(f"{place} is damaged; use a copy of the database")
-    return value
+_JSON: Mapping[str, type[Any]] = {"prediction": dict, "spans": list, "fields": dict, "scores": dict, "cost": dict}
 
 
 def row_details(
@@ -90,25 +91,12 @@ def row_details(
     """Return everything stored for one row: each scored result, with the prompts as sent, and under `diagnoses` the
     findings of `workbench agent attribute`.
 
-    example: the id of the row, its prefix, or its end, as in `test:17`. Raises StoreError if no row, or several rows,
+    example: a handle or an id of the row (`workbench.task.find_row`). Raises StoreError if no row, or several rows,
     match.
     """
     found = read_rows(store, row, report, candidate)
-    chosen = [r for r in found if r["example"] == example] or [
-        r for r in found if r["example"].endswith((f":{example}", f"/{example}"))
-    ]
-    ids = list(dict.fromkeys(r["example"] for r in found))
-    begin = [one for one in ids if one.startswith(example)]
-    if not chosen and len(begin) == 1:
-        chosen = [r for r in found if r["example"] == begin[0]]
-    if not chosen:
-        near = f" {suggest(example, ids)}" if len(ids) <= 20 else ""
-        raise StoreError(
-            f"run {row['run']} has no result of a row '{example}'"
-            f"{f', and {len(begin)} rows begin with it' if begin else ''}.{near} "
-            f"It has {len(ids)} rows{f', e.g. {ids[0]}' if ids else ''}"
-        )
-    return add_details(store, row, chosen)
+    chosen = find_row(example, {r["example"]: r["handle"] for r in found}, f"run {row['run']}")
+    return add_details(store, row, [r for r in found if r["example"] == chosen])
 
 
 def add_details(

@@ -39,7 +39,7 @@ from workbench.lm.protocol import (
     prompt_text as prompt_text,
     split_page as split_page,
 )
-from workbench.lm.refusals import is_blank as is_blank, is_placeholder as is_placeholder, is_refusal as is_refusal
+from workbench.lm.refusals import is_blank as is_blank, is_refusal as is_refusal
 from workbench.lm.thinking import THOUGHT_TOKENS as THOUGHT_TOKENS, thinks as thinks
 from workbench.lm.thoughts import (
     SaidInPieces as SaidInPieces,

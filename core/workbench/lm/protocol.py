@@ -163,6 +163,7 @@ class LM(Protocol):
 
     Optional attributes and methods:
     - `reads_images`: True if it takes images. Without it no image is sent.
+    - `listening()`: raises LMError if its server is on this machine and nothing listens there. Called before a run.
     - `ready()`: raises LMError if nothing can be sent from here, e.g. because a key is missing. Called before a run
       pays for anything, and before each call, which then does not count.
     - `key_variable`: the environment variable with the key that it needs, or None.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from workbench.base.text import spells_nothing
-
 #: Characters. A longer text is more than a refusal.
 _LONGEST = 800
 _HELP = (
@@ -49,20 +47,9 @@ _ELSEWHERE = re.compile(
 _TAG = re.compile(r"</?[A-Za-z]\w*>")
 
 
-#: Marks in place of a removed text.
-_TAKEN_OUT = re.compile(r"(?i)[\[(<{*_]+\s*(?:redacted|removed|omitted|deleted|empty|blank|censored)\s*[\])>}*_]+")
-
-
 def is_blank(text: str) -> bool:
     """Return True if a text consists only of tags, such as `<prompt></prompt>`."""
     return not _TAG.sub("", text).strip()
-
-
-def is_placeholder(text: str) -> bool:
-    """Return True if a text only stands in for a prompt: signs such as `...` and `{}`, or a word for nothing such as
-    `N/A` and `[REDACTED]`."""
-    said = _TAG.sub("", text).strip()
-    return not re.search(r"\w", said) or spells_nothing(said.strip("\"'`.")) or _TAKEN_OUT.fullmatch(said) is not None
 
 
 def is_refusal(text: str) -> bool:

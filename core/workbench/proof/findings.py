@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from workbench.errors import describe_missing
@@ -17,6 +18,7 @@ from workbench.proof.report import Report
 from workbench.proof.rerun import count_runs
 from workbench.proof.reuse import find_earlier_tests, reuse_warning
 from workbench.proof.sides import Pair
+from workbench.spec import BudgetSpec
 from workbench.store import Journal, RunRecord
 from workbench.study import Evaluation, Result, pareto_set
 from workbench.task import Task, describe_rows
@@ -39,11 +41,13 @@ def build_report(
     kept_state: Sequence[str] = (),
     error: str | None = None,
     warned: Sequence[str] = (),
+    lacking: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
     """Build the report of a run.
 
     Args:
         rows: results of the sealed rows, of the baseline, the winner and, with targets, the best candidate on val.
+        lacking: by ceiling, the amount that a candidate lacked; 0 if the search reached it.
         kept_state: state observed to outlive a row (`workbench.runtime.Runtime.kept_state`).
     """
     pairs = [(row[0], row[1]) for row in rows or ()]
@@ -55,6 +59,7 @@ def build_report(
     (rows_tested, failed), leaks = _describe_test(task, winner, pairs), find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
+    untried = _untried(roles, ledger.budget, lacking) if status in ("finished", "budget") and candidates < 2 else None
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
     on_val = _on_val(baseline, winner, evaluations)
     return Report(
@@ -76,7 +81,7 @@ def build_report(
         pareto=_pareto(task, evaluations),
         warnings=[*warnings, *tested.warnings, *failed, *on_val, *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
-        untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
+        untried=untried,
         earlier_tests=earlier,
         leaks=leaks,
         warned=[*warned],
@@ -196,13 +201,16 @@ def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:
     return [c for c in changes if c[1] is not None or c[2] != in_force(c[0])]
 
 
-def _untried(roles: Sequence[Any], status: str) -> str:
-    """Return the reason why no candidate was made."""
+def _untried(roles: Sequence[Any], budget: BudgetSpec, lacking: Mapping[str, int]) -> str:
+    """Return the reason why no candidate was made, and the setting that changes it."""
     asked = next((r for r in roles if r["role"] == "proposer"), None)
-    if status == "budget" and (asked is None or asked["failed"] < asked["n"]):
-        return "the budget ended before there was a candidate (see workbench estimate)"
-    if asked is None:
-        return "either the optimizers find nothing to change, or the budget is too small (see workbench estimate)"
+    if asked is None or (lacking and asked["failed"] < asked["n"]):
+        if (calls := lacking.get("calls")) and budget.calls is not None:
+            more = f"a candidate takes {calls} calls more than are left for search"
+            return f"{more}. Write budget.calls: {budget.calls + calls}"
+        if what := next(iter(lacking), None):
+            return f"the budget ended before there was a candidate. Raise budget.{what} (see workbench estimate)"
+        return "the optimizers find nothing to change. Name others under `optimize:`"
     if asked["failed"] == asked["n"]:
         return f"the proposer did not answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""

@@ -26,6 +26,7 @@ class Leak:
     address: str
     rows: int
     example: str
+    handle: str = ""
 
     @property
     def breaks_proof(self) -> bool:
@@ -35,9 +36,9 @@ class Leak:
 
     def __str__(self) -> str:
         rows = (
-            f"{self.rows} rows of {self.split}, e.g. {self.example}"
+            f"{self.rows} rows of {self.split}, e.g. {self.handle or self.example}"
             if self.rows > 1
-            else f"the {self.split} row {self.example}"
+            else f"the {self.split} row {self.handle or self.example}"
         )
         if self.breaks_proof:
             return f"{self.address} of the winner repeats {rows}: its score on them is not fair, and no gain is shown"
@@ -66,18 +67,18 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
 
 def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: Repeats) -> Leak | None:
     """Return the leak of a split if more rows are repeated than by chance."""
-    hits: list[tuple[str, str, bool]] = []
+    hits: list[tuple[str, Example, bool]] = []
     texts = [input_tokens(row, inputs) for row in rows]
     common = Counter(token for words in texts for token in set(words))
     for row, words in zip(rows, texts, strict=True):
         telling = {token for token in words if common[token] <= max(1, TELLING * len(rows))}
         if (address := repeats.find(words, telling)) is not None:
-            hits.append((address, row.id, repeats.is_short(words)))
+            hits.append((address, row, repeats.is_short(words)))
     long = [hit for hit in hits if not hit[2]]
     if not hits or (not long and len(hits) < min(SHORT_ROWS, len(rows))):
         return None
-    address, example, _ = (long or hits)[0]
-    return Leak(split, address, len(hits), example)
+    address, row, _ = (long or hits)[0]
+    return Leak(split, address, len(hits), row.id, row.handle)
 
 
 def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:

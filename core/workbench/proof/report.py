@@ -97,7 +97,7 @@ class Report:
     def objection(self) -> str | None:
         """Return the reason why the sealed rows show nothing, whatever the numbers; None if there is none."""
         if (leak := self.repeats_rows) is not None:
-            return f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
+            return f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.handle or leak.example}"
         return self.objections[0] if self.objections else None
 
     def claim(self, name: str) -> Claim | None:

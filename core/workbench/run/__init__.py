@@ -28,6 +28,7 @@ from workbench.run.history import (
 )
 from workbench.run.options import Listener as Listener, Options as Options
 from workbench.run.preflight import (
+    check_lms_ready as check_lms_ready,
     evaluated_lms as evaluated_lms,
     explain_choice as explain_choice,
     lms_not_ready as lms_not_ready,
@@ -58,6 +59,5 @@ from workbench.run.stored_scores import (
     RowKeys as RowKeys,
     as_stored_row as as_stored_row,
     end_evaluation as end_evaluation,
-    train_scores as train_scores,
 )
 from workbench.run.trackers import RunInfo as RunInfo, Tracker as Tracker, check_trackers as check_trackers

@@ -4,8 +4,9 @@ budget can pay for a proof."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,10 @@ from workbench.runtime import (
     models_of,
     prompt_tokens,
     row_cost,
+    searched_row,
 )
 from workbench.spec import BudgetSpec
-from workbench.store import ReadOnlyStore
+from workbench.store import ReadOnlyStore, read_usual_row
 from workbench.study import Optimizer
 from workbench.task import Task
 from workbench.workflow import NodeKind
@@ -64,35 +66,40 @@ def estimate(
     val that the budget leaves for the search. `lines`: the estimate as text.
     """
     data, calls, budget = task.dataset, task.workflow.max_calls, task.spec.budget
-    models = models_of(task, database)
+    models, sides = models_of(task, database), sealed_runs(task)
     row = row_cost(task, models, seconds_per_call)
-    baseline, proof = row.times(len(data.val)), row.times(sealed_runs(task) * len(data.test))
+    used, measured = _usual_share(task, database)
+    candidate = searched_row(task, row, database)
+    baseline, one = (each.rows(len(data.val), used) for each in (row, candidate))
+    proof = row.rows(len(data.test), used) + candidate.rows((sides - 1) * len(data.test), used)
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
-    total = baseline.calls + proof.calls + known + _rerun_calls(task, row) if bounded else None
-    candidates = _candidates(task, baseline, proof, 0 if bounded else known)
-    searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
+    worst = calls * len(data.val), calls * sides * len(data.test)
+    total = sum(worst) + known + _rerun_calls(task, row) if bounded else None
+    candidates = _candidates(task, baseline, one, proof, 0 if bounded else known)
+    searching = _search_cost(one, candidate.rows(known / max(1, calls), used), bounded, candidates)
     smallest, shown = _smallest_gain(task)
-    parts = _parts(budget, baseline, *_at_the_dearest(task, searching, proof))
+    parts = _parts(budget, baseline, *_at_the_dearest(task, searching, proof, used))
     lines = [
         *([] if task.spec.optimize or not optimizers else [explain_choice(task, [name for name, _ in optimizers])]),
-        f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
+        f"At most {calls} call(s) per example{measured}, {_call_text(row, calls, models)}.",
         f"Baseline on val: {parts['baseline']}.",
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
-        *_search_lines(task, search, known, total, baseline, proof),
+        *_search_lines(task, search, known, total, baseline, one, proof),
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
         *_worker_lines(task, parts["total"]),
-        *(f"Warning: {line}" for line in _warnings(task, optimizers)),
+        *(f"Warning: {line}" for line in (*budget_warnings(task, used), *search_warnings(task, optimizers))),
+        *(f"Warning: {line}" for line in lm_warnings(task)),
         *_proof_lines(task, row),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
     return {
         "calls_per_example": calls,
-        "baseline_calls": baseline.calls,
-        "proof_calls": proof.calls,
+        "baseline_calls": worst[0],
+        "proof_calls": worst[1],
         "input_tokens": round(row.input_tokens / max(1, calls)),
         **{name: None if part is None else part.as_dict() for name, part in parts.items()},
         "candidates": candidates,
@@ -101,6 +108,19 @@ def estimate(
         "smallest_gain": smallest,
         "lines": lines,
     }
+
+
+def _usual_share(task: Task, database: str | Path | None) -> tuple[float, str]:
+    """Return the share of its most calls that a row of this workflow took in an earlier run, and words on it."""
+    most = task.workflow.max_calls
+    with suppress(StoreError):
+        store = ReadOnlyStore(database) if database is not None and most else None
+        if store is not None:
+            with closing(store):
+                found = read_usual_row(store, task.workflow.hash)
+            if found is not None and 0 < found[0] < most:
+                return found[0] / most, f" ({found[0]:.2g} measured on {found[1]} rows of run {found[2]})"
+    return 1.0, ""
 
 
 def _proof_lines(task: Task, row: Cost) -> list[str]:
@@ -117,12 +137,12 @@ def _rerun_calls(task: Task, row: Cost) -> int:
     return row.times((MOST_RUNS - 1) * len(task.dataset.test)).calls if task.spec.proof.rerun else 0
 
 
-def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
+def _search_cost(one: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
     """Estimate the cost of the search: the bound of its optimizers, or the share of the ceilings left for candidates if
-    that is less."""
-    if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
+    that is less. one: the cost of a candidate on val."""
+    if candidates is None or (bounded and candidates * one.calls >= known.calls):
         return known if bounded else None
-    return baseline.times(candidates) + (Cost() if bounded else known)
+    return one.times(candidates) + (Cost() if bounded else known)
 
 
 def _worker_lines(task: Task, total: Cost | None) -> Iterator[str]:
@@ -138,8 +158,9 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
     return {name: None if part is None else part.within(budget) for name, part in parts.items()}
 
 
-def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
-    """Return search and proof with the most dollars that a candidate of the space, or a searching role, may take."""
+def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost, used: float) -> tuple[Cost | None, Cost]:
+    """Return search and proof with the most dollars that a candidate of the space, or a searching role, may take. used:
+    the share of the most calls that they count."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
     sides = sealed_runs(task)
     if most is None or proof.most_usd is None:
@@ -148,12 +169,8 @@ def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Co
         dearest = proof.most_usd / sides + most * (sides - 1) * len(task.dataset.test)
     if searching is not None:
         each = None if most is None or role is None else max(most / calls, role)
-        searching = replace(searching, most_usd=None if each is None else each * searching.calls)
+        searching = replace(searching, most_usd=None if each is None else each * searching.calls / used)
     return searching, replace(proof, most_usd=dearest)
-
-
-def _warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[str]:
-    return [*budget_warnings(task), *search_warnings(task, optimizers), *lm_warnings(task)]
 
 
 def _bounds(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[tuple[str, int | None]]:
@@ -165,7 +182,13 @@ def _bounds(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[tup
 
 
 def _search_lines(
-    task: Task, search: Sequence[tuple[str, int | None]], known: int, total: int | None, baseline: Cost, proof: Cost
+    task: Task,
+    search: Sequence[tuple[str, int | None]],
+    known: int,
+    total: int | None,
+    baseline: Cost,
+    one: Cost,
+    proof: Cost,
 ) -> Iterator[str]:
     rounds, budget = task.spec.rounds, task.spec.budget
     if getattr(task.metric, "needs_lm", False):
@@ -184,7 +207,7 @@ def _search_lines(
         elif total is None:
             rest -= known
             yield f"Of {budget.calls} calls, {rest} are left for search: {_room(rest / max(1, baseline.calls))}."
-    for what, left, each in _other_ceilings(task, baseline, proof):
+    for what, left, each in _other_ceilings(task, baseline, one, proof):
         text = {"tokens": f"{left:.0f} tokens", "usd": format_usd(left), "minutes": f"{left:.1f} minutes"}[what]
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
@@ -193,17 +216,18 @@ def _search_lines(
         yield f"Of {whole}, about {text} are left for search{some}{room if left < each else ''}."
 
 
-def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[str, float, float]]:
+def _other_ceilings(task: Task, baseline: Cost, one: Cost, proof: Cost) -> Iterator[tuple[str, float, float]]:
     """Yield (what, left for search, taken by a candidate) for each ceiling other than calls, if its use is known. The
     last calls of search and of proof must fit at their maximum."""
     tokens = baseline.input_tokens + baseline.most_output_tokens
-    used = (("tokens", baseline.tokens, tokens, proof.tokens),)
-    used += (("usd", baseline.likely_usd, baseline.most_usd, proof.likely_usd),)
-    for what, base, most, test in (*used, ("minutes", baseline.minutes, baseline.minutes, proof.minutes)):
+    used = (("tokens", baseline.tokens, tokens, one.tokens, proof.tokens),)
+    used += (("usd", baseline.likely_usd, baseline.most_usd, one.likely_usd, proof.likely_usd),)
+    used += (("minutes", baseline.minutes, baseline.minutes, one.minutes, proof.minutes),)
+    for what, base, most, each, test in used:
         ceiling = getattr(task.spec.budget, what)
-        if ceiling is not None and base is not None and test is not None:
+        if ceiling is not None and base is not None and each is not None and test is not None:
             unused = 0.0 if most is None else 2 * (most - base) / max(1, baseline.calls)
-            yield what, max(0.0, ceiling - base - test - unused), base
+            yield what, max(0.0, ceiling - base - test - unused), each
 
 
 def _room(candidates: float) -> str:
@@ -212,10 +236,10 @@ def _room(candidates: float) -> str:
     return "less than one candidate takes, so the proof may have fewer rows"
 
 
-def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | None:
+def _candidates(task: Task, baseline: Cost, one: Cost, proof: Cost, known: int) -> int | None:
     """Compute the number of candidates that the ceilings leave for search; None without a ceiling whose use is
     known."""
-    found = [left / each for _, left, each in _other_ceilings(task, baseline, proof) if each]
+    found = [left / each for _, left, each in _other_ceilings(task, baseline, one, proof) if each]
     if task.spec.budget.calls is not None and baseline.calls:
         rest = max(0, task.spec.budget.calls - baseline.calls - proof.calls - known)
         found.append(rest / baseline.calls)
@@ -283,10 +307,11 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
 # Can the run end with a proof?
 
 
-def budget_warnings(task: Task) -> list[str]:
-    """Warn if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
-    calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
-    needed = calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test))
+def budget_warnings(task: Task, used: float = 1.0) -> list[str]:
+    """Warn if the budget does not cover baseline and sealed test, at one judge call per row. used: the share of its
+    most calls that a row takes."""
+    calls = task.workflow.max_calls * used + bool(getattr(task.metric, "needs_lm", False))
+    needed = math.ceil(calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test)))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most = task.spec.budget.calls
     warned = [line for _, source in usable_sources(task.spec) for line in source.warn(task.spec, sealed)]

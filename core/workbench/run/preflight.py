@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from workbench.base.files import check_output, file_digest
-from workbench.errors import SandboxError, SpecError, StoreError, WorkbenchError, collect_errors, errors_at
+from workbench.errors import (
+    SandboxError,
+    SpecError,
+    StoreError,
+    WorkbenchError,
+    collect_errors,
+    errors_at,
+    merge_errors,
+)
 from workbench.ledger import price_of
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -175,12 +183,21 @@ def lms_not_ready(
     for spec in {spec.model_dump_json(): spec for spec in lms}.values():
         try:
             lm = pool.get(spec)
-            if (ready := getattr(lm, "ready", None)) is not None:
-                ready()
+            getattr(lm, "ready", bool)()
             price_of(lm, 1, 1, usd)
             price_of(lm, 1, 1, target_usd, "targets.usd")
+            getattr(lm, "listening", bool)()
         except WorkbenchError as error:
             yield error
+
+
+def check_lms_ready(task: Task, lms: Iterable[LMSpec], pool: LMPool, target_usd: float | None = None) -> None:
+    """Raise the errors of language models with which a run would end before it has begun."""
+    lacking = [*lms_not_ready(lms, pool, task.spec.budget.usd, target_usd)]
+    if wrong := wrong_in_file(lacking):
+        raise merge_errors([task.source.locate(error) for error in wrong])
+    if lacking:
+        raise lacking[0]
 
 
 def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:

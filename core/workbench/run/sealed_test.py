@@ -65,7 +65,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
     def test_cost(e: Evaluation) -> dict[str, float]:
         safe = {what: value * MORE[what] for what, value in cost(e, n).items()}
-        worst = n * (judging.calls + evaluator.program(e.workflow).max_calls)
+        worst = n * (judging.calls + e.most_calls)
         return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
 
     tests, own, own_test = [*map(test_cost, runs)], cost(base, n), test_cost(base)

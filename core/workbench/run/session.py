@@ -108,8 +108,10 @@ class Session:
             )
             if (chosen := self.options.chosen) is not None:
                 self._on_note("default", preflight.explain_choice(self.task, chosen), {"optimizers": chosen})
+            data = self.task.dataset
+            self.record.name_rows({row.id: row.handle for row in (*data.train, *data.val)})
             try:
-                with self.task.dataset.test.sealed():
+                with data.test.sealed():
                     found = [] if self.ledger.resumed else await self.find_obstacles()
                 if wrong := preflight.wrong_in_file(found):
                     raise merge_errors(wrong)
@@ -149,6 +151,7 @@ class Session:
             return self._report(status, winner, None, broken)
         sides = [baseline, winner, self._best()][: task.spec.tested_sides]
         self._emit("testing", winner=winner.hash, changed=winner != baseline, sides=len({*sides}))
+        self.record.name_rows({row.id: row.handle for row in task.dataset.test.open()})
         rows = await run_sealed_test(task, self.evaluator, self.progress, sides, self.row_keys, self._on_row)
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
@@ -176,6 +179,7 @@ class Session:
             return "finished", None
         except BudgetSpent as spent:
             self.ledger.bill.check_answered()
+            self.progress.lacking.setdefault(spent.what, 0)
             self._emit("budget_spent", message=str(spent))
             return "budget", None
         except PluginError as error:
@@ -329,6 +333,7 @@ class Session:
             warnings=warnings,
             error=error,
             warned=self._warned,
+            lacking=self.progress.lacking,
         )
 
     def _finish(self, report: Report) -> None:

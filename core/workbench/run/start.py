@@ -23,11 +23,13 @@ from workbench.proof import Report, check_by_sources
 from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
 from workbench.run.preflight import (
+    check_lms_ready,
     check_optimizers,
     check_result_file,
     check_stored_result_file,
     choose_optimizers,
     lm_warnings,
+    lms_of,
 )
 from workbench.run.session import Session
 from workbench.run.stored_file import content_of_stored, file_of_stored, name_of_stored
@@ -85,6 +87,7 @@ def optimize(
 
     Raises:
         SpecError: the input is wrong.
+        LMError: a model cannot be asked from here, e.g. because a key is missing. No run is recorded.
         StoreError: the database cannot be used.
         PluginError: a plugin is broken.
     """
@@ -97,6 +100,8 @@ def optimize(
         raise task.source.locate(lacking)
     with task.source.locating():
         check_trackers(task.spec.track)
+    usd = task.spec.targets.usd if task.spec.targets is not None else None
+    check_lms_ready(task, lms_of(task), pool or LMPool(), usd)
     if optimizers is None and not task.spec.optimize:
         options = replace(options, chosen=[name for name, _ in named])
     with Store(database) as store:

@@ -153,12 +153,3 @@ class TrainRows:
         if rows:
             self.scored.record(evaluation)
             self.evaluations.add_train(evaluation.workflow.hash, evaluation.replica, rows)
-
-
-def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:
-    """Return all scores of each train row of a run, by row id, over all candidates and replicas. Infrastructure
-    failures are left out, because they say nothing about the workflow."""
-    found: dict[str, list[float]] = {}
-    for example, score in Evaluations(store, run_id).read_train_scores():
-        found.setdefault(example, []).append(score)
-    return found

@@ -24,6 +24,7 @@ from workbench.runtime.expected_cost import (
     models_of as models_of,
     prompt_tokens as prompt_tokens,
     row_cost as row_cost,
+    searched_row as searched_row,
 )
 from workbench.runtime.program import Program as Program
 from workbench.runtime.requests import (

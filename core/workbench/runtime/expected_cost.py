@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from workbench.errors import StoreError, WorkbenchError
@@ -51,6 +52,12 @@ class Cost:
     def times(self, n: float) -> Cost:
         scaled: dict[str, Any] = {k: None if v is None else v * n for k, v in vars(self).items()}
         return Cost(**{**scaled, "calls": round(self.calls * n)})
+
+    def rows(self, n: float, used: float = 1.0) -> Cost:
+        """Return the cost of n examples that take a share `used` of their most calls. Maxima are not reduced."""
+        most = self.times(n)
+        likely = self.times(n * used)
+        return replace(likely, most_output_tokens=most.most_output_tokens, most_usd=most.most_usd)
 
     def within(self, budget: BudgetSpec) -> Cost:
         """Return the cost, limited by the ceilings of a budget."""
@@ -179,6 +186,23 @@ def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None
         )
         whole += one.times(calls)
     return whole
+
+
+def searched_row(task: Task, row: Cost, database: str | Path | None) -> Cost:
+    """Return the cost of an example for a candidate: each choice of `search:` costs the mean of its options. A model
+    without earlier calls is assumed to answer like the file's own. row: that of the workflow as written."""
+    models = models_of(task, database, searched=True)
+    usual = next((model.usual for model in models if model.usual), None)
+    models = [replace(model, usual=model.usual or usual) for model in models]
+    options = {address: [row.usd] for address, domain in task.spec.search.items() if domain.any_of}
+    for address, changed in variants(task.spec.search, task.workflow):
+        options.setdefault(address, []).append(row_cost(replace(task, workflow=changed), models, None).usd)
+    found = row.usd
+    for several in options.values():
+        known = [usd for usd in several if usd is not None]
+        mean = fmean(known) if len(known) == len(several) else None
+        found = None if found is None or row.usd is None or mean is None else found + mean - row.usd
+    return replace(row, usd=found)
 
 
 def dearest_usd(task: Task) -> float | None:

@@ -26,6 +26,7 @@ from workbench.spec.policy import (
     RuleReader as RuleReader,
     readers_of as readers_of,
     strictest_verdict as strictest_verdict,
+    surely_met as surely_met,
 )
 from workbench.spec.powers import (
     ADDRESS as ADDRESS,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workbench.spec.base import Strict
+from workbench.spec.policy import Condition, read_conditions
 
 
 class SplitSpec(Strict):
@@ -31,6 +32,11 @@ class DataSpec(Strict):
         "READER:PLACE",
     )
     split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
+    id: str | None = Field(
+        None,
+        description="a column by whose values rows are called in warnings, reports and pages; default: `id` if there "
+        "is one, else file and line",
+    )
     seed: int = Field(0, description="of the split, and of the draw of `limit`")
     train: str | None = Field(None, description="instead of file: rows that optimizers learn from")
     val: str | None = Field(None, description="instead of file: rows for selecting candidates")
@@ -38,6 +44,11 @@ class DataSpec(Strict):
     fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
     limit: int | None = Field(
         None, ge=1, description="number of rows that are drawn of each file by the seed; default: all"
+    )
+    where: dict[str, Condition] = Field(
+        default_factory=dict,
+        description="field: its condition, as under `when` of a policy; rows that do not meet all are left out before "
+        "they are drawn and split",
     )
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
     cluster: str | Literal[False] | None = Field(
@@ -50,6 +61,8 @@ class DataSpec(Strict):
         description="let nodes read the field that the metric compares with, as where a text is to be edited; "
         "otherwise such a workflow is refused, for it is shown the right answers",
     )
+
+    _where = field_validator("where", mode="before")(read_conditions)
 
     @model_validator(mode="before")
     @classmethod

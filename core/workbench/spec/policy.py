@@ -23,10 +23,15 @@ from workbench.spec.patterns import Pattern, TooSlow, check_pattern
 Verdict = Literal["allow", "deny", "ask"]
 
 
-class Condition(Strict):
-    """A condition on an argument. All given parts must hold. A missing argument never meets a condition."""
+def read_conditions(value: Any) -> Any:
+    """Read conditions by name, in which a plain value stands for itself, for pydantic."""
+    return {k: v if is_dict(v) else {"one_of": [v]} for k, v in value.items()} if is_dict(value) else value
 
-    one_of: list[Any] | None = Field(None, description="any of these values; `when: {argument: value}` names one")
+
+class Condition(Strict):
+    """A condition on an argument or field. All given parts must hold. A missing one never meets a condition."""
+
+    one_of: list[Any] | None = Field(None, description="any of these values; `{NAME: value}` names one")
     matches: str | None = Field(None, description="a regular expression for the whole text")
     min: float | None = Field(None, description="a number not below this")
     max: float | None = Field(None, description="a number not above this")
@@ -102,12 +107,7 @@ class Rule(Strict):
     )
     why: str = Field("", description="reason given to the model if the rule refuses a call")
 
-    @field_validator("when", mode="before")
-    @classmethod
-    def _plain_values(cls, value: Any) -> Any:
-        if is_dict(value):
-            return {k: v if is_dict(v) else {"one_of": [v]} for k, v in value.items()}
-        return value
+    _plain_values = field_validator("when", mode="before")(read_conditions)
 
     @model_validator(mode="after")
     def _one_verdict(self) -> Rule:
@@ -149,7 +149,7 @@ class Rule(Strict):
         if not self.is_time(tool, earlier):
             return False
         if self.allow is not None:
-            return all(_surely_met(condition, name, arguments) for name, condition in self.when.items())
+            return all(surely_met(condition, name, arguments) for name, condition in self.when.items())
         return not self.when or _rule_reader().may_be_met(self, arguments)
 
     def is_time(self, tool: str, earlier: Sequence[MadeCall]) -> bool:
@@ -260,7 +260,7 @@ def strictest_verdict(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict,
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
-def _surely_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
+def surely_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
     """Return True if the argument of that name certainly meets a condition. For a dotted name, the value inside objects
     must meet it, too. A name that leads through anything but objects is in doubt."""
     values = [arguments[name]] if name in arguments else []

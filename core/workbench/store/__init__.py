@@ -29,7 +29,11 @@ from workbench.store.earlier_calls import (
     Usual as Usual,
     read_usual_calls as read_usual_calls,
 )
-from workbench.store.evaluations import Evaluations as Evaluations, ResultRow as ResultRow
+from workbench.store.evaluations import (
+    Evaluations as Evaluations,
+    ResultRow as ResultRow,
+    read_usual_row as read_usual_row,
+)
 from workbench.store.journal import LARGE_TEXT as LARGE_TEXT, Journal as Journal
 from workbench.store.read_only import ReadOnlyStore as ReadOnlyStore, is_run_database as is_run_database
 from workbench.store.runs import (

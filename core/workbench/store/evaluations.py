@@ -33,6 +33,16 @@ class ResultRow(NamedTuple):
     cluster: str | None = None
 
 
+def read_usual_row(store: Store, candidate: str) -> tuple[float, int, str] | None:
+    """Return (mean calls of a row, rows, run) of the newest complete evaluation of a workflow, or None."""
+    sql = (
+        "select json_extract(e.objectives, '$.calls') as calls, e.n, r.run from evaluations e join runs r on r.id = "
+        "e.run_id where e.candidate = ? and e.complete and e.n > 0 and calls is not null order by e.id desc limit 1"
+    )
+    row = store.row(sql, candidate)
+    return None if row is None else (float(row["calls"]), row["n"], row["run"])
+
+
 _ADD_RESULT = (
     f"insert or replace into results (evaluation_id, position, {', '.join(ResultRow._fields)}, checksum) values ("
     "(select id from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?), ?"
@@ -154,12 +164,3 @@ class Evaluations:
                 *key,
                 *result,
             )
-
-    def read_train_scores(self) -> list[tuple[str, float]]:
-        """Return (example, score) of every scored train row, in the order of the evaluations."""
-        rows = self.store.rows(
-            "select r.example, r.score from results r join evaluations e on e.id = r.evaluation_id where e.run_id = ? "
-            "and e.split = 'train' and r.score is not null order by e.id, r.position",
-            self.run_id,
-        )
-        return [(row["example"], row["score"]) for row in rows]

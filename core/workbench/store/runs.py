@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -125,6 +125,16 @@ class RunRecord:
         sql = "select data from events where run_id = ? and kind = ? order by id"
         place = f"an event of {self.store.path} (table events)"
         return [parse_json(row["data"], place, dict) for row in self.store.rows(sql, self.run_id, kind)]
+
+    def name_rows(self, handles: Mapping[str, str]) -> None:
+        """Queue the handles of rows, by id, unless they are stored."""
+        known = self.read_handles()
+        if new := {id_: handle for id_, handle in handles.items() if known.get(id_, id_) != handle}:
+            self.store.event(self.run_id, "rows_named", handles=new)
+
+    def read_handles(self) -> dict[str, str]:
+        """Return the names of rows for people, by id. Runs of earlier versions have none."""
+        return {str(k): str(v) for one in self.read_events("rows_named") for k, v in one["handles"].items()}
 
     def read_last_events(self, most: int) -> list[dict[str, Any]]:
         """Return the newest events, newest first: at, kind, data. Raises StoreError for damaged events."""

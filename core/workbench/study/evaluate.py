@@ -195,11 +195,11 @@ class Evaluator:
             kind = kind_of_scoring(error)
             said = f"{type(error).__name__}: {error}"
             if kind in (FailureKind.METRIC, FailureKind.DATA):
-                said = self.faults.raised(example.id, error)
+                said = self.faults.raised(example, error)
                 self.check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.no_result else 0.0
             return Result(example, score, kind, f"{METRIC_SAID}{said}", None, outcome.prediction, trace, **cost)
-        self.faults.scored(example.id)
+        self.faults.scored(example)
         more = await self._score_further(example, outcome.prediction, outcome.trace)
         return Result(
             example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost, scores=more
@@ -213,11 +213,11 @@ class Evaluator:
         for name, metric, faults in self.further:
             try:
                 found[name] = (await self._score_by(metric, example, prediction, trace)).value
-                faults.scored(example.id)
+                faults.scored(example)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 if ends_run(error, self.runtime.ledger):
                     raise
-                faults.raised(example.id, error)
+                faults.raised(example, error)
                 found[name] = None
         return found
 

@@ -85,6 +85,11 @@ class Evaluation:
         return tuple(place for place, result in enumerate(self.results) if result.score is None)
 
     @property
+    def most_calls(self) -> int:
+        """Return the most calls that a row has taken."""
+        return max((r.calls for r in self.results), default=0)
+
+    @property
     def failures(self) -> dict[str, int]:
         return dict(Counter(r.failure for r in self.results if r.failure))
 
@@ -124,7 +129,7 @@ class Evaluation:
 def score_of(result: Result) -> float:
     """Return the score of a row. Raises ValueError for a row without a result."""
     if result.score is None:
-        raise ValueError(f"the row {result.example.id} has no result ({result.failure}): leave it out")
+        raise ValueError(f"the row {result.example.handle} has no result ({result.failure}): leave it out")
     return result.score
 
 

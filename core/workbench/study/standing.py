@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from workbench.study.evaluation import Evaluation, mean_score
@@ -26,6 +27,8 @@ class Progress:
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # on rows that an optimizer chose
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])  # of plugins, for a whole run
     stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
+    used: Fraction | None = None  # largest share of its workflow's most calls that a row of val has taken
+    lacking: dict[str, int] = field(default_factory=dict[str, int])  # fewest calls, or more, that a candidate lacked
 
     def apart(self, on_evaluation: Callable[[Evaluation], Awaitable[None]]) -> Progress:
         """Return the progress of a search on other rows, whose evaluations cannot win the run."""
@@ -40,6 +43,8 @@ class Progress:
         """Add a complete evaluation on val, without its traces."""
         lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
         self.complete[evaluation.workflow.hash] = lean
+        if declared := evaluation.workflow.max_calls:
+            self.used = max(self.used or Fraction(0), min(Fraction(1), Fraction(evaluation.most_calls, declared)))
         # max takes the first of equals, so a tie keeps the earlier, simpler candidate
         best = max(fill_missing([*self.complete.values()]), key=lambda e: e.score, default=None)
         self.best = None if best is None else self.complete[best.workflow.hash]

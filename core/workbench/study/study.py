@@ -132,7 +132,7 @@ class Study:
         known = self.progress.complete.get(workflow.hash)
         if on_val and known is not None and not traces and replica == 0:
             return known
-        self._within_limits(self.worst_calls(workflow, rows))
+        self._within_limits(self.planned_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
         rule = None if on_val and not self.raced else rule
         draw = Draw(replica, tuple(call_replicas))
@@ -164,12 +164,20 @@ class Study:
         return self.progress.best
 
     def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
-        """Return True if the budget covers the worst case of an evaluation, without retries and cached calls."""
-        return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
+        """Return True if the budget covers the planned calls of an evaluation, without retries and cached calls."""
+        rows = self.val if examples is None else examples
+        planned, left = self.planned_calls(workflow, rows), self.remaining("calls")
+        if left < planned:
+            lacking = math.ceil(planned - left)
+            self.progress.lacking["calls"] = min(lacking, self.progress.lacking.get("calls", lacking))
+        return left >= planned
 
-    def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
-        """Return the most calls of an evaluation, without retries. The metric's own calls count by their average."""
-        return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
+    def planned_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
+        """Return the most calls to expect of an evaluation, without retries: the workflow's own most, and once rows of
+        val were measured, the largest share of it that any of them took. The metric's own calls count by their average.
+        Each call is reserved before it is sent, so the ceilings hold however many a row takes."""
+        each = math.ceil(self.evaluator.program(workflow).max_calls * (self.progress.used or 1))
+        return len(examples) * (each + self.evaluator.judging.calls)
 
     def remaining(self, what: str = "calls") -> float:
         """Return the calls, tokens, usd or minutes left for search, without the reserve for the proof."""
@@ -183,6 +191,7 @@ class Study:
         for what, limit in self.limits.items():
             needed = calls if what == "calls" else 0
             if self._spent(what) + needed > limit:
+                self.progress.lacking.setdefault(what, 0)
                 raise ShareSpent(what, limit - self._spent(what), needed)
 
     def log(self, message: str, **figures: Any) -> None:

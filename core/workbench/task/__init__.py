@@ -13,9 +13,10 @@ from workbench.task.dataset import (
     content_id as content_id,
     make_examples as make_examples,
 )
-from workbench.task.drawn_rows import RowDraw as RowDraw, RowWithHoles as RowWithHoles, Table as Table
+from workbench.task.drawn_rows import ReadRow as ReadRow, RowDraw as RowDraw, Table as Table
 from workbench.task.file_inputs import file_readers as file_readers, resolve_row as resolve_row
 from workbench.task.found_powers import find_powers as find_powers
+from workbench.task.handles import find_row as find_row
 from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
 from workbench.task.lint import find_defects as find_defects, lint_task as lint_task
 from workbench.task.lm_checks import check_lms as check_lms, check_node_lms as check_node_lms
@@ -40,7 +41,9 @@ from workbench.task.search_space import (
     draw_demos as draw_demos,
     fitting_domains as fitting_domains,
     labelled_demo as labelled_demo,
+    labelled_demos as labelled_demos,
     suggest_value as suggest_value,
+    without_blanks as without_blanks,
 )
 from workbench.task.searched import put_searched as put_searched
 from workbench.task.shards import (

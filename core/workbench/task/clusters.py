@@ -80,8 +80,8 @@ def _note_pairs(rows: Sequence[Example], pairs: Sequence[tuple[int, int]], what:
     if pairs:
         place, root = pairs[0]
         yield (
-            f"{len(pairs)} of the {len(rows)} test rows {what} count once (e.g. {rows[place].id} with "
-            f"{rows[root].id}); data: {{cluster: false}} counts each"
+            f"{len(pairs)} of the {len(rows)} test rows {what} count once (e.g. {rows[place].handle} with "
+            f"{rows[root].handle}); data: {{cluster: false}} counts each"
         )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, errors_at, merge_errors, suggest
-from workbench.spec import Code, DataSpec, Spec
+from workbench.spec import Code, DataSpec, Spec, surely_met
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples, split_groups
-from workbench.task.drawn_rows import RowDraw, RowWithHoles
+from workbench.task.drawn_rows import ReadRow, Row, RowDraw
 from workbench.task.rows import read_rows
 
 
@@ -18,15 +18,15 @@ def load_data(spec: Spec, base: Path, code: Code = "loaded") -> Dataset:
 
     code: only with `loaded`, a reader may run a package that contains the rows. Raises SpecError.
     """
-    data, holes = spec.data, list[tuple[str, SpecError]]()
+    data, holes, where = spec.data, list[tuple[str, SpecError]](), list[_Where]()
     if data.file is not None:
-        examples = _read(data, "file", base, holes, code)
-        return _sealed(_split(data, examples, _sizes(data, len(examples))), holes)
+        examples = _read(data, "file", base, holes, code, where)
+        return _sealed(_split(data, examples, _sizes(data, len(examples))), holes, where)
     parts = []
     for key in ("train", "val", "test"):
-        rows = _read(data, key, base, holes, code)
-        parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
-    return _sealed(parts, holes)
+        rows = _read(data, key, base, holes, code, where)
+        parts.append(tuple(Example(f"{key}:{e.id}", e.fields, e.handle) for e in rows))
+    return _sealed(parts, holes, where)
 
 
 def check_holes(dataset: Dataset, needed: Collection[str], data: DataSpec) -> None:
@@ -60,21 +60,67 @@ def _split(data: DataSpec, examples: list[Example], sizes: tuple[int, int, int])
     return parts
 
 
-def _sealed(parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecError]]) -> Dataset:
+def _sealed(
+    parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecError]], where: Sequence[_Where]
+) -> Dataset:
     """Make the three splits, with sealed test rows."""
     train, val, test = parts
     contents = [[dict(row.fields) for row in part] for part in parts]
-    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), tuple(holes))
+    return Dataset(
+        tuple(train),
+        tuple(val),
+        SealedRows(test),
+        (),
+        digest(contents),
+        tuple(holes),
+        sum(one.left_out for one in where),
+    )
 
 
-def _read(data: DataSpec, key: str, base: Path, holes: list[tuple[str, SpecError]], code: Code) -> list[Example]:
+class _Where:
+    """The conditions on the rows of a file. Counts the rows that meet them, and those that are left out."""
+
+    def __init__(self, data: DataSpec):
+        self.conditions = {data.fields.get(name, name): one for name, one in data.where.items()}
+        self.kept, self.left_out, self._first, self._unknown = 0, 0, Example("", {}), {*self.conditions}
+
+    def __call__(self, row: Row) -> bool:
+        if self._unknown:
+            self._first = Example("", row)
+            self._unknown -= {name for name in self._unknown if name in self._first}
+        met = all(surely_met(condition, name, row) for name, condition in self.conditions.items())
+        self.kept, self.left_out = self.kept + met, self.left_out + (not met)
+        return met
+
+    def check(self) -> None:
+        """Raise SpecError if the conditions leave out all rows, e.g. since no row has the field."""
+        if self.kept or not self.left_out:
+            return
+        if self._unknown:
+            name = min(self._unknown)
+            message, hint = f"no row has the field '{name}'", suggest(name, self._first)
+        else:
+            message = f"no row of {self.left_out} meets the conditions"
+            hint = "Correct them. Cells of a CSV file are text, unless data: {options: {types: ...}} converts them."
+        raise SpecError(message, hint=hint, path=("data", "where"))
+
+
+def _read(
+    data: DataSpec, key: str, base: Path, holes: list[tuple[str, SpecError]], code: Code, where: list[_Where]
+) -> list[Example]:
     if not (location := getattr(data, key)):
         return []
-    with errors_at("data", key):
-        rows = read_rows(location, base, data.options, RowDraw(data.limit, _asked(data), data.seed), code)
+    where.append(keep := _Where(data))
+    draw = RowDraw(data.limit, _asked(data), data.seed, keep=keep if data.where else None)
+    try:
+        with errors_at("data", key):
+            rows = read_rows(location, base, data.options, draw, code)
+    except SpecError:
+        keep.check()
+        raise
     found = dict[str, SpecError]()
     for row in rows:
-        for field, error in row.holes.items() if isinstance(row, RowWithHoles) else ():
+        for field, error in row.holes.items() if isinstance(row, ReadRow) else ():
             found.setdefault(field, error)
     holes += found.items()
     return make_examples(rows, data.fields)

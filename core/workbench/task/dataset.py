@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from workbench.base.hashing import canonical
 from workbench.base.type_guards import copied
 from workbench.errors import SealBroken, SpecError
+from workbench.task.drawn_rows import ReadRow
 
 
 class Example(Mapping[str, Any]):
@@ -24,15 +25,19 @@ class Example(Mapping[str, Any]):
 
     A dotted name reaches into nested objects: `example["labels.answer"]`. Lists and dicts are returned as copies, so
     that user code cannot change them for others.
+
+    handle: the name of the row for people (`workbench.task.handles`). It is no part of the row's identity.
     """
 
-    __slots__ = ("_fields", "_nested", "id")
+    __slots__ = ("_fields", "_nested", "handle", "id")
 
     id: str
+    handle: str
 
-    def __init__(self, id: str, fields: Mapping[str, Any]):
+    def __init__(self, id: str, fields: Mapping[str, Any], handle: str = ""):
         nested = any(type(value) not in _FLAT for value in fields.values())
-        for name, value in (("id", id), ("_fields", copied(dict(fields)) if nested else fields), ("_nested", nested)):
+        kept = copied(dict(fields)) if nested else fields
+        for name, value in (("id", id), ("_fields", kept), ("_nested", nested), ("handle", handle or id)):
             object.__setattr__(self, name, value)
 
     @property
@@ -80,7 +85,7 @@ class Example(Mapping[str, Any]):
         raise FrozenInstanceError(f"cannot assign to field '{name}'")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Example, (self.id, dict(self._fields))
+        return Example, (self.id, dict(self._fields), self.handle)
 
 
 #: Types of immutable values.
@@ -104,7 +109,7 @@ class SealedRows:
     def __init__(self, rows: Iterable[Example]):
         rows = tuple(rows)
         self._count = len(rows)
-        self._packed = zlib.compress(pickle.dumps([(row.id, dict(row.fields)) for row in rows]))
+        self._packed = zlib.compress(pickle.dumps([(row.id, dict(row.fields), row.handle) for row in rows]))
         self._sealed = 0
 
     def __len__(self) -> int:
@@ -116,7 +121,7 @@ class SealedRows:
             raise SealBroken(
                 "the sealed test rows were asked for before the search had ended; only the proof reads them"
             )
-        return tuple(Example(id_, fields) for id_, fields in pickle.loads(zlib.decompress(self._packed)))
+        return tuple(Example(*row) for row in pickle.loads(zlib.decompress(self._packed)))
 
     @contextmanager
     def sealed(self) -> Iterator[None]:
@@ -134,7 +139,7 @@ class Dataset:
 
     data_hash changes if any row or its split changes: a run cannot be resumed on other data. It covers the rows as
     read, including those left out of the test. holes: fields with values that a row cannot hold, each with the error
-    for its readers (`workbench.task.drawn_rows`).
+    for its readers (`workbench.task.drawn_rows`). left_out: the number of rows that do not meet `data: {where: ...}`.
     """
 
     train: tuple[Example, ...]
@@ -143,6 +148,7 @@ class Dataset:
     warnings: tuple[str, ...] = field(default=())
     data_hash: str = ""
     holes: tuple[tuple[str, SpecError], ...] = ()
+    left_out: int = 0
 
 
 def content_id(row: Mapping[str, Any]) -> str:
@@ -168,9 +174,10 @@ def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] |
             made = f"{id_}#{count}"
         counts[id_] = count
         taken.add(made)
-        example = Example(made, dict(row))
+        place = row.place if isinstance(row, ReadRow) else ""
+        example = Example(made, dict(row), place)
         if fields:
-            example = Example(made, {**row, **_renamed(example, fields, number)})
+            example = Example(made, {**row, **_renamed(example, fields, number)}, place)
         examples.append(example)
     return examples
 

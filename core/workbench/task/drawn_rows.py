@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from workbench.base.data_files import MOST_TEXT, too_large
@@ -27,15 +28,27 @@ MOST_DEPTH = 200
 MOST_TIMES, LEAST_HELD, MOST_HELD = 100, 256 << 20, 1 << 30
 
 
-class RowWithHoles(dict[str, Any]):
-    """A row with values that a row cannot hold, such as NaN. They become null, and are refused if read.
+class ReadRow(dict[str, Any]):
+    """A row with its place in a file.
 
-    holes: by field name, dotted if nested, the error with the location of the value.
+    line: where it begins; None: its number among the rows. holes: values that a row cannot hold, such as NaN, which
+    become null and are refused if read: by field name, dotted if nested, the error with the location of the value.
+    place: file and line, e.g. mails.csv:236, which workbench sets.
     """
 
-    def __init__(self, row: Row, holes: Mapping[str, SpecError]):
+    __slots__ = ("holes", "line", "place")
+
+    def __init__(self, row: Row, line: int | None = None, holes: Mapping[str, SpecError] = MappingProxyType({})):
         super().__init__(row)
-        self.holes = holes
+        self.line, self.holes, self.place = line, holes, ""
+
+
+def place_rows(rows: Iterable[Row], name: str, numbers: Iterable[int] | None = None) -> Iterator[ReadRow]:
+    """Yield rows with their places. name: of their file. numbers: of the rows; None: counted from 1."""
+    for number, row in zip(count(1) if numbers is None else numbers, rows, strict=False):
+        found = row if isinstance(row, ReadRow) else ReadRow(row)
+        found.place = found.place or f"{name}:{found.line or number}"
+        yield found
 
 
 @runtime_checkable
@@ -59,12 +72,14 @@ class RowDraw:
         count: the number of rows; None: all of them.
         spare: the number that is enough if there are more than MOST_ROWS, or no room for all.
         hint: what to write instead if there is no room.
+        keep: returns True for the rows to draw from; None: all.
     """
 
     count: int | None = None
     spare: int | None = None
     seed: int = 0
     hint: str = "Write data: {limit: N}, so that N rows are drawn, or data: {split: {train: N, val: N, test: N}}."
+    keep: Callable[[Row], bool] | None = None
 
     def rows(self, found: Iterable[Row], location: str, size: int | None = None) -> list[Row]:
         """Return the drawn rows, in the order of the file. Raises SpecError if there are none, or if a text or the rows
@@ -76,6 +91,8 @@ class RowDraw:
         draw = random.Random(f"limit:{self.seed}")
         ranks: Iterator[float] = iter(draw.random, None)  # pyright: ignore[reportAssignmentType]
         held = _Held(self, room, location)
+        if self.keep is not None:
+            found = filter(self.keep, found)
         if isinstance(found, Table) and (count := self._count_of(len(found))) < len(found):
             order = [next(ranks) for _ in range(len(found))]
             found, ranks = found.take(sorted(nsmallest(count, range(len(order)), order.__getitem__))), repeat(0.0)

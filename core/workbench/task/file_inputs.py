@@ -32,8 +32,8 @@ def resolve_files(workflow: Workflow, dataset: Dataset, data: DataSpec) -> Datas
         for row in rows:
             fields = row.fields
             found, error = resolve_row(readers, fields, folder)
-            wrong += [f"row {row.id}: {error}"] if error else []
-            read.append(row if found is fields else Example(row.id, found))
+            wrong += [f"{row.handle}: {error}"] if error else []
+            read.append(row if found is fields else Example(row.id, found, row.handle))
         parts.append(tuple(read))
     if wrong:
         more = f"; and {len(wrong) - _LISTED} more" if len(wrong) > _LISTED else ""

@@ -14,8 +14,9 @@ from typing import Any
 from workbench.errors import Defect, DefectKind, suggest
 from workbench.spec import SERVER
 from workbench.task.dataset import Example
+from workbench.task.handles import list_handles
 from workbench.task.load import Task
-from workbench.task.reach import is_empty
+from workbench.task.reach import is_empty, where_text
 from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, written_place
 
 Place = tuple[str | int, ...]
@@ -213,9 +214,10 @@ def _empty(task: Task) -> Iterator[str]:
     """Yield a warning for inputs and labels that exist but are empty."""
     rows = _rows(task)
     for what, name in (*(("input", name) for name in task.inputs), *((("label", task.target),) if task.target else ())):
-        found = [row.id for row in rows if name in row and is_empty(row[name])]
+        found = [row for row in rows if name in row and is_empty(row[name])]
         if found:
-            yield f"the {what} '{name}' is empty in {len(found)} of {len(rows)} rows, e.g. {found[0]}"
+            many = f"the {what} '{name}' is empty in {len(found)} of {len(rows)} rows: {list_handles(found)}"
+            yield f"{many}. To leave them out: {where_text(name)}"
 
 
 def _idle_configurations(task: Task) -> Iterator[str]:

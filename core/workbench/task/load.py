@@ -19,6 +19,7 @@ from workbench.task.copies import Copies, RowRule, find_rule
 from workbench.task.data import check_holes, load_data
 from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.file_inputs import resolve_files
+from workbench.task.handles import list_handles, name_rows
 from workbench.task.lm_checks import check_lms, check_node_lms, missing_default
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
 from workbench.task.nothing import read_empty_labels
@@ -116,6 +117,7 @@ def load_task(spec: Spec, source: Source, base: Path, code: Code = "loaded") -> 
                 lambda: _check_cluster(spec.data.cluster, dataset),
             )
         )
+        dataset = name_rows(dataset, inputs, spec.data.id)
         dataset = resolve_files(workflow, dataset, spec.data)
         dataset = read_empty_labels(dataset, workflow, [one for _, one in metrics])
         rows = [*dataset.train, *dataset.val, *dataset.test.open()]
@@ -233,23 +235,26 @@ def check_label_unread(workflow: Workflow, metric: Metric, data: DataSpec) -> No
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
     """Warn of rows shared by train and val, and of rows without a needed field."""
     known = {normalised_inputs(row, inputs) for row in dataset.train}
-    shared = sum(normalised_inputs(row, inputs) in known for row in dataset.val) if known else 0
-    warnings = [f"{shared} of the {len(dataset.val)} val rows have the same inputs as a train row"] if shared else []
+    shared = [row for row in dataset.val if known and normalised_inputs(row, inputs) in known]
+    same = f"{len(shared)} of the {len(dataset.val)} val rows have the same inputs as a train row"
+    warnings = [f"{same}: {list_handles(shared)}"] if shared else []
     for name, part in (("train", dataset.train), ("val", dataset.val), ("test", dataset.test.open())):
         for field in dict.fromkeys(needed):
-            if lacking := [row.id for row in part if field not in row]:
-                warnings.append(
-                    f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}', e.g. {lacking[0]}"
-                )
+            if lacking := [row for row in part if field not in row]:
+                many = f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}'"
+                warnings.append(f"{many}: {list_handles(lacking)}")
     return replace(dataset, warnings=(*dataset.warnings, *warnings))
 
 
 def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
-    """Warn of splits in which all rows have one label: a constant answer is always right."""
+    """Warn of splits in which all rows have one label: a constant answer is always right, so a gain shows nothing."""
     for name, part in (("val", dataset.val), ("test", dataset.test.open())):
         values = {repr(row[label]) for row in part if label in row} if label is not None else ()
         if len(values) == 1 and len(part) >= LEAST_ROWS:
-            yield f"all {len(part)} {name} rows have the {label} {min(values):.60}: whatever always says it is right"
+            yield (
+                f"all {len(part)} {name} rows have the {label} {min(values):.60}: a workflow that always says so is "
+                "right, and a gain shows nothing else. Add rows with other labels"
+            )
 
 
 def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
@@ -263,7 +268,7 @@ def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
         return dataset
     row, (split, other, _) = copied[0]
     near = sum(is_near for _, (_, _, is_near) in copied)
-    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
+    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.handle} of the {split} row {other.handle})"
     warning = (
         f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
         "out of the test" + ("; data: {cluster: false} leaves out exact copies alone" if near else "")

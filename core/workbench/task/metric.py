@@ -73,18 +73,18 @@ class MetricFaults:
 
     def __init__(self, metric: Any):
         self.metric = metric
-        self._given, self._worked = set[str](), False
+        self._given, self._worked = dict[str, str](), False  # handles by id
         self._raised: dict[str, set[str]] = {}
 
-    def scored(self, row: str) -> None:
-        self._given.add(row)
+    def scored(self, row: Example) -> None:
+        self._given.setdefault(row.id, row.handle)
         self._worked = True
 
-    def raised(self, row: str, error: BaseException) -> str:
+    def raised(self, row: Example, error: BaseException) -> str:
         """Count an error of the metric on a row. Returns a description of the error and its location."""
         text = f"{type(error).__name__}: {error}{_place(error, self.metric)}"
-        self._given.add(row)
-        self._raised.setdefault(text, set()).add(row)
+        self._given.setdefault(row.id, row.handle)
+        self._raised.setdefault(text, set()).add(self._given[row.id])
         return text
 
     def check(self, rows: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from workbench.task.dataset import Dataset, Example, SealedRows
@@ -24,7 +25,7 @@ def read_empty_labels(dataset: Dataset, workflow: Workflow, metrics: Iterable[Me
     train, val, test = (
         [_read(row, kinds) for row in part] for part in (dataset.train, dataset.val, dataset.test.open())
     )
-    return Dataset(tuple(train), tuple(val), SealedRows(test), dataset.warnings, dataset.data_hash, dataset.holes)
+    return replace(dataset, train=tuple(train), val=tuple(val), test=SealedRows(test))
 
 
 def output_field(workflow: Workflow, name: str) -> Field | None:
@@ -40,4 +41,4 @@ def output_field(workflow: Workflow, name: str) -> Field | None:
 def _read(row: Example, kinds: Mapping[str, Any]) -> Example:
     found = {name: read_nothing(row[name], kind) for name, kind in kinds.items() if name in row}
     changed = {name: value for name, value in found.items() if value != row[name]}
-    return Example(row.id, {**row.fields, **changed}) if changed else row
+    return Example(row.id, {**row.fields, **changed}, row.handle) if changed else row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -11,9 +12,15 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.spec import LMSpec
 from workbench.task.dataset import Example
+from workbench.task.handles import LISTED
 from workbench.task.metric import Metric, as_score
 from workbench.task.nothing import output_field
 from workbench.workflow import Field, Surroundings, Workflow, may_be_none
+
+#: Most values to spell out in a hint; the condition of a text that is not blank; words that YAML reads as other values.
+SPELT = 12
+FILLED = r"matches: '\s*\S[\s\S]*'"
+_YAML_WORDS = frozenset("y n yes no on off true false null".split())
 
 
 def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) -> str | None:
@@ -41,11 +48,30 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example]) ->
     rows = [row for row in rows if target in row]
     if not (lost := [row for row in rows if is_lost(row)]):
         return None
-    shown = ", ".join(dict.fromkeys(repr(row[target]) for row in lost[:50]))
+    distinct = list({repr(row[target]): row for row in reversed(lost)}.values())[::-1]
+    shown = ", ".join(f"{row[target]!r:.40} in {row.handle}" for row in [*dict.fromkeys([*distinct, *lost])][:LISTED])
+    more = f" and {len(lost) - LISTED} more" if len(lost) > LISTED else ""
+    right = [*dict.fromkeys(row[target] for row in rows if not is_lost(row))]
+    condition = FILLED if not kinds else r"matches: '[^\d]*\d[\s\S]*'"
+    if field.values:
+        condition = f"one_of: [{', '.join(map(_plain, right))}]" if len(right) <= SPELT else "one_of: [...]"
+    leave_out = f". Correct them, or leave them out: {where_text(target, condition)}" if right else ""
     return (
         f"no answer can be right in {len(lost)} of {len(rows)} rows: their '{target}' is none of the values that "
-        f"'{field.name}' may have, e.g. {shown[:120]}"
+        f"'{field.name}' may have: {shown}{more}{leave_out}"
     )
+
+
+def where_text(name: str, condition: str = FILLED) -> str:
+    """Return what to write to read only the rows whose field meets a condition; default: those in which it is not
+    blank."""
+    return f"data: {{where: {{{_plain(name)}: {{{condition}}}}}}}"
+
+
+def _plain(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w -]*", value) and value.casefold() not in _YAML_WORDS
+    return value.strip() if plain else json.dumps(value, ensure_ascii=False)
 
 
 def _closed_kinds(field: Field) -> list[Any]:

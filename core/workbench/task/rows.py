@@ -72,14 +72,14 @@ def read_rows(
             why = f"listing the rows of {location} runs the package that has them"
             raise SpecError(why, hint="Add --run-code, or run the workflow.")
         if is_pattern(place) and _reads_path(name, place, options, base) and not Path(place).exists():
-            return _read_all(read, find_shards(base, place), location, options, draw)
+            return _read_all(read, find_shards(base, place), base, location, options, draw)
         size = Path(place).stat().st_size if Path(place).is_file() else None
-        return draw.rows(read(place, options), location, size)
+        return draw.rows(join_shards([read(place, options)], [_shown(place.partition("?")[0], base)]), location, size)
     path = (base / location).resolve()
     if path.is_dir() or (is_pattern(location) and not path.exists()):
         files = find_shards(base, location)
         read = plugins().get("readers", reader_of(files[0].name))
-        return _read_all(read, files, location, options, draw)
+        return _read_all(read, files, base, location, options, draw)
     if name not in known:
         hint = how_to_get("readers", name) or suggest(name, known)
         if plugins().set_aside:
@@ -91,15 +91,25 @@ def read_rows(
         near = [p.name for p in path.parent.glob("*") if p.is_file() and reader_of(p.name) in known]
         hint = suggest(path.name, near) if near else "Paths are relative to the workflow file."
         raise SpecError(f"there is no file {path}", hint=hint)
-    return _read_all(plugins().get("readers", name), [path], str(path), options, draw)
+    return _read_all(plugins().get("readers", name), [base / location], base, str(path), options, draw)
 
 
 def _read_all(
     read: Callable[[str, Mapping[str, Any]], Iterable[Row]],
     files: Sequence[Path],
+    base: Path,
     location: str,
     options: Mapping[str, Any],
     draw: RowDraw,
 ) -> list[Row]:
-    parts = [read(str(file), options) for file in files]
-    return draw.rows(join_shards(parts), location, sum(file.stat().st_size for file in files))
+    parts = [read(str(file.resolve()), options) for file in files]
+    names = [_shown(file, base) for file in files]
+    return draw.rows(join_shards(parts, names), location, sum(file.stat().st_size for file in files))
+
+
+def _shown(file: str | Path, base: Path) -> str:
+    """Return the name of a data file in the places of its rows: relative to the workflow file, or the name alone."""
+    path = Path(file)
+    if path.is_relative_to(base):
+        return str(path.relative_to(base))
+    return path.name if path.is_absolute() else str(path)

@@ -24,6 +24,7 @@ from workbench.task.alternatives import (
 from workbench.task.dataset import Example
 from workbench.task.lm_checks import check_lm, check_node_lms
 from workbench.task.load import Task, check_label_unread
+from workbench.task.reach import is_empty
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at, task_lm
 
 #: A domain of demos is searched as a number of demos and one of this many seeded draws from train.
@@ -144,7 +145,7 @@ class Space:
         if nearest and count:
             source = trial.suggest_categorical(f"{address}#source", ["drawn", "nearest"])
         if source == "nearest":
-            rows = [d for e in self.train if (d := labelled_demo(node, e, self.targets)) is not None]
+            rows = labelled_demos(node, self.train, self.targets)
             return {address: rows, retrieve: count} if rows else {}
         demos: list[dict[str, Any]] = []
         if count:
@@ -285,13 +286,24 @@ def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] =
     return demo
 
 
+def labelled_demos(node: NodeKind, train: Sequence[Example], targets: Mapping[str, str] = {}) -> list[dict[str, Any]]:
+    """Make the demos of a node from training rows, without those that show a blank input."""
+    return without_blanks(node, [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None])
+
+
+def without_blanks(node: NodeKind, demos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out demos in which an input is blank that most others fill."""
+    filled = [name for name in node.inputs if 2 * sum(is_empty(demo.get(name)) for demo in demos) < len(demos)]
+    return [demo for demo in demos if not any(is_empty(demo.get(name)) for name in filled)]
+
+
 def draw_demos(
     node: NodeKind, train: Sequence[Example], count: int, rng: random.Random, targets: Mapping[str, str] = {}
 ) -> list[dict[str, Any]]:
     """Draw `count` labelled demos, balanced over the values of the last output unless that is free text."""
     if not count:
         return []
-    rows = [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None]
+    rows = labelled_demos(node, train, targets)
     rng.shuffle(rows)
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:

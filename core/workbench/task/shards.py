@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.spec import lies_inside
-from workbench.task.drawn_rows import Row, Table
+from workbench.task.drawn_rows import Row, Table, place_rows
 
 #: Files that libraries write next to shards, and that hold no rows.
 _BESIDE = frozenset("dataset_info.json dataset_infos.json dataset_dict.json state.json metadata.json".split())
@@ -97,26 +97,27 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
-def join_shards(parts: Sequence[Iterable[Row]]) -> Iterable[Row]:
-    """Return the rows of several files, one after the other, as a table if each file is one."""
-    tables = [part for part in parts if isinstance(part, Table)]
-    return _Tables(tables) if len(tables) == len(parts) else chain.from_iterable(parts)
+def join_shards(parts: Sequence[Iterable[Row]], names: Sequence[str]) -> Iterable[Row]:
+    """Return the rows of several files, one after the other, as a table if each file is one. names: of the files."""
+    if all(isinstance(part, Table) for part in parts):
+        return _Tables([part for part in parts if isinstance(part, Table)], names)
+    return chain.from_iterable(map(place_rows, parts, names))
 
 
 class _Tables:
-    def __init__(self, tables: Sequence[Table]):
-        self._tables = tables
+    def __init__(self, tables: Sequence[Table], names: Sequence[str]):
+        self._tables, self._names = tables, names
 
     def __len__(self) -> int:
         return sum(map(len, self._tables))
 
     def __iter__(self) -> Iterator[Row]:
-        return chain.from_iterable(self._tables)
+        return chain.from_iterable(map(place_rows, self._tables, self._names))
 
     def take(self, places: Sequence[int]) -> Iterator[Row]:
         """Yield the rows at these positions, which ascend."""
         before = 0
-        for table in self._tables:
+        for table, name in zip(self._tables, self._names, strict=True):
             inside = [place - before for place in places if before <= place < before + len(table)]
-            yield from table.take(inside) if inside else ()
+            yield from place_rows(table.take(inside), name, (place + 1 for place in inside)) if inside else ()
             before += len(table)

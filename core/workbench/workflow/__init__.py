@@ -3,8 +3,7 @@
 Nothing here runs a node, spends money or imports a runtime. `workbench.Context` lists what a running node may use.
 """
 
-from workbench.workflow.course import describe_course as describe_course, differs as differs, tool_uses as tool_uses
-from workbench.workflow.flow import check_flow as check_flow, disable_nodes as disable_nodes, graph_hash as graph_hash
+from workbench.workflow.flow import check_flow as check_flow, disable_nodes as disable_nodes
 from workbench.workflow.flowchart import mermaid as mermaid
 from workbench.workflow.graph import Schedule as Schedule
 from workbench.workflow.node import (

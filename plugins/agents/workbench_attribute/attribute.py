@@ -152,6 +152,7 @@ def _finding(log: Log, d: Diagnosis) -> RowFinding:
         usd=d.usd,
         evidence=d.evidence,
         failure=d.failure or "",
+        handle=row.handle,
     )
 
 

@@ -114,7 +114,7 @@ def _with_run_options(command: Any) -> Any:
     "--split", type=click.Choice(["train", "val", "test", "all"]), help="Split of the run to examine. [default: val]"
 )
 @click.option(
-    "--row", "rows", multiple=True, metavar="ID", help="Examine this row of the run, failed or not. Repeatable."
+    "--row", "rows", multiple=True, metavar="ROW", help="Examine this row of the run, failed or not. Repeatable."
 )
 @limit_option("Examine at most this many logs.")
 @click.option(
@@ -296,7 +296,8 @@ def _print(found: Attribution, settings: Judging) -> None:
 def _row(log: Log, d: Diagnosis) -> tuple[str, ...]:
     agent = "-" if d.agent is None else d.agent
     votes = f"{d.confidence * d.votes:.2g}/{d.votes}"
-    cells = (log.id, agent, "-" if d.step is None else str(d.step), votes, str(d.calls), f"${d.usd:.4f}")
+    name = log.row.handle if log.row else log.id
+    cells = (name, agent, "-" if d.step is None else str(d.step), votes, str(d.calls), f"${d.usd:.4f}")
     return tuple(one_line(cell if len(cell) <= 40 else f"{cell[:39]}…") for cell in cells)
 
 

@@ -31,6 +31,7 @@ class RowFinding:
         reruns, calls, usd: the cost. A call shared by rows counts for the first of them.
         evidence: the reason.
         failure: why there is no diagnosis; "" if there is one.
+        handle: the name of the row for people.
     """
 
     row: str
@@ -48,6 +49,7 @@ class RowFinding:
     usd: float = 0.0
     evidence: str = ""
     failure: str = ""
+    handle: str = ""
 
     @property
     def place(self) -> str:
@@ -61,7 +63,8 @@ class RowFinding:
         number = "-" if self.step is None else f"{self.step}" if self.steps is None else f"{self.step} of {self.steps}"
         repaired = "-" if self.repaired is None else "yes" if self.repaired else "no"
         sure = "-" if self.step is None else f"{self.confidence:.2f}"
-        cells = (self.row, self.place, number, sure, repaired, str(self.reruns), str(self.calls), f"${self.usd:.4f}")
+        name = self.handle or self.row
+        cells = (name, self.place, number, sure, repaired, str(self.reruns), str(self.calls), f"${self.usd:.4f}")
         return tuple(one_line(cell if len(cell) <= WIDTH else f"{cell[: WIDTH - 1]}…") for cell in cells)
 
 

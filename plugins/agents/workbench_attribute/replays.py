@@ -27,10 +27,9 @@ from workbench.store import (
     dumps,
     read_options,
     read_report,
-    typed,
 )
 from workbench.study import Evaluator, Result
-from workbench.task import Example, Task
+from workbench.task import Example, Task, find_row
 from workbench.workflow import Workflow
 from workbench_attribute.diagnoses import RowFinding
 from workbench_attribute.repairs import label_repairs, model_repairs, sibling_repairs
@@ -147,10 +146,9 @@ def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: Rep
     examples = {e.id: e for e in (*task.dataset.train, *task.dataset.val)}
     stored = read_rows(store, row, read_report(row), workflow.hash)
     open_rows = [r for r in stored if r["split"] != "test" and r["example"] in examples]
-    if unknown := [name for name in options.rows if name not in examples]:
-        see = typed(f"workbench show {row['run']}", store.path)
-        raise StoreError(f"run {row['run']} has no train or val row '{unknown[0]}'; see: {see}")
-    chosen = [r for r in open_rows if r["example"] in options.rows] if options.rows else open_rows
+    place = f"train or val of run {row['run']}"
+    asked = {find_row(name, {id_: one.handle for id_, one in examples.items()}, place) for name in options.rows}
+    chosen = [r for r in open_rows if r["example"] in asked] if asked else open_rows
     failed = [r for r in chosen if r["score"] is not None and r["score"] < options.passing]
     if not failed:
         kept = " Its test rows are sealed, so they are not examined: score val." if stored and not open_rows else ""
@@ -292,6 +290,7 @@ class _Course:
             reruns=found.reruns,
             evidence=found.evidence,
             failure=failure,
+            handle=failed.example.handle,
         )
 
     async def _examine(self, failed: _Failed) -> RowFinding:

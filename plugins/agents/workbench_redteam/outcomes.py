@@ -14,7 +14,8 @@ from typing import Any
 
 from workbench.spec import AttackSpec
 from workbench.study import Result
-from workbench.workflow import Trace, differs, tool_uses
+from workbench.workflow import Trace
+from workbench_kit.logs import differs, tool_uses
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,10 +123,10 @@ class Collector:
     def __init__(self, study: Study, workflow: Workflow, sites: Sequence[Site], site: Site):
         self.study, self.workflow, self.sites, self.site = study, workflow, sites, site
 
-    def worst_calls(self, rows: Sequence[Example]) -> int:
+    def planned_calls(self, rows: Sequence[Example]) -> int:
         """The most calls that the outcomes of some rows take."""
         found = ((self._probe(model, 0), n) for model, n in self.site.draws.items())
-        return sum(n * self.study.worst_calls(probe, rows) for probe, n in found)
+        return sum(n * self.study.planned_calls(probe, rows) for probe, n in found)
 
     async def collect(self, rows: Sequence[Example] | None) -> dict[str, dict[str, list[Result]]]:
         """Results by row and model, one for each answer. rows: None for val, where each candidate is also scored as a

@@ -192,10 +192,10 @@ class _Learning:
         study, train = self.study, list(self.study.train)
         rows = study.rng.sample(train, min(self.settings.rows, len(train)))
         left = study.remaining("calls")
-        each = collector.worst_calls(rows[:1]) if rows else 0
+        each = collector.planned_calls(rows[:1]) if rows else 0
         if left == math.inf or not each:
             return rows
-        return rows[: max(0, int((left - collector.worst_calls(study.val)) // each))]
+        return rows[: max(0, int((left - collector.planned_calls(study.val)) // each))]
 
     def _choose(self, table: Table) -> Point | None:
         """The point of the curve on val; None if none meets the aim."""

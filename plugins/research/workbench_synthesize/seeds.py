@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import SpecError, StoreError
-from workbench.run import prepare_stored, train_scores
+from workbench.run import prepare_stored
 from workbench.store import Store
 from workbench.task import Example, Task, normalised_inputs, read_rows
 from workbench_kit.logs import Log, RunLogs, load_logs, step_text
@@ -82,6 +82,20 @@ def _seeds_of_run(name: str, kind: str, database: str) -> list[Seed]:
             known = dict.fromkeys(str(one["example"]) for one in logs.scored() if one["example"] in train)
             return [_of_log(log) for log in logs.logs([*known])] if known else []
         return _failed(row["run"], train, train_scores(store, row["id"]))
+
+
+def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:
+    """Return all scores of each train row of a run, by row id, over all candidates and replicas. Infrastructure
+    failures are left out, because they say nothing about the workflow."""
+    rows = store.rows(
+        "select r.example, r.score from results r join evaluations e on e.id = r.evaluation_id where e.run_id = ? "
+        "and e.split = 'train' and r.score is not null order by e.id, r.position",
+        run_id,
+    )
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(row["example"], []).append(row["score"])
+    return found
 
 
 def _train_alone(task: Task) -> list[Example]:

@@ -79,8 +79,8 @@ class FitValue(Optimizer):
 
     def _affordable(self, study: Study, explorer: Workflow) -> int:
         """Compute how many rows can be explored so that the learned value can still be tried on val."""
-        left = study.remaining("calls") - study.worst_calls(study.best, study.val)
-        each = study.worst_calls(explorer, study.train[:1])
+        left = study.remaining("calls") - study.planned_calls(study.best, study.val)
+        each = study.planned_calls(explorer, study.train[:1])
         return self.batch if not each else max(0, min(self.batch, int(left // each) if left < math.inf else self.batch))
 
 

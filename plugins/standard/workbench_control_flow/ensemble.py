@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field as Written, model_validator
 
-from workbench.base.concurrency import gather_answered
 from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench.spec import NODE, one_or_each
 from workbench.workflow import Field, NodeConfig, NodeKind
+from workbench_control_flow.answered import gather_answered
 from workbench_kit.acting import child_node
 from workbench_kit.answers import convert
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from workbench.base.concurrency import gather_answered
 from workbench.errors import FailureKind, LMError, NodeError, SpecError
 from workbench.runtime import Context
 from workbench.spec import NODE, TOOL_ADDRESSES, Found, Written
 from workbench.workflow import NodeConfig, NodeKind
+from workbench_control_flow.answered import gather_answered
 from workbench_kit.acting import child_node, instructed_tree, with_new_inputs
 from workbench_kit.answers import read_score
 from workbench_kit.prompting import plain_adapter as plain

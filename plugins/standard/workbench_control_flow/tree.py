@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.base.concurrency import gather_all, gather_answered
+from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import Defect, FailureKind, NodeError
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeKind, Surroundings
+from workbench_control_flow.answered import gather_answered
 from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
 from workbench_kit.acting import child_node
 from workbench_kit.answers import read_number

@@ -171,6 +171,6 @@ def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
 
 def _screening_rows(study: Study, most: int) -> list[Example]:
     """Draw rows from train, few enough for about forty children with the remaining calls."""
-    rows, calls = list(study.train), study.remaining() / max(1, study.worst_calls(study.best, study.train[:1]))
+    rows, calls = list(study.train), study.remaining() / max(1, study.planned_calls(study.best, study.train[:1]))
     count = int(min(most, max(4, calls / 40)))
     return rows if len(rows) <= count else study.rng.sample(rows, count)

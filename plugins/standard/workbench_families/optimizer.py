@@ -96,7 +96,7 @@ class _Search:
     def cost(self, kind: Kind) -> int:
         """Return the maximum number of calls that its first option takes."""
         changed = self.study.workflow.patched(Patch(next(iter(kind.options.values()))))
-        return self.study.worst_calls(changed, self.study.val)
+        return self.study.planned_calls(changed, self.study.val)
 
     async def screen(self, base: Evaluation) -> None:
         """Try the kinds one by one, the most promising option of each first, and drop those that are clearly worse.
@@ -185,8 +185,8 @@ class _Search:
     def _within(self, limits: Mapping[str, float], base: Evaluation, changed: Workflow) -> bool:
         """Return True if the screening can still pay for a candidate, estimated from the start's cost per call."""
         study = self.study
-        calls = study.worst_calls(changed, study.val)
-        times = calls / max(1, study.worst_calls(study.workflow, study.val))
+        calls = study.planned_calls(changed, study.val)
+        times = calls / max(1, study.planned_calls(study.workflow, study.val))
         needed = {"calls": float(calls)}
         needed |= {what: times * len(study.val) * base.objectives.get(what, 0.0) for what in ("tokens", "usd")}
         return all(getattr(study.ledger.spent, what) + needed[what] <= limit for what, limit in limits.items())

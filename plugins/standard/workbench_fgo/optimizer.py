@@ -134,7 +134,7 @@ class Fgo(Optimizer):
             return first
         share = max(1, GUARD_ROWS // len(group))
         guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][:GUARD_ROWS]
-        if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
+        if study.remaining() < (len(distinct) + 1) * study.planned_calls(start, guard) + 1:
             study.log(
                 f"too few calls are left to merge {len(distinct)} workflows: of these only the one goes on that "
                 "gained most on its own rows",

@@ -11,8 +11,9 @@ from typing import Any
 from workbench.base.hashing import canonical
 from workbench.study import RandomTrial
 from workbench.task import Space
-from workbench.workflow import Workflow, graph_hash
+from workbench.workflow import Workflow
 from workbench_kit.searching import Edit, apply_edit, describe_edit
+from workbench_mcts.graph_hash import graph_hash
 
 #: An integer range with more values than this is not enumerated.
 LISTED = 32

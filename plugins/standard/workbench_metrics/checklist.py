@@ -20,8 +20,9 @@ from workbench.errors import NodeError, SpecError
 from workbench.lm import split_thoughts
 from workbench.spec import Pattern, Strict, check_pattern, spec_error
 from workbench.task import Example, Score
-from workbench.workflow import Trace, tool_uses
+from workbench.workflow import Trace
 from workbench_kit.answers import load_loose, read_grade
+from workbench_kit.logs import tool_uses
 from workbench_metrics.base import get_field, unreadable
 from workbench_metrics.structured import is_accepted
 

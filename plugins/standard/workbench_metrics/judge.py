@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from workbench.errors import NodeError
 from workbench.task import Example, Score
-from workbench.workflow import describe_course
 from workbench_kit.answers import UNREAD, choose_scale, find_scales, read_grade
+from workbench_kit.logs import describe_course
 from workbench_metrics.base import get_field
 
 _RUBRIC = "The answer must be correct."

@@ -172,6 +172,10 @@ class OpenAIChat:
         """Raise LMError if the server needs a key and there is none."""
         self._server.check_key()
 
+    def listening(self) -> None:
+        """Raise LMError if nothing listens at an address of this machine. Sends nothing."""
+        self._server.check_listening()
+
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """Send POST {base}/embeddings. Returns a vector for each text, and the tokens read. Raises LMError."""
         body = wire.encode({"model": self.model, "input": list(texts), **self._extra})

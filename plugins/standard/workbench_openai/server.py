@@ -164,8 +164,7 @@ class Server:
         except (aiohttp.ClientError, OSError) as error:
             text, unsent = f"{url.host}: {type(error).__name__}: {error}", isinstance(error, aiohttp.InvalidURL)
             if isinstance(error, aiohttp.ClientConnectorError):
-                why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-                text = f"{error.host}:{error.port}: {why}; is a server running there, and is `api_base` right?"
+                text = _refused(error.host, error.port, error)
                 unsent = True
             raise LMError("connection" if unsent else "broken", self.redacted(text)[:400]) from None
 
@@ -222,6 +221,16 @@ class Server:
         """Raise LMError if the server needs a key and there is none."""
         if self._key_needed and not self.sent_key:
             self.key()
+
+    def check_listening(self) -> None:
+        """Raise LMError if the server is on this machine and nothing listens there. Others are not asked."""
+        host, port = self.base.host, self.base.port
+        if host is None or port is None or not is_loopback(str(self.base)):
+            return
+        try:
+            socket.create_connection((host, port), timeout=1.0).close()
+        except OSError as error:
+            raise LMError("connection", _refused(host, port, error)) from None
 
     def key(self) -> str | None:
         """Return the key. Raise LMError if the server needs one and there is none."""
@@ -389,3 +398,8 @@ def base_url(text: str, path: str = "/chat/completions") -> URL:
 def _proxy(base: URL) -> str | None:
     # Looked up once: aiohttp's trust_env reads the environment and ~/.netrc for every request.
     return None if proxy_bypass(base.host or "") else getproxies().get(base.scheme)
+
+
+def _refused(host: str, port: int | None, error: OSError) -> str:
+    why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+    return f"{host}:{port}: {why}; is a server running there, and is `api_base` right?"

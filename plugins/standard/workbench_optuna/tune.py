@@ -105,7 +105,7 @@ class Tune(Optimizer):
             sampler=make_sampler(self.sampler, study.rng.getrandbits(31), STARTUP),
             pruner=optuna.pruners.MedianPruner(STARTUP),
         )
-        needed, left = study.worst_calls(study.workflow, study.val), study.remaining("calls")
+        needed, left = study.planned_calls(study.workflow, study.val), study.remaining("calls")
         count = next((n for n in range(self.trials, 0, -1) if _share(n) * left >= needed), 0)
         if count < self.trials:
             most = math.ceil(needed / _share(self.trials)) - int(left)

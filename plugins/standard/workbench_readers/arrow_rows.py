@@ -10,7 +10,7 @@ from typing import Any
 from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
 from workbench.base.short_floats import shortest_float
 from workbench.errors import SpecError
-from workbench.task import RowWithHoles
+from workbench.task import ReadRow
 from workbench_readers.common import Row, fault
 from workbench_readers.values import as_json
 
@@ -86,7 +86,7 @@ class ArrowRows:
                 name: as_json(cell if width is None else width(cell), missing, name, self._features.get(name))
                 for name, cell, width in zip(names, cells, widths, strict=True)
             }
-            yield RowWithHoles(row, holes) if holes else row
+            yield ReadRow(row, number, holes)
 
 
 def _cells(column: Any) -> list[Any]:

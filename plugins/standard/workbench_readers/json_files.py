@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from workbench.base.data_files import MOST_ROW, too_large
 from workbench.errors import SpecError
 from workbench.spec import PATH, declares
-from workbench.task import RowWithHoles
+from workbench.task import ReadRow
 from workbench_readers.common import Row, fault, known_options
 from workbench_readers.texts import open_text, read_text, text_lines
 from workbench_readers.values import as_json
@@ -143,7 +143,7 @@ def _rows_of_lines(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
             if not isinstance(row, dict):
                 hint = 'Write e.g. {"text": "...", "label": "..."}.'
                 raise fault(f"a row must be an object, this is {_kind(row)}", location, hint, number)
-            yield _without_odd(row, line, location, number) if decoder.odd else row
+            yield _without_odd(row, line, location, number, number) if decoder.odd else ReadRow(row, number)
 
 
 def _rows_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
@@ -155,7 +155,11 @@ def _rows_of_list(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
             if not isinstance(row, dict):
                 message = f"row {number} must be an object, it is {_kind(row)}"
                 raise fault(message, location, "Write [{...}, {...}].", stretch.line)
-            yield _without_odd(row, stretch.last, location, stretch.line) if decoder.odd else row
+            place = max(number, stretch.line)  # of several rows on one line, the number
+            if decoder.odd:
+                yield _without_odd(row, stretch.last, location, stretch.line, place)
+            else:
+                yield ReadRow(row, place)
 
 
 class _Stretch:
@@ -265,7 +269,7 @@ def _rows_at_path(location: str, options: Mapping[str, Any], path: Sequence[str]
     for number, row in enumerate(value, 1):
         if not isinstance(row, dict):
             raise fault(f"row {number} must be an object, it is {_kind(row)}", location, "Write [{...}, {...}].", 1)
-    return (_without_odd(row, text, location, 1) if decoder.odd else row for row in value)
+    return (_without_odd(row, text, location, 1, None) if decoder.odd else row for row in value)
 
 
 def _where_rows_are(value: Any, path: Sequence[str]) -> str:
@@ -278,10 +282,10 @@ def _where_rows_are(value: Any, path: Sequence[str]) -> str:
     return "Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}."
 
 
-def _without_odd(row: Row, text: str, location: str, line: int) -> Row:
+def _without_odd(row: Row, text: str, location: str, line: int, place: int | None) -> ReadRow:
     """Return a row with null for each number that is not finite, and a note of its field.
 
-    text: contains the row, from the given line of the file.
+    text: contains the row, from the given line of the file. place: the line of the row, or its number.
     """
     holes = dict[str, SpecError]()
 
@@ -296,7 +300,7 @@ def _without_odd(row: Row, text: str, location: str, line: int) -> Row:
         found = as_json(row, missing)
     except RecursionError as error:
         raise _unparsed(error, location, line) from None
-    return RowWithHoles(found, holes) if holes else found
+    return ReadRow(found, place, holes)
 
 
 def _odd_numbers(text: str) -> Iterator[tuple[int, str]]:

@@ -148,7 +148,7 @@ def _rows_of_files(place: str, split: str, options: Mapping[str, Any]) -> Iterab
     files = find_shards(Path(place), ".", split)
     read = plugins().get("readers", reader_of(files[0].name))
     kept = {name: value for name, value in options.items() if name == "columns"}
-    return join_shards([read(str(file), kept) for file in files])
+    return join_shards([read(str(file), kept) for file in files], [str(file.relative_to(place)) for file in files])
 
 
 def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:

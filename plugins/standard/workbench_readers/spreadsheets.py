@@ -13,7 +13,7 @@ from typing import Any
 from workbench.base.data_files import MOST_FILE, MOST_TEXT, too_large
 from workbench.errors import SpecError, suggest
 from workbench.spec import PATH, declares
-from workbench.task import RowWithHoles
+from workbench.task import ReadRow
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 from workbench_readers.tables import holds, table_rows
 
@@ -46,7 +46,7 @@ def read_xlsx(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
         raise fault(f"cannot read this as .xlsx: {type(error).__name__}: {error}", location, hint) from None
     for row in table_rows(enumerate(grid, 1), options.get("types"), location):
         holes = {name: cell.error(location) for name, cell in row.items() if isinstance(cell, _NoValue)}
-        yield RowWithHoles({**row, **dict.fromkeys(holes)}, holes) if holes else row
+        yield ReadRow({**row, **dict.fromkeys(holes)}, row.line, holes) if holes else row
 
 
 @dataclass(frozen=True)

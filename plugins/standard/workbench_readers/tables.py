@@ -12,6 +12,7 @@ from typing import Any
 from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
 from workbench.errors import SpecError
 from workbench.spec import PATH, declares
+from workbench.task import ReadRow
 from workbench_readers.common import Row, fault, known_options
 from workbench_readers.json_files import decode_strictly
 from workbench_readers.texts import open_text, text_lines
@@ -61,7 +62,7 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> Itera
 
 
 def _numbered(lines: Iterable[str], delimiter: str, location: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each row, with the number of the line on which it ends."""
+    """Yield the cells of each row, with the number of the line on which it begins."""
     size = 0
 
     def measured() -> Iterator[str]:
@@ -76,7 +77,7 @@ def _numbered(lines: Iterable[str], delimiter: str, location: str) -> Iterator[t
     reader, begin = csv.reader(measured(), delimiter=delimiter, strict=True), 0
     try:
         for cells in reader:
-            yield reader.line_num, cells
+            yield begin + 1, cells
             size, begin = 0, reader.line_num
     except csv.Error as error:
         if "field limit" in str(error):
@@ -91,7 +92,7 @@ def _endless(line: int, most: int, location: str) -> SpecError:
 
 def table_rows(
     lines: Iterable[tuple[int, Sequence[Any]]], types: Any, location: str, guessed: str | None = None
-) -> Iterator[Row]:
+) -> Iterator[ReadRow]:
     """Yield the rows of a table. The first line with a cell that is not blank is the header.
 
     Skips blank lines, and blank columns without a name, which spreadsheets write. Raises SpecError.
@@ -113,7 +114,7 @@ def table_rows(
         row = header.row(cells, number)
         if "" in row and not holds(row[""]):
             del row[""]
-        yield row
+        yield ReadRow(row, number)
 
 
 def holds(cell: Any) -> bool:

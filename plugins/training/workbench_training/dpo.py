@@ -63,7 +63,9 @@ class DPO(ImitationOptimizer):
         if not self.calls_beside or not source.affords(schedule, round_):
             return source.affords(schedule, round_)
         rows = list(study.train)[: self.tasks]
-        calls = study.worst_calls(study.workflow, study.val) + self.rollouts * study.worst_calls(study.workflow, rows)
+        calls = study.planned_calls(study.workflow, study.val) + self.rollouts * study.planned_calls(
+            study.workflow, rows
+        )
         return study.remaining("calls") >= calls + self.rollouts * len(rows) * self.calls_beside
 
     async def chosen(

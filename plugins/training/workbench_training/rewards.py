@@ -193,7 +193,7 @@ def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
             raise SpecError(
                 f"the reward {part.kind} compares with the field '{part.target}', which {len(lacking)} of the "
                 f"{len(rows)} "
-                f"rows of train lack, first the row {lacking[0].id}; it has: {', '.join(lacking[0]) or 'none'}",
+                f"rows of train lack, first the row {lacking[0].handle}; it has: {', '.join(lacking[0]) or 'none'}",
                 hint=suggest(part.target, lacking[0]),
                 path=(index, "target"),
             )
@@ -202,7 +202,7 @@ def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
                 parse_wanted_calls(row[part.target])
             except ValueError as error:
                 raise SpecError(
-                    f"the field '{part.target}' of the row {row.id} of train is of no use to the reward tool_n1: "
+                    f"the field '{part.target}' of the row {row.handle} of train is of no use to the reward tool_n1: "
                     f"{error}",
                     hint='Write a list of {"name": ..., "arguments": {...}}.',
                     path=(index, "target"),

@@ -167,10 +167,10 @@ class SFT(ImitationOptimizer):
     def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
         if self.source == "own":
             return source.affords(schedule, round_)
-        calls = study.worst_calls(study.workflow, study.val)
+        calls = study.planned_calls(study.workflow, study.val)
         if self.source == "teacher":
             rows = list(study.train)[: self.tasks]
-            calls += self.rollouts * study.worst_calls(self.drawn(study.workflow), rows)
+            calls += self.rollouts * study.planned_calls(self.drawn(study.workflow), rows)
         return study.remaining("calls") >= calls
 
     async def chosen(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from workbench.base.distributions import binomial_quantile
+from workbench.base.distributions import binomial_tail
 from workbench.proof import (
     COST_FIELDS,
     LEVEL,
@@ -272,6 +272,13 @@ def _measure_percentile(limit: float, results: Sequence[Result], clusters: Seque
     high = binomial_quantile(1 - alpha / 2, n, 1 - SLOW_SHARE) + 1
     ends = (ranked[low - 1] if low >= 1 else 0.0, ranked[high - 1] if high <= n else math.inf)
     return Level("p95_latency", limit, ranked[math.ceil((1 - SLOW_SHARE) * n) - 1], ends)
+
+
+def binomial_quantile(share: float, n: int, chance: float) -> int:
+    """Compute the smallest k with P(X <= k) of at least `share`."""
+    import numpy
+
+    return int(numpy.searchsorted(1 - binomial_tail(numpy.arange(n + 1), n, chance), share))
 
 
 def _by_cluster(values: Sequence[float], clusters: Sequence[Hashable]) -> list[list[float]]:

@@ -12,7 +12,7 @@ from workbench.errors import StoreError
 from workbench.evaluation import EvalReport, add_details, read_rows, stored_report
 from workbench.run import status_of
 from workbench.store import Store, read_report
-from workbench_view.exports import names_beside, names_in, plain, plain_cell, table_cell, table_writer
+from workbench_view.exports import names_beside, names_in, place_of, plain, plain_cell, table_cell, table_writer
 from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
 
 #: Maximum rows of a page, and of Markdown, worst first. The CSV has all.
@@ -55,7 +55,7 @@ def write_markdown(facts: EvalFacts) -> str:
         lines.append(f"- {'no result' if kind in report.missing else 'failed'}, {plain(kind)}: {count}")
     wrong = [row for row in facts.rows if row["score"] is None or row["score"] < 1]
     lines += ["", "| row | score | failure |", "| --- | --- | --- |"] if wrong else []
-    cells = ([row["example"], format_score(row["score"]), row["failure"] or ""] for row in wrong[:ROWS])
+    cells = ([place_of(row["handle"]), format_score(row["score"]), row["failure"] or ""] for row in wrong[:ROWS])
     lines += [f"| {' | '.join(map(table_cell, row))} |" for row in cells]
     if len(wrong) > ROWS:
         lines += ["", f"and {len(wrong) - ROWS} more: `--out report.html` and `.csv` have them."]
@@ -66,7 +66,7 @@ def write_markdown(facts: EvalFacts) -> str:
 
 def write_json(facts: EvalFacts) -> str:
     """Return the stored report and its rows, without their traces."""
-    kept = ("example", "split", "replica", "inputs", "further", "prediction", "score", "scores", "failure")
+    kept = ("example", "handle", "split", "replica", "inputs", "further", "prediction", "score", "scores", "failure")
     rows = [{name: row[name] for name in (*kept, "message", "feedback", "cost")} for row in facts.rows]
     return visible_json({"run": facts.report.as_dict(), "rows": rows}, indent=1) + "\n"
 
@@ -84,7 +84,7 @@ def write_csv(facts: EvalFacts) -> str:
     writer.writerow(map(plain_cell, [*first, *names_beside(fields, [*first, *found]), *found]))
     for row in facts.rows:
         given, said = _fields(row), row["prediction"] or {}
-        cells = [row["example"], row["split"], row["replica"] + 1, *(given.get(name) for name in fields)]
+        cells = [row["handle"], row["split"], row["replica"] + 1, *(given.get(name) for name in fields)]
         cells += [*(said.get(name) for name in answers), *(row[name] for name in last)]
         writer.writerow(map(plain_cell, [*cells, *((row["scores"] or {}).get(name) for name in scores)]))
     return out.getvalue()

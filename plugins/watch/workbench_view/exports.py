@@ -52,10 +52,17 @@ def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
     lost = sum(row.gain < 0 for row in changed)
     lines = ["", "## Rows whose result changed", "", f"{lost} lost, {len(changed) - lost} won.", ""]
     lines += ["| row | baseline | winner |", "| --- | --- | --- |"]
-    lines += [f"| {table_cell(row.example)} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in changed[:ROWS]]
+    lines += [
+        f"| {table_cell(place_of(row.handle))} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in changed[:ROWS]
+    ]
     if len(changed) > ROWS:
         lines += ["", f"and {len(changed) - ROWS} more: `--out report.html` and `.csv` have all."]
     return lines
+
+
+def place_of(handle: str) -> str:
+    """Return the handle of a row without the words that it quotes."""
+    return handle.partition(' "')[0]
 
 
 def table_cell(text: str) -> str:
@@ -75,7 +82,13 @@ def _side(pieces: Sequence[Piece], sign: str) -> list[str]:
 def write_json(facts: Facts) -> str:
     """Return the stored report, with the changes, the noise band and the rows whose result changed."""
     rows = [
-        {"row": row.example, "baseline": row.scores[0], "winner": row.scores[1], "outputs": list(row.outputs)}
+        {
+            "row": row.example,
+            "handle": row.handle,
+            "baseline": row.scores[0],
+            "winner": row.scores[1],
+            "outputs": list(row.outputs),
+        }
         for row in facts.changed
     ]
     points = [
@@ -106,7 +119,7 @@ def write_csv(facts: Facts) -> str:
         for key in (key for key in first if key in second):
             example, a, b = first[key].example, first[key].score, second[key].score
             difference = b - a if a is not None and b is not None else None
-            cells = [example, a, b, difference, *(facts.inputs.get(example, {}).get(name) for name in inputs)]
+            cells = [first[key].handle, a, b, difference, *(facts.inputs.get(example, {}).get(name) for name in inputs)]
             cells += [side.get(example, {}).get(name) for side in facts.answers for name in said]
             writer.writerow(map(plain_cell, cells))
     return out.getvalue()

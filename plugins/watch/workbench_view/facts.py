@@ -32,6 +32,7 @@ class ChangedRow:
     outputs: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
+    handle: str = ""
 
     @property
     def gain(self) -> float:
@@ -238,6 +239,6 @@ def _changed_rows(
     for (_, scores, a, _), (before, after) in zip(differ, pairs, strict=True):
         outputs = (before["prediction"], after["prediction"])
         traces = (before, after) if room > 0 else (None, None)
-        made.append(ChangedRow(a.example, scores, before["inputs"], outputs, *traces))
+        made.append(ChangedRow(a.example, scores, before["inputs"], outputs, *traces, before["handle"]))
         room -= len(json.dumps([before["spans"], after["spans"]], default=str))
     return made

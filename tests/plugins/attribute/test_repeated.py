@@ -146,7 +146,7 @@ def test_spectrum_ranks_nodes_without_a_call(database: Path, models: Models) -> 
         (["--method", "replay"], "a model must be named"),
         (["--method", "spectrum", "--passing", "0"], "there is nothing to compare"),
         (["--repair", "label"], "--repair cannot be combined with --method all-at-once"),
-        (["--method", "replay", "--lm", STRONG, "--row", "r99"], "no train or val row 'r99'"),
+        (["--method", "replay", "--lm", STRONG, "--row", "r99"], "has no row 'r99'"),
     ],
 )
 def test_wrong_use_is_said(flags: list[str], words: str, database: Path) -> None:

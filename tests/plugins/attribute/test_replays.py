@@ -176,7 +176,7 @@ def test_a_budget_that_ends_leaves_the_rest_open_and_the_next_call_goes_on(
 def test_what_cannot_be_examined_is_said(file: Path, models: Models, database: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="a model must be named"):
         replay_failures("last", database=database, pool=models)
-    with pytest.raises(StoreError, match="no train or val row 'x'"):
+    with pytest.raises(StoreError, match="has no row 'x'"):
         replay_failures("last", options=ReplayOptions(lm=STRONG_LM, rows=["x"]), database=database, pool=models)
     evaluate(file, options=EvalOptions(split="test"), database=database, pool=models)
     with pytest.raises(StoreError, match="sealed"):

@@ -12,8 +12,9 @@ from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
-from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
+from workbench.workflow import Surroundings, learnable_addresses, mermaid
 from workbench_kit.acting import FieldCondition
+from workbench_mcts.graph_hash import graph_hash
 
 NOTE = {"predict": "fact, notes -> notes", "instructions": "Add it."}
 

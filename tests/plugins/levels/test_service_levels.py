@@ -14,7 +14,7 @@ from workbench.proof import Ceiling, interval, paired_proof
 from workbench.spec import TargetsSpec
 from workbench.study import Result
 from workbench.task import Example
-from workbench_levels.levels import Level, claim_levels, few_rows_warning, measure_levels
+from workbench_levels.levels import Level, binomial_quantile, claim_levels, few_rows_warning, measure_levels
 
 
 def results(scores: list[float | None], seconds: list[float] | None = None, **more: Any) -> list[Result]:
@@ -135,3 +135,9 @@ def test_what_the_second_side_has_for_less_is_measured_where_the_workflow_ran_fi
     assert (
         cold[0].value == 1.0 and cold[0].verdict == "missed" and "on the 40 rows that it ran first on" in str(cold[0])
     )
+
+
+@pytest.mark.parametrize("n", [1, 8, 59, 300])
+def test_binomial_quantiles(n: int) -> None:
+    for share in (0.005, 0.025, 0.5, 0.975, 0.9999):
+        assert binomial_quantile(share, n, 0.95) == binom.ppf(share, n, 0.95)

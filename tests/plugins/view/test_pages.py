@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -43,7 +44,8 @@ def rows_of(client: TestClient, run: str, **asked: str) -> list[str]:
     answer = client.get(f"/runs/{run}/rows", params=asked)
     assert answer.status_code == 200, answer.text[-500:]
     return [
-        html.unescape(one) for one in re.findall(r'<td class="main"><a data-row href="[^"]+">([^<]+)</a>', answer.text)
+        parse_qs(urlsplit(html.unescape(link)).query)["row"][0]
+        for link in re.findall(r'<td class="main"><a data-row href="([^"]+)">[^<]+</a>', answer.text)
     ]
 
 

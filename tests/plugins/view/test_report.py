@@ -159,11 +159,15 @@ def test_other_forms_say_the_same(facts: Facts) -> None:
     mean = sum(float(line["difference"]) for line in lines) / len(lines)
     assert mean == pytest.approx(facts.report["gain"]["diff"])
     markdown = write_markdown(facts)
-    assert facts.verdict[0] in markdown and "```diff" in markdown and facts.changed[0].example in markdown
+    assert (
+        facts.verdict[0] in markdown
+        and "```diff" in markdown
+        and facts.changed[0].handle.partition(' "')[0] in markdown
+    )
 
 
 def test_markdown_is_short_and_no_text_leaves_its_place(facts: Facts) -> None:
-    rows = [replace(facts.changed[0], example=f"<b>|{n}`") for n in range(100)]
+    rows = [replace(facts.changed[0], handle=f"<b>|{n}`") for n in range(100)]
     change = ("nodes.sort.instructions", *(f"Say\n```\n{word}\n```\n" for word in "xy"))
     demos = ("nodes.sort.demos", None, [{"text": "x", "label": "a"}])
     told = write_markdown(replace(facts, changed=rows, report={**facts.report, "changes": [demos, change]}))
@@ -187,7 +191,7 @@ def test_ids_of_rows_are_no_formulas(facts: Facts) -> None:
     assert facts.sides is not None
     side = facts.sides[0]
     ids = ["=HYPERLINK(1)", "\r=1 20", "a\r\n=2", "a;=3", "a\t=4", " =5", "\uff1d6", "\n+7", "@8", "a,b\r-9"]
-    rows = {key: replace(row, example=ids[n % len(ids)]) for n, (key, row) in enumerate(side.rows.items())}
+    rows = {key: replace(row, handle=ids[n % len(ids)]) for n, (key, row) in enumerate(side.rows.items())}
     told = write_csv(replace(facts, sides=(replace(side, rows=rows), facts.sides[1])))
     assert "\r" not in told and told.replace("\n", "").count('"') % 2 == 0, "security 14"
     cells = [line[0] for line in csv.reader(io.StringIO(told, newline=""))][1:]

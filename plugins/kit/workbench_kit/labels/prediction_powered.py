@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.base.distributions import find_root, student_quantile, student_tail
+from workbench.base.distributions import beta_share, find_root
 from workbench.proof import mean_p
 
 
@@ -130,3 +130,19 @@ def _variance(values: Sequence[float]) -> float:
     """Return the sample variance; 0 for one value."""
     mean = math.fsum(values) / len(values)
     return math.fsum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """Compute P(T > t) of Student's t."""
+    tail = float(beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)) / 2
+    return tail if t >= 0 else 1 - tail
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """Compute a quantile of Student's t."""
+    if share < 0.5:
+        return -student_quantile(1 - share, freedom)
+    most = 1.0
+    while student_tail(most, freedom) > 1 - share:
+        most *= 2
+    return find_root(lambda t: student_tail(t, freedom) - (1 - share), 0.0, most, within=1e-12)

@@ -13,6 +13,7 @@ from workbench_kit.logs.agent_log import (
 )
 from workbench_kit.logs.asked_run import AskedRun as AskedRun, Command as Command, open_run as open_run
 from workbench_kit.logs.atif import is_trajectory as is_trajectory, read_trajectory as read_trajectory
+from workbench_kit.logs.course import describe_course as describe_course, differs as differs, tool_uses as tool_uses
 from workbench_kit.logs.log_files import load_logs as load_logs
 from workbench_kit.logs.log_spans import (
     CONVENTIONS as CONVENTIONS,

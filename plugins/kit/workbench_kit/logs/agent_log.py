@@ -37,12 +37,14 @@ class LogStep:
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """The result of our run that a log was made from: the row, the repeat, and the hash of the workflow."""
+    """The result of our run that a log was made from: the row, the repeat, the hash of the workflow. handle: of the
+    row."""
 
     example: str
     replica: int
     candidate: str
     score: float | None = None
+    handle: str = ""
 
 
 @dataclass(frozen=True, slots=True)

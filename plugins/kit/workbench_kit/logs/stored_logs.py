@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError, StoreError, suggest
+from workbench.errors import SpecError
 from workbench.evaluation import add_texts, read_rows
 from workbench.lm import locate_lms
 from workbench.run import read_stored_source
 from workbench.spec import LMSpec, check_nodes
 from workbench.store import Store, kind_of, read_report
 from workbench.study import METRIC_SAID
+from workbench.task import find_row
 from workbench_kit.logs.agent_log import Log, LogSource, LogStep, field_lines, read_steps
 
 #: Splits whose right answers are not read.
@@ -94,20 +95,9 @@ def model_of_run(store: Store, run: str) -> LMSpec | None:
 
 
 def _named(names: Sequence[str], found: Sequence[dict[str, Any]], run: str, split: str) -> list[dict[str, Any]]:
-    chosen: list[dict[str, Any]] = []
-    for name in names:
-        ends = (f":{name}", f"/{name}")
-        fit = (
-            [r for r in found if r["example"] == name]
-            or [r for r in found if r["example"].endswith(ends)]
-            or [r for r in found if r["example"].startswith(name)]
-        )
-        if len({r["example"] for r in fit}) != 1:
-            ids = list(dict.fromkeys(r["example"] for r in found))
-            near = suggest(name, ids) if len(ids) <= 20 else f"It has {len(ids)} rows."
-            raise StoreError(f"run {run} has {'several rows' if fit else 'no row'} '{name}' of {split}. {near}")
-        chosen += fit
-    return chosen
+    handles = {r["example"]: r["handle"] for r in found}
+    asked = [find_row(name, handles, f"{split} of run {run}") for name in names]
+    return [r for name in asked for r in found if r["example"] == name]
 
 
 def _no_steps(row: Any, split: str, others: Sequence[str]) -> SpecError:
@@ -144,5 +134,5 @@ def _log(row: Mapping[str, Any], *, sealed: bool) -> Log:
         truth or None,
         "\n".join(part for part in outcome if part),
         sealed=sealed,
-        row=LogSource(row["example"], row["replica"], row["candidate"], row["score"]),
+        row=LogSource(row["example"], row["replica"], row["candidate"], row["score"], f"{row['handle']}{replica}"),
     )

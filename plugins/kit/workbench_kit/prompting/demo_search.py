@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.base.hashing import canonical
 from workbench.study import Evaluation, Study, score_of
-from workbench.task import Example, draw_demos, labelled_demo
+from workbench.task import Example, draw_demos, labelled_demo, labelled_demos, without_blanks
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
@@ -68,8 +68,8 @@ class DemoSearch:
         pools = dict[str, dict[str, Pool]]()
         for address in learnable_addresses(self.study.workflow, "demos"):
             node = node_at(self.study.workflow, address)
-            rows = (labelled_demo(node, row, self.study.targets) for row in self.study.train)
-            found = {"labelled": [row for row in rows if row is not None], "own": list(own.get(address, ()))}
+            labelled = labelled_demos(node, self.study.train, self.study.targets)
+            found = {"labelled": labelled, "own": without_blanks(node, own.get(address, ()))}
             if nearest and "retrieve" in node.learnable:
                 found["nearest"] = found["labelled"] or found["own"]
                 found["nearest own"] = found["own"] if found["labelled"] else []

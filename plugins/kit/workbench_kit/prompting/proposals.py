@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.lm import is_placeholder, is_refusal
+from workbench.base.text import spells_nothing
+from workbench.lm import is_refusal
 from workbench.workflow import NodeKind, leaves_of
 from workbench_kit.answers import find_code, read_objects
 
@@ -183,3 +184,15 @@ def _without(folded: str, values: Iterable[str]) -> str:
     for value in values:
         left = left.replace(f" {value} ", " ") if value else left
     return left.strip()
+
+
+_ANY_TAG = re.compile(r"</?[A-Za-z]\w*>")
+#: Marks in place of a removed text.
+_TAKEN_OUT = re.compile(r"(?i)[\[(<{*_]+\s*(?:redacted|removed|omitted|deleted|empty|blank|censored)\s*[\])>}*_]+")
+
+
+def is_placeholder(text: str) -> bool:
+    """Return True if a text only stands in for a prompt: signs such as `...` and `{}`, or a word for nothing such as
+    `N/A` and `[REDACTED]`."""
+    said = _ANY_TAG.sub("", text).strip()
+    return not re.search(r"\w", said) or spells_nothing(said.strip("\"'`.")) or _TAKEN_OUT.fullmatch(said) is not None

@@ -246,11 +246,11 @@ class StudyRolloutSource:
         if self.tree is not None:
             calls = drawn * self.tree.calls_of(workflow)
         else:
-            calls = study.worst_calls(workflow, rows[:1]) * drawn * schedule.rollouts
+            calls = study.planned_calls(workflow, rows[:1]) * drawn * schedule.rollouts
         best = study.best_evaluation
         tokens = best.objectives["tokens"] * len(study.val) if best else 0.0
         return (
-            study.remaining("calls") >= calls + study.worst_calls(study.workflow, study.val)
+            study.remaining("calls") >= calls + study.planned_calls(study.workflow, study.val)
             and study.remaining("tokens") >= 1.5 * self.largest_tokens + 1.2 * tokens
             and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
         )

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from workbench.evaluation import read_rows
 from workbench.run import winner_of
-from workbench.store import Evaluations, Store, kind_of, read_report
+from workbench.store import Evaluations, RunRecord, Store, kind_of, read_report
 from workbench_view.server.rows import default_candidate
 from workbench_view.server.site import NotFound, Site, find_run, url, whole_number
 from workbench_view.server.stored import read_inputs
@@ -67,6 +67,7 @@ def read_data(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[
     """Return the scored rows, each once per split: example, split, row_key, cluster. Train rows that only an optimizer
     has used are known by their ids, so their keys are None."""
     evaluations, seen = Evaluations(store, row["id"]), dict[tuple[str, str], dict[str, Any]]()
+    handles = RunRecord(store, row["id"]).read_handles()
     asked = (
         default_candidate(store, row, report),
         (report or {}).get("baseline", {}).get("workflow"),
@@ -77,6 +78,8 @@ def read_data(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[
             known = seen.setdefault((one["split"], one["example"]), dict(one))
             if known["row_key"] is None:
                 known |= dict(one)
+    for one in seen.values():
+        one["handle"] = handles.get(one["example"], one["example"])
     order = ("train", "val", "test")
     return sorted(seen.values(), key=lambda one: order.index(one["split"]) if one["split"] in order else len(order))
 
@@ -103,7 +106,8 @@ def _inputs(
 
 
 def _said(one: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
-    return f"{one['example']} {json.dumps(inputs.get(one['example']) or {}, ensure_ascii=False, default=str)}"
+    fields = json.dumps(inputs.get(one["example"]) or {}, ensure_ascii=False, default=str)
+    return f"{one['example']} {one['handle']} {fields}"
 
 
 def _is_about_data(line: str) -> bool:

@@ -34,6 +34,7 @@ def row_page(site: Site, store: Store, request: Request) -> Response:
         run={"run": row["run"], "name": row["name"]},
         kind=kind_of(row),
         example=example,
+        handle=found[0]["handle"],
         candidate=candidate,
         split=split,
         winner=winner_of(report) if kind_of(row) == "optimize" else None,

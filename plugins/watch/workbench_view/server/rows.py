@@ -155,7 +155,7 @@ def _with_text(
     said: dict[str, str] = {name: f"{name} {json.dumps(inputs.get(name), ensure_ascii=False)}" for name in names}
     for one in read_rows(store, row, report, candidate, split=split, parsed=("cost",)):
         if one["example"] in said:
-            parts = (one["fields"], one["prediction"], one["message"], one["feedback"])
+            parts = (one["handle"], one["fields"], one["prediction"], one["message"], one["feedback"])
             said[one["example"]] += " ".join(str(part) for part in parts if part)
     return [name for name in names if text in said[name].lower()]
 
@@ -181,6 +181,7 @@ def _described(
         given = one["fields"] or inputs.get(one["example"]) or {}
         made[one["example"]] = {
             "example": one["example"],
+            "handle": one["handle"],
             "repeats": [one["score"]],
             "before": before.get(one["example"]),
             "failure": one["failure"],

@@ -25,7 +25,7 @@ from workbench_view.text_diff import list_changes
 #: Maximum events, changed rows and candidates on the page of a run; others have pages of their own.
 EVENTS, ROWS, CANDIDATES = 40, 20, 200
 #: Events shown under another heading: the machine under the provenance, steering under the orders.
-ELSEWHERE = ("machine", "steered")
+ELSEWHERE = ("machine", "steered", "rows_named")
 #: Maximum calls for which tokens and dollars are summed each second.
 SUMMED = 20_000
 
@@ -118,12 +118,16 @@ def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, A
         return None
     changed = sorted((b - a, name, a, b) for name, a, b in pairs if a != b)
     changed.sort(key=lambda one: (one[0] > 0, -abs(one[0])))
+    handles = RunRecord(store, row["id"]).read_handles()
     return {
         "lost": sum(difference < 0 for difference, *_ in changed),
         "won": sum(difference > 0 for difference, *_ in changed),
         "rows": len(pairs),
         "noise": noise_band([b - a for _, a, b in pairs]),
-        "first": [{"example": name, "before": a, "after": b, "won": b > a} for _, name, a, b in changed[:ROWS]],
+        "first": [
+            {"example": name, "handle": handles.get(name, name), "before": a, "after": b, "won": b > a}
+            for _, name, a, b in changed[:ROWS]
+        ],
     }
 
 

@@ -99,7 +99,7 @@ class Turns:
 
         def room(proposals: int) -> bool:
             calls = 1 + self.plan.proposer.samples * solving.max_calls
-            return study.remaining("calls") >= proposals * calls + study.worst_calls(study.workflow, study.val)
+            return study.remaining("calls") >= proposals * calls + study.planned_calls(study.workflow, study.val)
 
         return StudyProposalSource(
             study,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.base.type_guards import is_dict
-from workbench.workflow.trace import Span, Trace
+from workbench.workflow import Span, Trace
 
 
 @dataclass(frozen=True)
