@@ -141,7 +141,10 @@ def seat(roles, experts, instructions):
         "several strategies": {"nodes.solve.branching": 1, "nodes.solve.evaluations": 8},
         "feedback": {"nodes.solve.of.cases.refine.signature": "question, plan -> answer"},
     },
-    "compwob": {"what is left is carried on": {"nodes.work.of.signature": "brief, observation -> left, action"}},
+    "compwob": {
+        "what is left is carried on": {"nodes.work.of.signature": "brief, observation -> left, action"},
+        "what stands behind after": {"nodes.work.of.instructions": "Do what is asked on the page."},
+    },
     "dare": {
         "the profile of the values": {"nodes.ask.source": "def ask(question, profile): return question"},
         "cards with a profile": {"nodes.look.fields": {"text": "text"}},
@@ -248,6 +251,25 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "contest": {"a competition on training rows": {"optimize": []}},
+    "jury": {
+        "several jurors": {
+            "nodes.sort.of": [
+                {
+                    "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
+                    "instructions": "Sort the request by its main problem.",
+                }
+            ]
+        }
+    },
+    "forge": {
+        "programs that are written": {"optimize": []},
+        "several of them": {"optimize": [{"forge": {"kind": "heuristic", "samples": 1}}]},
+    },
+    "llm_heuristics": {
+        "a heuristic that is written": {"optimize": []},
+        "several of them": {"optimize": [{"forge": {"kind": "heuristic", "samples": 1}}]},
+    },
     "stateflow_intercode": {
         "a state for errors": {"nodes.work.of.nodes.turn.source": TURNS.format("error", "verify")},
         "a state that verifies": {"nodes.work.of.nodes.turn.source": TURNS.format("verify", "solve")},
@@ -278,6 +300,7 @@ def seat(roles, experts, instructions):
         "a plan of points": {
             "nodes.plan": code("question -> plan: list", 'def plan(question): return [{"point": "all", "words": 36}]')
         },
+        "lengths": {"nodes.write.of.signature": "question, point, text -> paragraph"},
         "all that was written before": {"nodes.write.of.signature": "question, plan, point, words -> paragraph"},
     },
     "agent_issues": {
@@ -344,6 +367,7 @@ def seat(roles, experts, instructions):
     "mindsearch": {
         "what was found": {"nodes.find.nodes.plan.signature": "question, asked -> queries: list[str]"},
         "waves": {"nodes.find.rounds": 1},
+        "searches at once": {"nodes.find.nodes.look.most": 1},
     },
     "formal_specification": {
         "a formula over the steps": {"policy.rules": []},
@@ -371,7 +395,10 @@ def seat(roles, experts, instructions):
         "places to fill in": {"nodes.plan.instructions": "Write the calls that do this, in order, as JSON."},
         "order": {"nodes.plan.instructions": "Write the calls that do this, in any order."},
     },
-    "plan_and_execute": {"a plan": {"nodes.execute.signature": "question -> findings"}},
+    "plan_and_execute": {
+        "a plan": {"nodes.execute.signature": "question -> findings"},
+        "execution with tools": {"nodes.execute.tools": ["python:tools.py:price"]},
+    },
     "ecoact": {
         "registration": {"nodes.solve.register": "all"},
     },
@@ -398,9 +425,13 @@ def seat(roles, experts, instructions):
     "mixture_of_agents": {"proposers": {"nodes.aggregate.signature": "question, first_answer -> answer"}},
     "rci": {"criticism": {"nodes.solve.rounds": 0}},
     "step_back": {"a rule": {"nodes.answer.signature": "question -> answer"}},
-    "tree_of_thoughts": {"several thoughts": {"nodes.think.samples": 1, "nodes.conclude.samples": 1}},
+    "tree_of_thoughts": {
+        "several thoughts": {"nodes.think.samples": 1, "nodes.conclude.samples": 1},
+        "a judge": {"nodes.think.decide": "vote"},
+    },
     "graph_of_thoughts": {
-        "splitting": {"nodes.split.source": "def split(question): return {'left': question, 'right': '0'}"}
+        "merging": {"nodes.merge.source": "def merge(left_sum, right_sum): return int(left_sum)"},
+        "splitting": {"nodes.split.source": "def split(question): return {'left': question, 'right': '0'}"},
     },
     "dylan": {"rounds": {"nodes.solve.rounds": 1}},
     "best_route": {"a large model": {"nodes.solve.learned": ""}},

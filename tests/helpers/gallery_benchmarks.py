@@ -293,6 +293,9 @@ BENCHMARKS: dict[str, Case] = {
     ),
     "blade.yaml": Case([("Look at the data in Python", "question", analyse)]),
     "compwob.yaml": Case(
-        [('behind "after"', "observation", act_on_page(True))],
+        [
+            ('behind "after"', "observation", act_on_page(True)),
+            ("Do what is asked on the page.", "observation", act_on_page(False)),
+        ],
     ),
 }

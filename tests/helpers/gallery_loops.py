@@ -59,8 +59,8 @@ TEXTS = {row["question"]: row["answer"].split("\n\n") for row in facts.own_rows(
 
 def write_point(found: re.Match[str]) -> str:
     paragraphs, point = TEXTS[shown(found, "question")], shown(found, "point")
-    at = len(listed(found, "text"))
-    return paragraphs[at] if point and at < len(paragraphs) else f"And so on, {point}."
+    at, words = len(listed(found, "text")), int(shown(found, "words") or 2)
+    return " ".join(paragraphs[at].split()[:words]) if point and at < len(paragraphs) else f"And so on, {point}."
 
 
 def plan_points(found: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gallery_speech import Case, Drawn, numbers
+from tests.helpers.gallery_speech import Case, Drawn, code, numbers
 
 Found = re.Match[str]
 
@@ -266,6 +266,24 @@ def check_output(found: Found) -> str:
 
 PLACES = sorted({row["place"] for row in own_rows("errands")})
 
+#: Programs as a model might write them: one that cannot be read, one that looks at the wrong thing, one that is good.
+HEURISTICS = [
+    "def value(state, goal): return [",
+    "def value(state, goal):\n    return [float(-len(stacks)) for stacks in state['children']]",
+    """def value(state, goal):
+    below = {b: a for stack in goal for a, b in zip(['table', *stack], stack)}
+    found = []
+    for stacks in state['children']:
+        wrong = 0
+        for stack in stacks:
+            right = True
+            for a, b in zip(['table', *stack], stack):
+                right = right and below[b] == a
+                wrong += not right
+        found.append(float(wrong))
+    return found""",
+]
+
 WORLDS: dict[str, Case] = {
     "diff_history.yaml": Case(
         [("Name the broken lamp", "observation", mend)],
@@ -313,9 +331,7 @@ WORLDS: dict[str, Case] = {
     "webpilot.yaml": Case(
         [("Name the page to reach next", "done", next_page), ("Look for the page", "You can", Clicks())],
     ),
-    "llm_heuristics.yaml": Case(
-        [],
-    ),
+    "llm_heuristics.yaml": Case([("", "", Drawn(*(code(*one.splitlines()) for one in HEURISTICS)))]),
     "stateflow_intercode.yaml": Case(
         [
             ("Write one Bash command", "query: ", first_command),

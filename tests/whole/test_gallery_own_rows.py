@@ -33,17 +33,13 @@ NAMES = sorted(path.stem for path in GALLERY.glob("*.yaml"))
 OPEN: dict[str, str] = {
     "agent_poison": "right on 0.17 of its rows; nothing is taken out",
     "backdoors": "nothing is taken out",
-    "best_route": "right on 1.00 without: a large model",
-    "contest": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
-    "forge": "right on 0.00 of its rows; nothing is taken out",
-    "gen_rewrite": "right on 0.08 of its rows",
-    "graph_of_thoughts": "right on 1.00 without: splitting",
+    "best_route": "never run: solve.candidates.small; right on 1.00 without: a large model",
+    "contest": "never run: sort.of.0; never run: sort.of.1",
+    "gen_rewrite": "right on 0.08 of its rows; fails: work; fails: work.nodes.sweep; fails: work.nodes.sweep",
     "hm_rag": "right on 0.17 of its rows; a question that the script does not answer; nothing is taken ",
-    "jury": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
-    "llm_heuristics": "right on 0.00 of its rows; nothing is taken out",
     "toolchain": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
 }
-SLOW = {"agentgym", "gen_rewrite", "internet_of_agents", "poact", "stateflow_intercode"}
+SLOW = {"agentgym", "forge", "gen_rewrite", "internet_of_agents", "llm_heuristics", "poact", "stateflow_intercode"}
 CONFINED = {"agent_issues", "ml_experiments", "one_day", "stateflow_intercode"}
 #: Optimizers that write what stands nowhere in the file: texts, programs, stores, teams, routes.
 WRITERS = {"forge", "memory", "rewrite", "route", "team"}
@@ -185,5 +181,5 @@ def in_search(name: str) -> str | None:
 @pytest.mark.parametrize(("name", "address"), [(n, a) for n in NAMES if n not in OPEN and (a := in_search(n))])
 def test_the_search_of_a_file_finds_what_its_ablation_takes_out(name: str, address: str, tmp_path: Path) -> None:
     poor: Any = next(change[address] for change in WITHOUT[name].values() if [*change] == [address])
-    report = searched(name, address, poor, tmp_path)
+    report = searched(name, {address: poor}, tmp_path)
     assert report.baseline["val"] < report.best["val"] and report.winner.get(address) != poor
