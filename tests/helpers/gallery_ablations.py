@@ -52,6 +52,15 @@ def turn(state, observation):
     return now if now != {!r} else {!r}
 """
 
+#: What best_route has learned, if the small model is thought to be right on every question.
+ALWAYS_SMALL = """
+{"rule": "value", "threshold": 0.01, "unit": "tokens", "candidates": ["small", "small*3", "large"],
+ "reference": "large", "dims": 16, "mean_cost": 60.0, "costs": {"small": {"fixed": 12.0, "per_character": 0.0},
+ "large": {"fixed": 60.0, "per_character": 0.0}},
+ "heads": {"small": {"models": [{"bias": 18.0}]}, "small*3": {"models": [{"bias": 17.0}]},
+ "large": {"models": [{"bias": 1.5}]}}}
+"""
+
 WITHOUT: dict[str, dict[str, Settings]] = {
     "agent_occam": {
         "pruned observations": {"nodes.find.settings.view": "whole"},
@@ -434,7 +443,7 @@ def seat(roles, experts, instructions):
         "splitting": {"nodes.split.source": "def split(question): return {'left': question, 'right': '0'}"},
     },
     "dylan": {"rounds": {"nodes.solve.rounds": 1}},
-    "best_route": {"a large model": {"nodes.solve.learned": ""}},
+    "best_route": {"a prediction of who is good enough": {"nodes.solve.learned": ALWAYS_SMALL}},
     "backdoors": {},
     "eu_agent_bench": {"the law": {"nodes.serve.instructions": "Do what is asked."}},
     "gta_steps": {"what came before": {"nodes.walk.of.signature": "question, files, tools -> action"}},

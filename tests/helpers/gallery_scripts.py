@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
     ),
     "best_route.yaml": Case(
         [
-            ("Give the sum.", rf"\A{SUM}\n", lambda m: total()(m)),
+            ("Give the sum.", rf"\A{SUM}\n", lambda m: total(-1 if len(numbers(m[1])) > 2 else 0)(m)),
             ("Add the numbers step by step.", rf"\A{SUM}\n", lambda m: f"a\nanswer: {total()(m)}"),
         ],
     ),
