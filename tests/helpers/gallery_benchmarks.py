@@ -22,6 +22,7 @@ def _called(found: Found) -> list[str]:
     return re.findall(r'"tool": "(\w+)"', found.string.partition("history: ")[2])
 
 
+PLAN_ENDS = "        results.append(outcome)\n        if outcome is None:\n            break\n        last = outcome"
 #: What mends each issue.
 MENDS = {
     "retry": ("range(attempts)", "range(attempts - 1)"),
@@ -36,6 +37,12 @@ MENDS = {
     "fences": ("text[3:-3]", "text.partition('\\n')[2].rpartition('```')[0]"),
     "stopping": ("at + len(stop)", "at"),
     "chunks": ("len(words) // size", "-(-len(words) // size)"),
+    "router": ("min(models,", "min((model for model in models if model['window'] >= tokens),"),
+    "voting": ("Counter(votes).most_common(1)[0][0]", "next(iter(Counter(filter(None, votes))), None)"),
+    "runner": (
+        "        if outcome is not None:\n            last = outcome\n        results.append(outcome)",
+        PLAN_ENDS,
+    ),
     "keys": (" if isinstance(settings[name], str)", ""),
 }
 
