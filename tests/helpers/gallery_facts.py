@@ -10,8 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.helpers.gallery_speech import call
 
@@ -352,12 +351,6 @@ def helpful(way: Ways, text: str) -> set[str]:
     """The sentences that take part in what is on the way."""
     used = {part for seen in way.sentences(text) for part in split(seen)}
     return {one for one in split(text) if any(part in one for part in used)}
-
-
-def own_rows(name: str) -> list[dict[str, Any]]:
-    """All rows of a data file of the gallery."""
-    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
 
 
 # The roles that such a model plays in the files of the gallery.

@@ -29,6 +29,7 @@ from tests.helpers.gallery_speech import (
     call,
     code,
     numbers,
+    own_rows,
     owner_of,
     steps,
     total,
@@ -37,7 +38,7 @@ from tests.helpers.gallery_strangers import STRANGERS
 from tests.helpers.gallery_worlds import WORLDS
 
 LABELS = ("billing", "technical", "shipping", "returns", "account")
-SORTED = {row["text"]: row["label"] for row in facts.own_rows("../data/tickets")}
+SORTED = {row["text"]: row["label"] for row in own_rows("../data/tickets")}
 
 
 def sort_ticket(wrong: int) -> Callable[[re.Match[str]], str]:

@@ -7,9 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from tests.helpers.gallery_speech import Case, Drawn, numbers, sums
-
-ROWS = sums("5 + 8 + 3", "2 + 9")
+from tests.helpers.gallery_speech import Case, Drawn, numbers
 
 
 def asked(found: re.Match[str]) -> int:
