@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.helpers.gallery_ablations import WITHOUT
 from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_tried import GALLERY, LEARNED, Scored, inside, members, searched
+from tests.helpers.gallery_tried import GALLERY, LEARNED, Scored, inside, members, searched, tried
 from tests.helpers.scripted import Script, run_rows
 
 from workbench.lm import Request
@@ -170,6 +170,13 @@ def test_every_loop_of_captain_ends(tmp_path: Path) -> None:
     talks = [span.node for span in outcome.trace.spans].count("lead.nodes.work.nodes.talk.of.default")
     assert talks == 2 * 2 * 8, "steps, looks, and four members who speak twice"
     assert len(script.requests) <= sum(node.max_calls for node in workflow.enabled_nodes.values())
+
+
+def test_052_what_the_server_calls_an_error_is_no_zero(tmp_path: Path) -> None:
+    """A world that fails says nothing of the player: its row is left out."""
+    rows = [({"question": "Craft it.", "data_idx": 1}, {"score": "1.0"})]
+    (outcome,) = tried("agentgym", tmp_path, rows, {"nodes.craft.settings.key": "env_idx"}).outcomes
+    assert outcome.failure == "environment" and "The id None is not valid" in str(outcome.message)
 
 
 def in_search(name: str) -> str | None:
