@@ -10,8 +10,6 @@ from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench.spec import PolicySpec
 
-GALLERY = Path(__file__).parents[3] / "workflows" / "gallery"
-
 
 @pytest.mark.parametrize(
     ("rules", "said", "expected"),
