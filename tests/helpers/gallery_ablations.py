@@ -260,6 +260,12 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "toolchain": {
+        "steps that are cheap where they are named often": {
+            "nodes.plan.judge.nodes.step": code("plan -> cost: float", "def cost(plan): return 1.0")
+        },
+        "what an earlier call returns": {"nodes.make.tools": ["python:tools.py:add"]},
+    },
     "contest": {"a competition on training rows": {"optimize": []}},
     "jury": {
         "several jurors": {

@@ -31,11 +31,10 @@ from workbench_worlds.play import Play
 NAMES = sorted(path.stem for path in GALLERY.glob("*.yaml"))
 #: Files that do not satisfy it yet, and why. A file that does must leave the list, so that it can only shrink.
 OPEN: dict[str, str] = {
-    "agent_poison": "right on 0.17 of its rows; nothing is taken out",
-    "backdoors": "nothing is taken out",
-    "gen_rewrite": "right on 0.08 of its rows; fails: work; fails: work.nodes.sweep; fails: work.nodes.sweep",
-    "hm_rag": "right on 0.17 of its rows; a question that the script does not answer; nothing is taken ",
-    "toolchain": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
+    "agent_poison": "it shows under attack, in test_gallery_attacks; the rows are tickets without a trigger",
+    "backdoors": "it shows under attack, in test_gallery_attacks; no row is about files",
+    "gen_rewrite": "the script knows three of the families of queries in its rows",
+    "hm_rag": "the first source alone is right on most rows, so that no vote is needed",
 }
 SLOW = {
     *("agent_issues", "agentgym", "amber", "automl_agent", "blade", "boxing_gym", "cave_agent", "forge", "gen_rewrite"),
