@@ -134,7 +134,8 @@ def gallery() -> str:
         "be read, the "
         "file says what is done instead. Name a real model for results. Our tests run a scripted model on each "
         "file's own sealed rows: it is right on most of them, and wrong on at least half where the part that the "
-        "paper is about is taken out. Not so yet: `agent_poison`, `backdoors`, `gen_rewrite`, `hm_rag`. Pictures: `workbench show --mermaid FILE`. You are "
+        "paper is about is taken out. Not so yet: `agent_poison`, `backdoors`, `gen_rewrite`, `hm_rag`. "
+        "Pictures: `workbench show --mermaid FILE`. You are "
         "asked once before a file with tools in Python runs; `workbench trust --folder workflows` answers for all.\n",
     ]
     for path in files:
