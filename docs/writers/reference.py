@@ -142,8 +142,10 @@ def gallery() -> str:
         "builds no team and "
         "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
         "be read, the "
-        "file says what is done instead. Name a real model for results. Our tests drive a scripted model "
-        "down every path of each file. Pictures: `workbench show --mermaid FILE`. You are "
+        "file says what is done instead. Name a real model for results. Our tests run a scripted model on each "
+        "file's own sealed rows: it is right on most of them, and wrong on at least half where the part that the "
+        "paper is about is taken out. Not so yet: `agent_poison`, `backdoors`, `gen_rewrite`, `hm_rag`. "
+        "Pictures: `workbench show --mermaid FILE`. You are "
         "asked once before a file with tools in Python runs; `workbench trust --folder workflows` answers for all.\n",
     ]
     for path in files:

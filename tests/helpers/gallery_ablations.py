@@ -52,6 +52,15 @@ def turn(state, observation):
     return now if now != {!r} else {!r}
 """
 
+#: What best_route has learned, if the small model is thought to be right on every question.
+ALWAYS_SMALL = """
+{"rule": "value", "threshold": 0.01, "unit": "tokens", "candidates": ["small", "small*3", "large"],
+ "reference": "large", "dims": 16, "mean_cost": 60.0, "costs": {"small": {"fixed": 12.0, "per_character": 0.0},
+ "large": {"fixed": 60.0, "per_character": 0.0}},
+ "heads": {"small": {"models": [{"bias": 18.0}]}, "small*3": {"models": [{"bias": 17.0}]},
+ "large": {"models": [{"bias": 1.5}]}}}
+"""
+
 WITHOUT: dict[str, dict[str, Settings]] = {
     "agent_occam": {
         "pruned observations": {"nodes.find.settings.view": "whole"},
@@ -141,7 +150,10 @@ def seat(roles, experts, instructions):
         "several strategies": {"nodes.solve.branching": 1, "nodes.solve.evaluations": 8},
         "feedback": {"nodes.solve.of.cases.refine.signature": "question, plan -> answer"},
     },
-    "compwob": {"what is left is carried on": {"nodes.work.of.signature": "brief, observation -> left, action"}},
+    "compwob": {
+        "what is left is carried on": {"nodes.work.of.signature": "brief, observation -> left, action"},
+        "what stands behind after": {"nodes.work.of.instructions": "Do what is asked on the page."},
+    },
     "dare": {
         "the profile of the values": {"nodes.ask.source": "def ask(question, profile): return question"},
         "cards with a profile": {"nodes.look.fields": {"text": "text"}},
@@ -248,6 +260,31 @@ def seat(roles, experts, instructions):
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
     "hm_rag": {},
+    "toolchain": {
+        "steps that are cheap where they are named often": {
+            "nodes.plan.judge.nodes.step": code("plan -> cost: float", "def cost(plan): return 1.0")
+        },
+        "what an earlier call returns": {"nodes.make.tools": ["python:tools.py:add"]},
+    },
+    "contest": {"a competition on training rows": {"optimize": []}},
+    "jury": {
+        "several jurors": {
+            "nodes.sort.of": [
+                {
+                    "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
+                    "instructions": "Sort the request by its main problem.",
+                }
+            ]
+        }
+    },
+    "forge": {
+        "programs that are written": {"optimize": []},
+        "several of them": {"optimize": [{"forge": {"kind": "heuristic", "samples": 1}}]},
+    },
+    "llm_heuristics": {
+        "a heuristic that is written": {"optimize": []},
+        "several of them": {"optimize": [{"forge": {"kind": "heuristic", "samples": 1}}]},
+    },
     "stateflow_intercode": {
         "a state for errors": {"nodes.work.of.nodes.turn.source": TURNS.format("error", "verify")},
         "a state that verifies": {"nodes.work.of.nodes.turn.source": TURNS.format("verify", "solve")},
@@ -278,6 +315,7 @@ def seat(roles, experts, instructions):
         "a plan of points": {
             "nodes.plan": code("question -> plan: list", 'def plan(question): return [{"point": "all", "words": 36}]')
         },
+        "lengths": {"nodes.write.of.signature": "question, point, text -> paragraph"},
         "all that was written before": {"nodes.write.of.signature": "question, plan, point, words -> paragraph"},
     },
     "agent_issues": {
@@ -344,6 +382,7 @@ def seat(roles, experts, instructions):
     "mindsearch": {
         "what was found": {"nodes.find.nodes.plan.signature": "question, asked -> queries: list[str]"},
         "waves": {"nodes.find.rounds": 1},
+        "searches at once": {"nodes.find.nodes.look.most": 1},
     },
     "formal_specification": {
         "a formula over the steps": {"policy.rules": []},
@@ -371,7 +410,10 @@ def seat(roles, experts, instructions):
         "places to fill in": {"nodes.plan.instructions": "Write the calls that do this, in order, as JSON."},
         "order": {"nodes.plan.instructions": "Write the calls that do this, in any order."},
     },
-    "plan_and_execute": {"a plan": {"nodes.execute.signature": "question -> findings"}},
+    "plan_and_execute": {
+        "a plan": {"nodes.execute.signature": "question -> findings"},
+        "execution with tools": {"nodes.execute.tools": ["python:tools.py:price"]},
+    },
     "ecoact": {
         "registration": {"nodes.solve.register": "all"},
     },
@@ -398,12 +440,16 @@ def seat(roles, experts, instructions):
     "mixture_of_agents": {"proposers": {"nodes.aggregate.signature": "question, first_answer -> answer"}},
     "rci": {"criticism": {"nodes.solve.rounds": 0}},
     "step_back": {"a rule": {"nodes.answer.signature": "question -> answer"}},
-    "tree_of_thoughts": {"several thoughts": {"nodes.think.samples": 1, "nodes.conclude.samples": 1}},
+    "tree_of_thoughts": {
+        "several thoughts": {"nodes.think.samples": 1, "nodes.conclude.samples": 1},
+        "a judge": {"nodes.think.decide": "vote"},
+    },
     "graph_of_thoughts": {
-        "splitting": {"nodes.split.source": "def split(question): return {'left': question, 'right': '0'}"}
+        "merging": {"nodes.merge.source": "def merge(left_sum, right_sum): return int(left_sum)"},
+        "splitting": {"nodes.split.source": "def split(question): return {'left': question, 'right': '0'}"},
     },
     "dylan": {"rounds": {"nodes.solve.rounds": 1}},
-    "best_route": {"a large model": {"nodes.solve.learned": ""}},
+    "best_route": {"a prediction of who is good enough": {"nodes.solve.learned": ALWAYS_SMALL}},
     "backdoors": {},
     "eu_agent_bench": {"the law": {"nodes.serve.instructions": "Do what is asked."}},
     "gta_steps": {"what came before": {"nodes.walk.of.signature": "question, files, tools -> action"}},

@@ -7,14 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gallery_speech import Case, call, code
+from tests.helpers.gallery_speech import Case, call, code, own_rows
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 Found = re.Match[str]
-
-
-def rows_of(name: str, count: int = 2) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (GALLERY / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[:count]]
 
 
 def _called(found: Found) -> list[str]:
@@ -22,6 +18,7 @@ def _called(found: Found) -> list[str]:
     return re.findall(r'"tool": "(\w+)"', found.string.partition("history: ")[2])
 
 
+PLAN_ENDS = "        results.append(outcome)\n        if outcome is None:\n            break\n        last = outcome"
 #: What mends each issue.
 MENDS = {
     "retry": ("range(attempts)", "range(attempts - 1)"),
@@ -36,6 +33,12 @@ MENDS = {
     "fences": ("text[3:-3]", "text.partition('\\n')[2].rpartition('```')[0]"),
     "stopping": ("at + len(stop)", "at"),
     "chunks": ("len(words) // size", "-(-len(words) // size)"),
+    "router": ("min(models,", "min((model for model in models if model['window'] >= tokens),"),
+    "voting": ("Counter(votes).most_common(1)[0][0]", "next(iter(Counter(filter(None, votes))), None)"),
+    "runner": (
+        "        if outcome is not None:\n            last = outcome\n        results.append(outcome)",
+        PLAN_ENDS,
+    ),
     "keys": (" if isinstance(settings[name], str)", ""),
 }
 
@@ -195,16 +198,6 @@ class Links:
         return links[self.said % len(links)]
 
 
-PAGES = {
-    f"{'-'.join(parts)}{'-reverse' * reverse}": {"parts": parts, "reverse": reverse, "apart": apart, "seed": 3}
-    for parts, reverse, apart in (
-        (["click-link"], False, False),
-        (["click-link", "click-button"], False, False),
-        (["click-link", "click-button"], True, False),
-        (["click-option", "login-user"], True, True),
-        (["click-checkboxes", "enter-text", "click-button"], True, False),
-    )
-}
 DOING = {"clicking": "click", "selecting": "select", "entering": "enter", "pressing": "press"}
 
 
@@ -266,7 +259,7 @@ BENCHMARKS: dict[str, Case] = {
         [
             ("Read the attachments", "observation", plan_trip),
             ("Write the file that is asked for", "observation ?", plan_trip),
-            *[(row["rubric"], "(?s)Answer: (trip.md.*)", grade_trip(row["rubric"])) for row in rows_of("trips", 99)],
+            *[(row["rubric"], "(?s)Answer: (trip.md.*)", grade_trip(row["rubric"])) for row in own_rows("trips")],
             ("You grade an answer", "Answer: ", "score: 0"),
         ],
     ),
@@ -293,6 +286,9 @@ BENCHMARKS: dict[str, Case] = {
     ),
     "blade.yaml": Case([("Look at the data in Python", "question", analyse)]),
     "compwob.yaml": Case(
-        [('behind "after"', "observation", act_on_page(True))],
+        [
+            ('behind "after"', "observation", act_on_page(True)),
+            ("Do what is asked on the page.", "observation", act_on_page(False)),
+        ],
     ),
 }

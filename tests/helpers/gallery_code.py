@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
 from tests.helpers.gallery_loops import listed, shown
 from tests.helpers.gallery_speech import Case, code, numbers
 
-DATA = Path(__file__).parents[2] / "workflows" / "gallery"
 #: Characters that the model of cave_agent can read.
 WINDOW = 3_000
-Rows = list[tuple[dict[str, Any], dict[str, Any]]]
 
 
 # CodeAct: a loop over the fruits of the question.

@@ -86,10 +86,6 @@ LOOKS: list[Any] = [
 ]
 
 
-def said_at(step: dict[str, Any]) -> str:
-    return step["answer"] if "answer" in step else json.dumps(step)
-
-
 DRAWINGS = {
     "gta.yaml": Case(
         [("give its name to the next tool", "question", work), *LOOKS],

@@ -10,10 +10,9 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tests.helpers.gallery_speech import call
+from tests.helpers.gallery_speech import call, own_rows
 
 
 class LookUp(NamedTuple):
@@ -219,16 +218,7 @@ PICTURED: dict[str, tuple[tuple[str, ...], ...]] = {
     "What lies in the ice of the bay in the picture?": (("ice", "lies in"),),
 }
 #: Questions that no page answers, and that need none.
-SIMPLE = {
-    "How many days has a week?": "seven",
-    "What is one and one?": "two",
-    "Which colour has fresh snow?": "white",
-    "What is the opposite of hot?": "cold",
-    "How many legs has a spider?": "eight",
-    "Which letter comes after A?": "B",
-    "How many minutes has an hour?": "sixty",
-    "What do bees make?": "honey",
-}
+SIMPLE = {row["question"]: row["answer"] for row in own_rows("levels")[:8]}
 
 
 class Command(NamedTuple):
@@ -246,41 +236,40 @@ def _twice(lines: list[str]) -> str:
     return next(line for line in lines if lines.count(line) > 1)
 
 
-#: What is asked of the files, by the words of the question.
+#: What is asked of the files, by words of the question.
 FILES = {
-    "How many lines has fruit.txt": Command("wc fruit.txt", lambda lines: lines[0]),
     "how many lines has fruit.txt": Command("wc fruit.txt", lambda lines: lines[0]),
-    "How many lines has towns.txt": Command("wc towns.txt", lambda lines: lines[0]),
+    "how many lines has towns.txt": Command("wc towns.txt", lambda lines: lines[0]),
     "how many towns stand in towns.txt": Command("wc towns.txt", lambda lines: lines[0]),
-    "How many lines has notes.txt": Command("wc notes.txt", lambda lines: lines[0]),
+    "how many lines has notes.txt": Command("wc notes.txt", lambda lines: lines[0]),
     "how many notes are in notes.txt": Command("wc notes.txt", lambda lines: lines[0]),
-    "hich town in towns.txt comes first": Command("sort towns.txt", lambda lines: lines[0]),
-    "hich town in towns.txt comes last": Command("sort towns.txt", lambda lines: lines[-1]),
-    "hat stands in the first line of towns.txt": Command("cat towns.txt", lambda lines: lines[0]),
+    "town in towns.txt comes first": Command("sort towns.txt", lambda lines: lines[0]),
+    "town in towns.txt comes last": Command("sort towns.txt", lambda lines: lines[-1]),
+    "in the first line of towns.txt": Command("cat towns.txt", lambda lines: lines[0]),
     "town in towns.txt has an n": Command("grep n towns.txt", lambda lines: lines[0]),
     "town of towns.txt has three letters": Command("cat towns.txt", lambda lines: min(lines, key=len)),
-    "Which fruit comes last": Command("sort fruit.txt", lambda lines: lines[-1]),
-    "which fruit of fruit.txt comes last": Command("sort fruit.txt", lambda lines: lines[-1]),
-    "hich fruit in fruit.txt comes first": Command("sort fruit.txt", lambda lines: lines[0]),
-    "which fruit of fruit.txt comes first": Command("sort fruit.txt", lambda lines: lines[0]),
-    "hich fruit stands in fruit.txt twice": Command("cat fruit.txt", _twice),
-    "hich fruit stands in the second line": Command("cat fruit.txt", lambda lines: lines[1]),
-    "How many different fruits": Command("cat fruit.txt", lambda lines: str(len({*lines}))),
+    "fruit comes last": Command("sort fruit.txt", lambda lines: lines[-1]),
+    "fruit of fruit.txt comes last": Command("sort fruit.txt", lambda lines: lines[-1]),
+    "fruit in fruit.txt comes first": Command("sort fruit.txt", lambda lines: lines[0]),
+    "fruit of fruit.txt comes first": Command("sort fruit.txt", lambda lines: lines[0]),
+    "fruit stands in fruit.txt twice": Command("cat fruit.txt", _twice),
+    "fruit stands in the second line": Command("cat fruit.txt", lambda lines: lines[1]),
+    "how many different fruits": Command("cat fruit.txt", lambda lines: str(len({*lines}))),
     "how often does apple stand in fruit.txt": Command("grep apple fruit.txt", lambda lines: str(len(lines))),
-    "I buy by notes.txt": Command("grep buy notes.txt", _word),
+    "i buy by notes.txt": Command("grep buy notes.txt", _word),
     "what does notes.txt say about the pear": Command("grep pear notes.txt", lambda lines: lines[0]),
-    "I call by notes.txt": Command("grep call notes.txt", _word),
+    "i call by notes.txt": Command("grep call notes.txt", _word),
     "which person does notes.txt name": Command("grep call notes.txt", _word),
-    "I sell by notes.txt": Command("grep sell notes.txt", _word),
+    "i sell by notes.txt": Command("grep sell notes.txt", _word),
     "is to be sold by notes.txt": Command("grep sell notes.txt", _word),
     "in the last line of notes.txt": Command("cat notes.txt", lambda lines: lines[-1]),
-    "How many files": Command("ls", lambda lines: str(len(lines[0].split()))),
+    "how many files": Command("ls", lambda lines: str(len(lines[0].split()))),
     "which files are there": Command("ls", lambda lines: ", ".join(lines[0].split())),
 }
 
 
 def command_for(question: str) -> Command | None:
-    return next((command for words, command in FILES.items() if words in question), None)
+    return next((command for words, command in FILES.items() if words in question.lower()), None)
 
 
 #: What is asked of a place in the first half of a question that asks for a file, too: a search, and a pattern.
@@ -352,12 +341,6 @@ def helpful(way: Ways, text: str) -> set[str]:
     """The sentences that take part in what is on the way."""
     used = {part for seen in way.sentences(text) for part in split(seen)}
     return {one for one in split(text) if any(part in one for part in used)}
-
-
-def own_rows(name: str) -> list[dict[str, Any]]:
-    """All rows of a data file of the gallery."""
-    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
 
 
 # The roles that such a model plays in the files of the gallery.

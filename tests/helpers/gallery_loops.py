@@ -7,12 +7,9 @@ import re
 from typing import Any
 
 from tests.helpers import gallery_facts as facts
-from tests.helpers.gallery_speech import Case, numbers
+from tests.helpers.gallery_speech import Case, numbers, own_rows
 from tests.helpers.gallery_trees import TREES
 
-RIVER = "Which river flows through the capital of Ostra?"
-BOTH = "Who built the lighthouse of Lorvik, and what is to be bought?"
-FOUNDER = "Who founded Port Amsel, and when?"
 #: Characters of a prompt that the model of chain_of_agents can read.
 WINDOW = 900
 
@@ -54,13 +51,13 @@ def colour_in_notes(found: re.Match[str]) -> str:
 
 # LongWriter: the model has breath for a paragraph, and knows only from the text which one it is.
 
-TEXTS = {row["question"]: row["answer"].split("\n\n") for row in facts.own_rows("long_texts")}
+TEXTS = {row["question"]: row["answer"].split("\n\n") for row in own_rows("long_texts")}
 
 
 def write_point(found: re.Match[str]) -> str:
     paragraphs, point = TEXTS[shown(found, "question")], shown(found, "point")
-    at = len(listed(found, "text"))
-    return paragraphs[at] if point and at < len(paragraphs) else f"And so on, {point}."
+    at, words = len(listed(found, "text")), int(shown(found, "words") or 2)
+    return " ".join(paragraphs[at].split()[:words]) if point and at < len(paragraphs) else f"And so on, {point}."
 
 
 def plan_points(found: re.Match[str]) -> str:
@@ -70,7 +67,7 @@ def plan_points(found: re.Match[str]) -> str:
 
 # MAG-SQL: a part names columns by their places in what was linked; the last part has a slip, and builds on the query.
 
-GOLD = {row["question"]: row["gold_sql"] for row in facts.own_rows("../data/intercode_sql/questions")}
+GOLD = {row["question"]: row["gold_sql"] for row in own_rows("../data/intercode_sql/questions")}
 
 
 def link_columns(found: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ wrong.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_attacks import ATTACKED
@@ -22,19 +23,44 @@ from tests.helpers.gallery_speech import (
     PLAN,
     RESULT,
     SUM,
-    TICKETS,
     Case,
     Drawn,
     add,
     call,
+    code,
     numbers,
+    own_rows,
     owner_of,
     steps,
     total,
-    votes,
 )
 from tests.helpers.gallery_strangers import STRANGERS
 from tests.helpers.gallery_worlds import WORLDS
+
+LABELS = ("billing", "technical", "shipping", "returns", "account")
+SORTED = {row["text"]: row["label"] for row in own_rows("../data/tickets")}
+
+
+def sort_ticket(wrong: int) -> Callable[[re.Match[str]], str]:
+    """A juror who is wrong on so many of four tickets."""
+
+    def say(found: re.Match[str]) -> str:
+        label = SORTED.get(found[1].strip(), "billing")
+        return LABELS[(LABELS.index(label) + (len(found[1]) % 4 < wrong)) % 5]
+
+    return say
+
+
+def in_fences(program: str) -> str:
+    return code(*program.splitlines())
+
+
+#: Programs as a model might write them: one that cannot be read, one that is wrong, and one that adds.
+ADDERS = (
+    "def total(question): return [",
+    "def total(question): return len(question)",
+    "def total(question): return sum(int(number) for number in question.split('+'))",
+)
 
 
 def pick_strategy(found: re.Match[str]) -> str:
@@ -63,7 +89,7 @@ CASES: dict[str, Case] = {
     ),
     "best_route.yaml": Case(
         [
-            ("Give the sum.", rf"\A{SUM}\n", lambda m: total()(m)),
+            ("Give the sum.", rf"\A{SUM}\n", lambda m: total(-1 if len(numbers(m[1])) > 2 else 0)(m)),
             ("Add the numbers step by step.", rf"\A{SUM}\n", lambda m: f"a\nanswer: {total()(m)}"),
         ],
     ),
@@ -113,7 +139,13 @@ CASES: dict[str, Case] = {
             ("Which color", r"(?s)the (\w+) is (\w+)\b.*\nanimal: \1\n", r"\2"),
         ],
     ),
-    "contest.yaml": Case([*TICKETS, *votes("Sort the support ticket by topic.", "technical", "shipping", "returns")]),
+    "contest.yaml": Case(  # two of three are mostly wrong, and both say the same
+        [
+            ("by topic", "text: (.*)", sort_ticket(3)),
+            ("still needs fixed", "text: (.*)", sort_ticket(3)),
+            ("needs help now", "text: (.*)", sort_ticket(0)),
+        ]
+    ),
     "debate.yaml": Case(  # the first round has no majority; in the second, all adopt the right answer
         [
             ("left to right", ASKED, total(-1)),
@@ -158,9 +190,17 @@ CASES: dict[str, Case] = {
             ("with the tool that can", "", "answer: too much to read"),
         ],
     ),
-    "forge.yaml": Case([]),  # the poor program to replace
-    "graph_of_thoughts.yaml": Case([("Add the numbers.", ASKED, total())]),
-    "jury.yaml": Case([*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]),
+    "forge.yaml": Case([("", "", Drawn(*map(in_fences, ADDERS)))]),
+    "graph_of_thoughts.yaml": Case(  # four numbers at most are added right
+        [("Add the numbers.", ASKED, lambda m: total(-1 if len(numbers(m[1])) > 4 else 0)(m))]
+    ),
+    "jury.yaml": Case(  # the first is mostly wrong, the others on other rows
+        [
+            ("by its main problem", "text: (.*)", sort_ticket(3)),
+            ("still needs fixed", "text: (.*)", sort_ticket(0)),
+            ("needs help now", "text: (.*)", sort_ticket(0)),
+        ]
+    ),
     "malt.yaml": Case(
         [
             ("Add the numbers.", ASKED, total(-1)),

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from workbench.lm import Request
@@ -53,6 +54,12 @@ class Speaker:
         return [line for number, line in enumerate(self.table) if not self.said[number]]
 
 
+def own_rows(name: str) -> list[dict[str, Any]]:
+    """All rows of a data file of the gallery."""
+    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
@@ -74,10 +81,6 @@ def add(found: re.Match[str]) -> str:
     return call("add", numbers=numbers(found[1]))
 
 
-def sums(*questions: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return [({"question": q}, {"answer": str(sum(numbers(q)))}) for q in questions]
-
-
 class Drawn:
     """Replies to one prompt that is sent several times, in their order."""
 
@@ -95,36 +98,6 @@ def owner_of(found: re.Match[str]) -> str:
     return re.findall(rf"{found[1]} has the (\w+)", found.string)[0]
 
 
-def colour_by_notes(found: re.Match[str]) -> str:
-    """A reply with the colour of a person's animal; both facts must be in the notes."""
-    animal = re.findall(rf"{found[1]} has the (\w+)", found[2])
-    colour = re.findall(rf"the {animal[0]} is (\w+)", found[2]) if animal else []
-    return colour[0] if colour else "unknown"
-
-
-def votes(role: str, *labels: str) -> list[Line]:
-    """A juror's replies to the first, the second, ... text."""
-    return [(role, rf"\Atext: text {number}\n", label) for number, label in enumerate(labels)]
-
-
-FACTS = (
-    "the cow is pink . the horse is blue . Gus has the bird . the bird is white . Jane has the cow . Ann has the horse"
-)
-COLOURS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"facts": FACTS, "question": f"Which color is the animal of {name}?"}, {"answer": colour})
-    for name, colour in (("Jane", "pink"), ("Gus", "white"), ("Ann", "blue"))
-]
-BUILDER = "Where was the builder of the lighthouse of Lorvik born?"
-RIPENS = "How long does dorn ripen?"
-BUILT = "In which year was the lighthouse of Lorvik built?"
-LABELS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"text": f"text {number}"}, {"label": label}) for number, label in enumerate(("billing", "shipping", "returns"))
-]
-TICKETS: list[Line] = [
-    *votes("Find the thing that the customer still needs fixed.", "billing", "account", "returns"),
-    *votes("Classify the ticket by the problem that needs help now.", "billing", "shipping", "account"),
-]
-LIBRARY = {"db": "library", "tables": ["authors", "books", "members", "loans"]}
 PLAN = "How well does the plan meet the constraints"
 
 

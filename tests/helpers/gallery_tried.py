@@ -20,6 +20,8 @@ from workbench.study import Evaluation, Evaluator
 from workbench.workflow import ExampleRun, NodeKind, Span, Workflow
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
+#: Files whose design is what their optimizer writes: it runs first.
+LEARNED = {"contest", "forge", "llm_heuristics"}
 Rows = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
 
@@ -53,7 +55,7 @@ def tried(
 class Scored:
     """A file's own sealed rows, one after the other, scored by its own metric.
 
-    change: settings of nodes, or of the file.
+    change: settings of nodes, or of the file; without optimizers a file that learns stays as it is.
     """
 
     def __init__(self, name: str, folder: Path, change: dict[str, Any] | None = None):
@@ -61,6 +63,9 @@ class Scored:
         sets = [(address, value) for address, value in (change or {}).items() if address not in nodes]
         self.task = prepare(GALLERY / f"{name}.yaml", sets)[2]
         self.workflow = self.task.workflow.patched(nodes)
+        if name in LEARNED and self.task.spec.optimize:
+            found = searched(name, {"optimize": self.task.spec.optimize}, folder)
+            self.workflow = found.winner.patched(nodes)
         self.speaker = Speaker(CASES[f"{name}.yaml"].table)
         self.script, self.database = SeeingScript(self.speaker), folder / f"{len(list(folder.glob('*.db')))}.db"
         self.evaluation = asyncio.run(self._run())
@@ -111,12 +116,13 @@ def members(node: NodeKind) -> set[str]:
     return {*getattr(config, "members", ())}
 
 
-def searched(name: str, address: str, poor: Any, folder: Path) -> Any:
-    """The report of the file's own search on its own rows, begun with a poor value."""
+def searched(name: str, settings: dict[str, Any], folder: Path) -> Any:
+    """The report of the file's own optimizers on its own rows."""
+    number = len(list(folder.glob("search*.db")))
     return optimize(
         GALLERY / f"{name}.yaml",
-        settings={address: poor, "budget.calls": 100_000},
-        options=Options(allow_unproved=True, out=str(folder / "optimized.yaml")),
-        database=folder / "run.db",
+        settings={**settings, "budget.calls": 100_000},
+        options=Options(allow_unproved=True, out=str(folder / f"{number}.yaml")),
+        database=folder / f"search{number}.db",
         pool=SeeingScript(Speaker(CASES[f"{name}.yaml"].table)),
     )

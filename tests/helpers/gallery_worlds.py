@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from tests.helpers.gallery_speech import Case, Drawn, numbers
+from tests.helpers.gallery_speech import Case, Drawn, code, numbers, own_rows
 
 Found = re.Match[str]
-
-
-def own_rows(name: str) -> list[dict[str, Any]]:
-    """All rows of a data file of the gallery."""
-    text = (Path(__file__).parents[2] / f"workflows/gallery/{name}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def shown(found: Found, field: str) -> str:
@@ -191,16 +183,6 @@ def assess(found: Found) -> str:
     return f"worth: {0.95 if done[0] == len(parts) else 0.6}\nconfidence: 0.9\nreview: {done[0]} numbers are in it"
 
 
-def row(score: float | None = 1.0, /, expected: dict[str, str] | None = None, **fields: object) -> tuple[dict, dict]:
-    return {"question": "Do it.", **fields}, expected or {"score": str(score)}
-
-
-HALL = ["A", "B", "C", "D", "E", "F"]
-PATHS = [
-    {"left path": "loose stones", "right path": "a rope bridge"},
-    {"left path": "an old bridge", "right path": "ice"},
-]
-TOTALS = {"Bob": 12, "Ann": 9}
 SITES = {row["question"]: row["pages"] for row in own_rows("sites")}
 
 
@@ -266,6 +248,24 @@ def check_output(found: Found) -> str:
 
 PLACES = sorted({row["place"] for row in own_rows("errands")})
 
+#: Programs as a model might write them: one that cannot be read, one that looks at the wrong thing, one that is good.
+HEURISTICS = [
+    "def value(state, goal): return [",
+    "def value(state, goal):\n    return [float(-len(stacks)) for stacks in state['children']]",
+    """def value(state, goal):
+    below = {b: a for stack in goal for a, b in zip(['table', *stack], stack)}
+    found = []
+    for stacks in state['children']:
+        wrong = 0
+        for stack in stacks:
+            right = True
+            for a, b in zip(['table', *stack], stack):
+                right = right and below[b] == a
+                wrong += not right
+        found.append(float(wrong))
+    return found""",
+]
+
 WORLDS: dict[str, Case] = {
     "diff_history.yaml": Case(
         [("Name the broken lamp", "observation", mend)],
@@ -313,9 +313,7 @@ WORLDS: dict[str, Case] = {
     "webpilot.yaml": Case(
         [("Name the page to reach next", "done", next_page), ("Look for the page", "You can", Clicks())],
     ),
-    "llm_heuristics.yaml": Case(
-        [],
-    ),
+    "llm_heuristics.yaml": Case([("", "", Drawn(*(code(*one.splitlines()) for one in HEURISTICS)))]),
     "stateflow_intercode.yaml": Case(
         [
             ("Write one Bash command", "query: ", first_command),

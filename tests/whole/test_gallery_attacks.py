@@ -10,15 +10,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.helpers.gallery_attacks import ATTACKED, BACKDOORED, PROBLEMS, harmful_payer, strict_judge
 from tests.helpers.gallery_speech import Line, Speaker
 from tests.helpers.gallery_tried import GALLERY
 from tests.helpers.scripted import Script
 
-from workbench.api import optimize
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.run import Options
 from workbench_redteam.redteam import RedTeamOptions, red_team
 from workbench_redteam.report import RedTeamReport
 
@@ -100,16 +97,3 @@ def test_44_two_retrievers_that_must_agree_keep_the_drawn_poison_out(tmp_path: P
     assert (safe.utility.value, safe.rate("drawn").value, safe.under("drawn").value) == (1.0, 0.0, 1.0)
     for found in (lost, safe):  # the benign loss: the poison stays hidden from those who do not know the trigger
         assert (found.rate("dormant").value, found.under("dormant").value) == (0.0, 1.0)
-
-
-@pytest.mark.slow
-def test_the_search_of_agent_poison_mends_a_store_that_is_not_read(tmp_path: Path) -> None:
-    settings = {**tickets_and_memories(tmp_path), "nodes.by_text.k": 0}
-    report = optimize(
-        GALLERY / "agent_poison.yaml",
-        settings=settings,
-        options=Options(allow_unproved=True, out=str(tmp_path / "optimized.yaml")),
-        database=tmp_path / "run.db",
-        pool=Script(Speaker(ATTACKED["agent_poison.yaml"].table)),
-    )
-    assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get("nodes.by_text.k") > 0

@@ -68,11 +68,6 @@ def test_158_an_image_lost_between_tools_is_seen_where_the_answer_depends_on_it(
     assert scores(found, "tool_f1") == [1.0] * ALL
 
 
-def test_158_a_tool_that_is_given_no_image_says_nothing_right(tmp_path: Path) -> None:
-    blind = {f"{LOOK}.signature": "image, text -> count: int"}
-    assert scores(acted(tmp_path, change=blind), "ans_acc") == [float(draws) for draws in DRAW]
-
-
 def test_158_words_that_must_not_be_in_the_answer(tmp_path: Path) -> None:
     measure = load_user_code("gta_metrics.py:ans_acc", GALLERY)
     row = {"gt_answer": {"whitelist": [["2", "two"], ["red"]], "blacklist": [["5", "five"]]}}

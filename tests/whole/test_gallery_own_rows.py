@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.helpers.gallery_ablations import WITHOUT
 from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_tried import GALLERY, Scored, inside, members, searched
+from tests.helpers.gallery_tried import GALLERY, LEARNED, Scored, inside, members, searched, tried
 from tests.helpers.scripted import Script, run_rows
 
 from workbench.lm import Request
@@ -31,19 +31,16 @@ from workbench_worlds.play import Play
 NAMES = sorted(path.stem for path in GALLERY.glob("*.yaml"))
 #: Files that do not satisfy it yet, and why. A file that does must leave the list, so that it can only shrink.
 OPEN: dict[str, str] = {
-    "agent_poison": "right on 0.17 of its rows; nothing is taken out",
-    "backdoors": "nothing is taken out",
-    "best_route": "right on 1.00 without: a large model",
-    "contest": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
-    "forge": "right on 0.00 of its rows; nothing is taken out",
-    "gen_rewrite": "right on 0.08 of its rows",
-    "graph_of_thoughts": "right on 1.00 without: splitting",
-    "hm_rag": "right on 0.17 of its rows; a question that the script does not answer; nothing is taken ",
-    "jury": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
-    "llm_heuristics": "right on 0.00 of its rows; nothing is taken out",
-    "toolchain": "right on 0.00 of its rows; a question that the script does not answer; nothing is taken ",
+    "agent_poison": "it shows under attack, in test_gallery_attacks; the rows are tickets without a trigger",
+    "backdoors": "it shows under attack, in test_gallery_attacks; no row is about files",
+    "gen_rewrite": "the script knows three of the families of queries in its rows",
+    "hm_rag": "the first source alone is right on most rows, so that no vote is needed",
 }
-SLOW = {"agentgym", "gen_rewrite", "internet_of_agents", "poact", "stateflow_intercode"}
+SLOW = {
+    *("agent_issues", "agentgym", "amber", "automl_agent", "blade", "boxing_gym", "cave_agent", "forge", "gen_rewrite"),
+    *("graph_team", "internet_of_agents", "llm_heuristics", "master", "ml_experiments", "mobile_agent", "poact"),
+    *("research_code_agent", "stateflow_intercode", "webpilot"),
+}
 CONFINED = {"agent_issues", "ml_experiments", "one_day", "stateflow_intercode"}
 #: Optimizers that write what stands nowhere in the file: texts, programs, stores, teams, routes.
 WRITERS = {"forge", "memory", "rewrite", "route", "team"}
@@ -71,7 +68,7 @@ def lacks(name: str, folder: Path) -> list[str]:
         found.append(f"right on {whole.right:.2f} of its rows")
     if whole.speaker.unknown:
         found.append(f"a question that the script does not answer: {whole.speaker.unknown[0]}")
-    found += unseen(name, whole)
+    found += unseen(name, whole) if name not in LEARNED else []  # it may have left parts out
     parts = WITHOUT.get(name, {})
     if not parts:
         found.append("nothing is taken out")
@@ -174,6 +171,13 @@ def test_every_loop_of_captain_ends(tmp_path: Path) -> None:
     assert len(script.requests) <= sum(node.max_calls for node in workflow.enabled_nodes.values())
 
 
+def test_052_what_the_server_calls_an_error_is_no_zero(tmp_path: Path) -> None:
+    """A world that fails says nothing of the player: its row is left out."""
+    rows = [({"question": "Craft it.", "data_idx": 1}, {"score": "1.0"})]
+    (outcome,) = tried("agentgym", tmp_path, rows, {"nodes.craft.settings.key": "env_idx"}).outcomes
+    assert outcome.failure == "environment" and "The id None is not valid" in str(outcome.message)
+
+
 def in_search(name: str) -> str | None:
     """The first address of the file's search whose ablation is a value of it."""
     _, _, search = (GALLERY / f"{name}.yaml").read_text(encoding="utf-8").partition("\nsearch:")
@@ -185,5 +189,5 @@ def in_search(name: str) -> str | None:
 @pytest.mark.parametrize(("name", "address"), [(n, a) for n in NAMES if n not in OPEN and (a := in_search(n))])
 def test_the_search_of_a_file_finds_what_its_ablation_takes_out(name: str, address: str, tmp_path: Path) -> None:
     poor: Any = next(change[address] for change in WITHOUT[name].values() if [*change] == [address])
-    report = searched(name, address, poor, tmp_path)
+    report = searched(name, {address: poor}, tmp_path)
     assert report.baseline["val"] < report.best["val"] and report.winner.get(address) != poor

@@ -369,6 +369,19 @@ def test_a_right_function_is_kept_and_wrong_ones_are_rolled_back(tmp_path: Path)
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
 
 
+def test_who_edits_next_is_told_of_the_lists_that_failed(tmp_path: Path) -> None:
+    """A proposer that repeats a failed list unless it is shown."""
+
+    def say(request: Request) -> str:
+        told = text_of(request)
+        if "You improve the tools of an agent" not in told:
+            return agent(request)
+        return GOOD if "wrong" in told.partition("tried and not kept")[2] else function("wrong", "return 99", 99)
+
+    report, _ = run(tmp_path, AGENT, say, {"forge": {"steps": 2, "batch": 8}}, EDITS=1)
+    assert [f["name"] for f in report.winner.get("nodes.solve.functions")] == ["vowels"]
+
+
 TOOLS = {"solve": {**AGENT["solve"], "tools": ["python:tools.py:vowels"]}}
 
 

@@ -6,24 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.gallery_scripts import CASES
-from tests.helpers.gallery_speech import Speaker
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
-from workbench.run import Options, optimize
 from workbench.spec import PolicySpec
-
-GALLERY = Path(__file__).parents[3] / "workflows" / "gallery"
-
-
-def test_002_a_search_finds_that_only_what_is_permitted_is_to_be_offered(tmp_path: Path) -> None:
-    sets = [("nodes.book.offer", "all"), ("data.split", {"train": 2, "val": 10, "test": 12})]
-    options = Options(sets, out=str(tmp_path / "out.yaml"), allow_unproved=True)
-    file = GALLERY / "formal_specification.yaml"
-    script = Script(Speaker(CASES["formal_specification.yaml"].table))
-    report = optimize(file, database=tmp_path / "run.db", options=options, pool=script)
-    assert report.as_dict()["baseline"]["val"] < 1.0 == report.as_dict()["best"]["val"]
-    assert report.winner.get("nodes.book.offer") == "permitted"
 
 
 @pytest.mark.parametrize(
