@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from workbench.base.distribution import BUNDLED
-from workbench.run import doctor
+from workbench_doctor import checks as doctor
 
 ROOT = Path(__file__).parents[2]
 #: By name, what the pyproject.toml of each distribution says.

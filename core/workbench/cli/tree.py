@@ -18,7 +18,6 @@ HEADINGS: dict[str, dict[str, str]] = {
         "validate": "check_commands",
         "estimate": "run_commands",
         "trust": "trust",
-        "doctor": "project_commands",
         "data": "project_commands",
         "plugin": "project_commands",
     },

@@ -5,7 +5,6 @@ Only this room knows the order of all steps.
 
 from workbench.run.announce import Announcer as Announcer
 from workbench.run.cost_estimate import budget_warnings as budget_warnings, estimate as estimate
-from workbench.run.doctor import find_origins as find_origins, run_checks as run_checks
 from workbench.run.export import (
     branch_run as branch_run,
     bundle_candidate as bundle_candidate,
@@ -27,6 +26,7 @@ from workbench.run.history import (
     winner_of as winner_of,
 )
 from workbench.run.options import Listener as Listener, Options as Options
+from workbench.run.origins import find_origins as find_origins
 from workbench.run.preflight import (
     check_lms_ready as check_lms_ready,
     evaluated_lms as evaluated_lms,

@@ -1,4 +1,4 @@
-"""The checks of `workbench doctor`: package versions, plugins, disk and sandbox; and the origins of settings."""
+"""The checks of `workbench doctor`: package versions, plugins, disk and sandbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from packaging.requirements import Requirement
 
@@ -21,7 +21,6 @@ from workbench.base.distribution import BUNDLED
 from workbench.errors import SandboxError
 from workbench.plugins import plugins, try_imports
 from workbench.runtime import open_sandbox
-from workbench.spec import Setting, Spec, config_settings, environment_settings, load_spec
 
 #: Compromised releases that stole credentials.
 _COMPROMISED = {"litellm": {"1.82.7", "1.82.8"}}
@@ -142,32 +141,3 @@ def _executable_pth(folders: Iterable[Path]) -> Iterator[str]:
         known = path.name == "distutils-precedence.pth" and _SETUPTOOLS_PTH.fullmatch(text)
         if not known and any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
             yield str(path)
-
-
-def find_origins(file: Path) -> list[Setting]:
-    """List every top-level setting of a workflow file with the origin of its value. Raises SpecError."""
-    spec, source = load_spec(file)
-    outside = {s.address: s for s in environment_settings()}
-    config = {s.address: s for s in config_settings()}
-    found = []
-    for name, field in Spec.model_fields.items():
-        value: Any = getattr(spec, name)
-        if name in source.value:
-            origin = f"{source.file}:{source.position((name,))[0]}"
-        elif name in config:
-            value, origin = config[name].value, config[name].origin
-        elif field.is_required():
-            continue
-        else:
-            origin = "default"
-        found.append(Setting(name, _short(value), origin))
-    return found + list(outside.values())
-
-
-def _short(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
-    elif isinstance(value, dict):
-        value = {key: _short(item) for key, item in value.items()}
-    text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.plugins.sandbox.test_sandbox import needs_kernel
 
 from workbench.cli import cli
-from workbench.run.doctor import _executable_pth, _site_folders
+from workbench_doctor.checks import _executable_pth, _site_folders
 from workbench_sandbox.linux import LinuxSandbox
 
 
@@ -75,7 +75,7 @@ def test_pth_files_are_judged_by_their_content(tmp_path: Path) -> None:
 
 def test_all_folders_of_pth_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"purelib": tmp_path / "pure", "platlib": tmp_path / "plat"}
-    monkeypatch.setattr("workbench.run.doctor.sysconfig", SimpleNamespace(get_path=lambda name: str(here[name])))
+    monkeypatch.setattr("workbench_doctor.checks.sysconfig", SimpleNamespace(get_path=lambda name: str(here[name])))
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "user"))
     for enabled in (True, False):
         monkeypatch.setattr(site, "ENABLE_USER_SITE", enabled)
