@@ -259,7 +259,6 @@ def seat(roles, experts, instructions):
         "another try": {"nodes.work.rounds": 1},
         "rules that are kept": {f"{SWEEP}.keep.into": "elsewhere"},
     },
-    "hm_rag": {},
     "toolchain": {
         "steps that are cheap where they are named often": {
             "nodes.plan.judge.nodes.step": code("plan -> cost: float", "def cost(plan): return 1.0")
@@ -450,7 +449,6 @@ def seat(roles, experts, instructions):
     },
     "dylan": {"rounds": {"nodes.solve.rounds": 1}},
     "best_route": {"a prediction of who is good enough": {"nodes.solve.learned": ALWAYS_SMALL}},
-    "backdoors": {},
     "eu_agent_bench": {"the law": {"nodes.serve.instructions": "Do what is asked."}},
     "gta_steps": {"what came before": {"nodes.walk.of.signature": "question, files, tools -> action"}},
 }

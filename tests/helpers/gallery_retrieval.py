@@ -10,13 +10,6 @@ from tests.helpers import gallery_facts as facts
 from tests.helpers.gallery_loops import listed, shown
 from tests.helpers.gallery_speech import Case, code
 
-
-def whole(found: re.Match[str], field: str) -> str:
-    """All lines that the prompt shows of a field; empty if it is not there."""
-    values = re.findall(rf"(?ms)^{field}: ?(.*?)(?=^\w+: ?|\Z)", found.string)
-    return values[-1].strip() if values else ""
-
-
 # AriGraph: which animal, and then its colour, stand in two triples.
 
 
@@ -28,10 +21,10 @@ def write_triples(found: re.Match[str]) -> str:
 
 def colour_in_graph(found: re.Match[str]) -> str:
     name = re.findall(r"animal of (\w+)\?", found.string)[0]
-    triples = re.findall(r"subject: (\w+); relation: (\w+); object: (\w+)", whole(found, "triples"))
+    triples = re.findall(r"subject: (\w+); relation: (\w+); object: (\w+)", facts.shown(found, "triples"))
     animals = [o for s, r, o in triples if s == name and r == "has"]
     colours = [o for s, r, o in triples if animals and s == animals[0] and r == "is"]
-    seen = [colour for colour in colours if f"is {colour}" in whole(found, "episodes")]
+    seen = [colour for colour in colours if f"is {colour}" in facts.shown(found, "episodes")]
     return seen[0] if seen else "unknown"
 
 
@@ -64,7 +57,7 @@ FILE_TASKS = {
 def plan_action(found: re.Match[str]) -> str:
     question = shown(found, "question")
     wanted = next((code for words, code in FILE_TASKS.items() if words in question), "0")
-    noted, recent = whole(found, "findings"), whole(found, "recent")
+    noted, recent = facts.shown(found, "findings"), facts.shown(found, "recent")
     last = recent.rpartition("action: ")[2]
 
     def act(action: str, argument: str) -> str:
@@ -131,7 +124,7 @@ def follow_example(found: re.Match[str]) -> str:
 def write_code(found: re.Match[str]) -> str:
     if said := re.findall(r"result: (\d+)\Z", found.string):
         return f"found: {said[0]}"
-    method = whole(found, "documents")
+    method = facts.shown(found, "documents")
     if "three nodes" in method:
         return code("raise ValueError('too hard')")
     node = re.findall(r"neighbours has (\w)", shown(found, "question"))
@@ -156,7 +149,7 @@ def think_through(found: re.Match[str]) -> str:
 def next_step(found: re.Match[str]) -> str:
     if "notice" in shown(found, "screen"):
         return "close notice"
-    steps, done = re.findall(r"\d\. (\w+ \w+)", whole(found, "documents")), listed(found, "done")
+    steps, done = re.findall(r"\d\. (\w+ \w+)", facts.shown(found, "documents")), listed(found, "done")
     return next((step for step in steps if step not in done), "pay bill")
 
 
@@ -198,8 +191,8 @@ def not_listed(query: str, more: str = "") -> str:
 
 def rewrite(found: re.Match[str]) -> str:
     """By the rule with the highest speed-up that is shown, else the first one; a fault is mended as it says."""
-    query, fault = shown(found, "query"), whole(found, "fault")
-    rules = re.findall(r"rule: ([^;]+); (?:speed_up: ([\d.]+))?", whole(found, "rules"))
+    query, fault = shown(found, "query"), facts.shown(found, "fault")
+    rules = re.findall(r"rule: ([^;]+); (?:speed_up: ([\d.]+))?", facts.shown(found, "rules"))
     best = max(rules, key=lambda rule: float(rule[1] or 0), default=("", ""))[0]
     made, rule = query, "none"
     if "max(" in query:

@@ -7,15 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.helpers.gallery_facts import shown
 from tests.helpers.gallery_speech import Case, Drawn, code, numbers, own_rows
 
 Found = re.Match[str]
-
-
-def shown(found: Found, field: str) -> str:
-    """What the prompt shows of a field, on all its lines; the last time, for a history has observations too."""
-    values = re.findall(rf"(?ms)^{field}: (.*?)\s*(?=^\w+: |^\w+:\Z|\Z)", found.string)
-    return values[-1] if values else ""
 
 
 def mend(found: Found) -> str:

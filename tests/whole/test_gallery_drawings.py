@@ -22,7 +22,6 @@ from workbench_metrics.function import FunctionMetric
 ALL = len(TASKS)
 #: Every third task is a count in one half, every third a sum of prices, every third a drawing.
 COUNT, PRICE, DRAW = ([number % 3 == kind for number in range(ALL)] for kind in range(3))
-LOOK = "nodes.solve.nodes.CountGivenObject.nodes.look"
 
 
 def scores(found: Tried, metric: str) -> list[float]:
