@@ -34,10 +34,10 @@ def _named(row: Example, inputs: Sequence[str], column: str, said: Mapping[str, 
     value = _value(row, column)
     if value and said[value] == 1:
         return Example(row.id, row.fields, value)
-    texts = [" ".join(row[name].split()) for name in inputs if name in row and isinstance(row[name], str)]
-    text = max(texts, key=len, default="")
-    quoted = text if len(text) <= QUOTED else f"{text[:QUOTED].rstrip()}..."
-    return Example(row.id, row.fields, f'{row.handle} "{quoted}"' if text else row.handle)
+    texts = [value.strip() for name in inputs if name in row and isinstance(value := row[name], str)]
+    words = " ".join(max(texts, key=len, default="")[: 9 * QUOTED].split())
+    quoted = words if len(words) <= QUOTED else f"{words[:QUOTED].rstrip()}..."
+    return Example(row.id, row.fields, f'{row.handle} "{quoted}"' if words else row.handle)
 
 
 def _value(row: Example, column: str) -> str:

@@ -142,6 +142,7 @@ sys.exit(found != ["./agent.py", "./data/notes.md", "./workflow.yaml"] and str(f
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "train.jsonl")
     spec = yaml.safe_load(path.read_text())
     spec["data"]["test"] = "data/*.jsonl"
+    spec["lm"] = "bundled/nano"  # nothing listens at its own, and the agent asks no model
     spec["nodes"]["agent"]["external"] = "text -> label"
     path.write_text(yaml.safe_dump(spec))
     report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
