@@ -27,7 +27,11 @@ __all__ = ["terminal"]  # a fixture
 WHOLE_RUN = """\
 run 0123abcd of planted; budget: calls 400; database run.db
 warning: no answer can be right in 26 of 104 rows: their 'label' is none of the
-    values that 'label' may have, e.g. 'd'
+    values that 'label' may have: 'd' in train.jsonl:4 "train 3 topic0 word0: a
+    d-thing", 'd' in train.jsonl:8 "train 7 topic0 word0: a d-thing", 'd' in
+    train.jsonl:12 "train 11 topic1 word1: a d-thing", 'd' in train.jsonl:16
+    "train 15 topic3 word3: a d-thing" and 22 more. Correct them, or leave them
+    out: data: {where: {label: {one_of: [a, b, c]}}}
 baseline: val 0.125 [0.04, 0.31], 7 failed
 candidate e1dbffea (random draw 0): val 0.667 [0.47, 0.82], 6 failed  <- best
 sealed test of baseline and winner

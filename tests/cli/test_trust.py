@@ -317,7 +317,8 @@ def test_the_question_is_asked_before_a_bar_is_drawn(
     order = list[str]()
     monkeypatch.setattr(trust, "_somebody_is_there", lambda: True)
     monkeypatch.setattr(trust, "choose", lambda *question, **more: order.append("asked") or "yes")
-    monkeypatch.setattr("workbench.cli.progress._Plain", lambda verbose: order.append("drawn") or (lambda *event: None))
+    lines = "workbench.cli.progress.ProgressLines"
+    monkeypatch.setattr(lines, lambda verbose: order.append("drawn") or (lambda *event: None))
     assert invoke(*words).exit_code == 0 and order == ["asked", "drawn"]
 
 

@@ -79,7 +79,8 @@ def test_the_documented_parameters_are_those_declared(entry: EntryPoint) -> None
     tables: dict[str, list[dict[str, str]]] = {}
     for names, table in TABLE.findall(readme(entry)):
         several = " " in names  # a column says which of them have a parameter
-        rows = re.findall(rf"^\| `([^`]+)` \| {'(.*?) [|] ' if several else '()'}.*? \| (.*?) \| ", table, re.MULTILINE)
+        whose = "(.*?) [|] " if several else "()"
+        rows = re.findall(rf"^\| \**`([^`]+)`\** \| {whose}.*? \| (.*?) \| ", table, re.MULTILINE)
         for name in names.split():
             own = {
                 field: default for field, of, default in rows if not several or name in of.split(", ") or of == "all"

@@ -24,7 +24,7 @@ from tests.helpers.scripted import Script, run_rows
 from workbench.lm import Request
 from workbench.run import prepare
 from workbench.spec import DomainSpec
-from workbench.workflow import tool_uses
+from workbench_kit.logs import tool_uses
 from workbench_tree_search.node import TreeSearch
 from workbench_worlds.play import Play
 

@@ -316,4 +316,4 @@ def test_i12_a_picture_that_cannot_be_read_is_an_error_in_the_data(folder: Path,
     for words in (["validate"], *(runs if value == "img/none.png" else ())):
         done = CliRunner().invoke(cli, [words[0], str(path), *words[1:]])
         told = str(done.exception) + done.output
-        assert done.exit_code and "an input cannot be read in 1 of the 6 rows: row " in told and said in told, told
+        assert done.exit_code and "cannot be read in 1 of the 6 rows: data/rows.jsonl:6" in told and said in told, told
