@@ -69,7 +69,9 @@ def test_a_field_that_a_reward_compares_with_and_a_row_lacks_is_found_before_the
     error = find_obstacles(task, optimizers)[0]
     assert isinstance(error, SpecError) and error.path == ("optimize", 0, "grpo", *place)
     assert "'lable', which 16 of the 16 rows of train lack" in error.message and error.hint == "Did you mean 'label'?"
-    assert task.dataset.train[0].id in error.message and "it has: " + ", ".join(task.dataset.train[0]) in error.message
+    assert (
+        task.dataset.train[0].handle in error.message and "it has: " + ", ".join(task.dataset.train[0]) in error.message
+    )
 
 
 def test_a_label_that_is_no_list_of_calls_is_found_before_the_first_call(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_a_label_that_is_no_list_of_calls_is_found_before_the_first_call(tmp_pat
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
     error = find_obstacles(task, optimizers)[0]
     assert isinstance(error, SpecError) and error.path == ("optimize", 0, "grpo", "rewards", 0, "target")
-    assert task.dataset.train[0].id in error.message and '"arguments"' in (error.hint or "")
+    assert task.dataset.train[0].handle in error.message and '"arguments"' in (error.hint or "")
 
 
 def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from workbench.errors import StoreError
-from workbench.store import Orders, ReadOnlyStore
+from workbench.store import Orders, ReadOnlyStore, RunRecord
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -178,7 +178,9 @@ def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: s
             report["best"]["workflow"],
         )
     }
+    handles = RunRecord(store, row["id"]).read_handles()
     store.close()
+    lost = {handles.get(one, one) for one in lost}
     assert lost, "or the walk shows nothing"
     page.locator("#changes").get_by_role("link", name=re.compile("^candidate")).click()
     assert "winner" in page.locator("h1").inner_text()
