@@ -118,6 +118,8 @@ def assert_equal_weights(killed: Path, whole: Path, names: Sequence[tuple[str, s
     """Trained weights of two runs agree up to rounding. names: of each pair of folders, in the order of training.
 
     Not to the last bit: a kill may come when a part of a batch is journalled, and the rest is drawn in a smaller one.
+    Adam makes whole steps of the rounding in gradients near zero: up to 0.02 of the movement was seen, where one of the
+    few steps of a run, if it were lost or made twice, is some 0.2.
     """
     from safetensors.torch import load_file
 
@@ -134,7 +136,7 @@ def assert_equal_weights(killed: Path, whole: Path, names: Sequence[tuple[str, s
     moved = apart(pairs[0][1], pairs[-1][1])
     assert moved > 0
     for one, two in pairs:
-        assert apart(one, two) < 0.01 * moved, (apart(one, two), moved)
+        assert apart(one, two) < 0.05 * moved, (apart(one, two), moved)
 
 
 def assert_equal_candidates(killed: Path, whole: Path) -> None:
