@@ -323,7 +323,8 @@ def test_answers_of_a_matrix_stand_side_by_side(client: TestClient, runs: dict[s
         shown = client.get(grid, params={"side": cells, "only": only})
         differ = [row for row in stored[0] if key is None or len({str(one[row][key]) for one in stored}) > 1]
         assert f"{len(differ)} of {len(stored[0])} rows that all columns have" in text_of(shown)
-        found = re.findall(r'<tr><td class="main">([^<]+)<', shown.text)
+        named = {html.escape(stored[0][row]["handle"], quote=True).replace("&quot;", "&#34;"): row for row in differ}
+        found = [named[one] for one in re.findall(r'<tr><td class="main">([^<]+)<', shown.text)]
         assert found == differ[:50] and (only == "all" or 0 < len(differ) < len(stored[0]))
         assert shown.text.count("<td data-sort=") == len(found) * len(cells)
     row = stored[3][found[0]]

@@ -56,7 +56,7 @@ def _grid(site: Site, store: Store, names: list[str], only: str, page: int) -> d
             "answers": any(one["answer"] != cells[0]["answer"] for one in cells if "answer" in one),
         }
         if differ[only]:
-            lines.append({"row": rows[0].example, "cells": cells})
+            lines.append({"row": rows[0].example, "handle": rows[0].handle, "cells": cells})
     pages = max(1, -(-len(lines) // PAGE))
     page = min(page, pages)
     inputs = read_inputs(site, store, find_exact_run(store, sides[0].run))
