@@ -86,7 +86,7 @@ def test_finding_7_a_run_in_the_folder_of_its_agent_does_not_change_what_is_trus
     path = write(nodes={"n": {"external": "text -> label", "command": ["true"], "folder": "."}})
     before = file_powers(path).digest
     Store("workbench.db").close()
-    for name in ("workbench.db-intents-1", "__pycache__/p1.pyc", "optimized.yaml"):
+    for name in ("workbench.db-wal", "__pycache__/p1.pyc", "optimized.yaml"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("name: x\nnodes: {}\n")
     assert file_powers(path).digest == before

@@ -79,7 +79,7 @@ def test_a_journal_that_names_another_file_deletes_nothing(database: Path) -> No
 
 
 @pytest.mark.fault("foreign-paths")
-@pytest.mark.parametrize("end", ["wal", "shm", "journal", "intents-1", "{run}.lock"])
+@pytest.mark.parametrize("end", ["wal", "shm", "journal", "{run}.lock"])
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
 def test_what_is_no_file_beside_a_database_is_neither_followed_nor_opened(end: str, kind: str, database: Path) -> None:
     store = Store(database)
@@ -118,31 +118,6 @@ def test_a_database_that_is_no_file_is_refused_at_once(kind: str, tmp_path: Path
     assert "" not in found
     for line in (*found, refusal(path)):
         assert str(path) in line and "name another" in line
-
-
-LINES = (
-    b"5",
-    b"null",
-    b"[]",
-    b'["a", "b", "c", "d", "e"]',
-    b"[1, 2, 3, 4, 5]",
-    b"[{}, [], null, 1, 1]",
-    b"[" * 100_000,
-    b'[1, "00", "task", -1000000, -1e9]',
-    b'[1, "00", "task", NaN, Infinity]',
-    b'[1, "00", "task", 1' + b"0" * 400 + b", 1]",
-    b'[1, "00", "task", 1' + b"0" * 5000 + b", 1]",
-    b"\xff\xfe\x00",
-)
-
-
-def test_a_request_log_of_another_form_is_passed_over_and_does_not_widen_the_budget(database: Path) -> None:
-    craft(database, "delete from calls", "update runs set status = 'failed', report = null, checksum = null")
-    Path(f"{database}-intents-1").write_bytes(b"\n".join(LINES) + b"\n")
-    lm, out = StoredLM(), Options(out=str(database.with_name("o.yaml")))
-    report = resume("last", database=database, pool=lm, options=out)
-    assert report.status == "finished" and report.spent["unknown"] == 0
-    assert report.spent["calls"] == len(lm.asked)
 
 
 def test_the_log_of_another_database_is_no_part_of_this_one(database: Path, tmp_path: Path) -> None:

@@ -80,7 +80,6 @@ async def running(dialect: Dialect, lab: Lab) -> AsyncIterator[Runtime]:
         yield runtime
     finally:
         await runtime.aclose()
-        ledger.close()
         store.close()
 
 

@@ -44,7 +44,6 @@ def run(workflow: Workflow, rows: list[dict[str, Any]], script: SeeingScript, da
         program = Program(workflow, runtime)
         found = [unordered(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]
         await runtime.aclose()
-        ledger.close()
         store.close()
         return found
 

@@ -55,7 +55,6 @@ async def run_all(
         return await asyncio.gather(*work, return_exceptions=True), ledger
     finally:
         await runtime.aclose()
-        ledger.close()
         store.close()
 
 

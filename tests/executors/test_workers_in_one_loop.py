@@ -62,7 +62,6 @@ def run_rows(
             return await asyncio.gather(*work, return_exceptions=True)
         finally:
             await runtime.aclose()
-            ledger.close()
             store.close()
 
     return asyncio.run(course())

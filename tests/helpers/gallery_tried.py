@@ -80,7 +80,6 @@ class Scored:
             return await evaluator.evaluate(self.workflow, [*self.task.dataset.test.open()], traces=True)
         finally:
             await runtime.aclose()
-            ledger.close()
             store.close()
 
     @property

@@ -81,7 +81,6 @@ def journal(path: Path, *, pause: float | None = 0.0, recorded: bool = True, **b
     try:
         with pausing(pause):
             yield ledger
-        ledger.close()
     finally:
         store.close()
 

@@ -76,7 +76,6 @@ def run(
                 outcome = await Program(workflow, runtime).run(Example("1", row))
             finally:
                 await runtime.aclose()
-            ledger.close()
         store.close()
         return outcome
 

@@ -63,7 +63,6 @@ async def served(
     finally:
         await gateway.aclose()
         await runtime.aclose()
-        ledger.close()
         store.close()
     if errors:
         raise errors[0]

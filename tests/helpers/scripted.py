@@ -81,7 +81,6 @@ def run_rows(
             await runtime.aclose()
             return found
         finally:
-            ledger.close()
             store.close()
 
     return asyncio.run(course())

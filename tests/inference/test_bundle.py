@@ -127,7 +127,7 @@ def test_outside_git_a_bundle_has_the_folder_without_what_is_hidden_installed_or
     (home / "link.txt").symlink_to(tmp_path / "key.pem")
     (home / "away").symlink_to(tmp_path)
     Store(home / "mine.db").close()
-    (home / "mine.db-intents-1").write_text("private")
+    (home / "mine.db-run.lock").write_text("private")
     assert bundle_file(path, tmp_path / "out") == tmp_path / "out" / "winner.yaml" and files(tmp_path / "out") == OWN
     spec = yaml.safe_load((tmp_path / "out" / "winner.yaml").read_text())
     assert list(spec) == ["name", "nodes", "timeout"] and spec["timeout"] == 20

@@ -134,7 +134,7 @@ def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_ca
             await turns(5)
             assert len(lm.requests) == 1
             tasks[0].cancel()
-            await turns(5)
+            await turns(9)
             assert len(lm.requests) == 2, "one of the others took over, and only one"
             gate.set()
             settled = [await t for t in tasks[1:]]

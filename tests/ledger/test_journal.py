@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,8 @@ from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply,
 
 from workbench.errors import BudgetSpent, ServerDead, StoreError
 from workbench.evaluation import read_calls
-from workbench.ledger import Ledger
 from workbench.lm import Request, Response, estimate_tokens
-from workbench.spec import BudgetSpec
-from workbench.store import IN_MEMORY, LARGE_TEXT, Journal, Store, add_run
+from workbench.store import LARGE_TEXT, Journal
 
 # The journal
 
@@ -266,26 +266,59 @@ def test_a_kill_leaves_requests_with_unknown_outcome_and_they_count(tmp_path: Pa
             assert ledger.sent.calls == 9 and ledger.bill.unknown == 4
 
     run(course)
-    assert not list(tmp_path.glob("*intents*"))
 
 
-def test_an_intent_that_cannot_be_written_stops_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_cannot_be_recorded_is_not_sent(tmp_path: Path) -> None:
     lm = FakeLM()
 
     async def course() -> None:
         with journal(tmp_path / "run.db", calls=9, usd=1.0) as ledger:
-            monkeypatch.setattr(ledger._intents, "path", tmp_path / "none" / "intents")
-            with pytest.raises(StoreError, match="cannot write .*intents.*before is safe"):
+            ledger.store.execute("create trigger full before insert on attempts begin select raise(abort, 'full'); end")
+            with pytest.raises(StoreError, match="cannot write .*full.*before is safe"):
                 await ledger.call(lm, ask(), "task", spec())
-            assert not lm.requests and nothing_reserved(ledger)
+            assert not lm.requests and nothing_reserved(ledger) and ledger.sent.calls == 0
 
     run(course)
 
 
-def test_a_database_in_memory_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    store = Store(IN_MEMORY)
-    add_run(store, run="r", name="r", status="running", spec="", options="{}")
-    log = Ledger(store, 1, BudgetSpec())._intents
-    log.add("k", "task", 1, 0.0)
-    assert not [*tmp_path.iterdir()]
+def test_a_request_is_committed_before_it_is_sent_and_replaced_by_its_call_in_one_commit(tmp_path: Path) -> None:
+    """Another process sees the request or the call, never both, nor neither."""
+    seen = list[tuple[int, ...]]()
+
+    def look(statement: str = "") -> None:
+        with closing(sqlite3.connect(tmp_path / "run.db")) as other:
+            counts = tuple(other.execute(f"select count(*) from {t}").fetchone()[0] for t in ("attempts", "calls"))
+        if counts not in seen[-1:]:
+            seen.append(counts)
+
+    class Looking(FakeLM):
+        async def complete(self, request: Request) -> Response:
+            look()
+            assert seen[-1][0] == 1
+            return await super().complete(request)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            ledger.store.conn.set_trace_callback(look)
+            for n in range(3):
+                await ledger.call(Looking(), ask(str(n)), "task", spec())
+            look()
+
+    run(course)
+    assert seen == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2), (0, 3)]
+
+
+def test_a_call_that_is_cancelled_before_it_is_sent_leaves_no_request(tmp_path: Path) -> None:
+    lm = FakeLM()
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            call = asyncio.ensure_future(ledger.call(lm, ask(), "task", spec()))
+            while not ledger.ceilings.in_flight:
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+            ledger.store.flush()
+            assert call.cancelled() and not lm.requests and ledger.bill.unknown == 0 and ledger.sent.calls == 0
+
+    run(course)

@@ -32,7 +32,6 @@ def ledger_of(
         )
         with pausing(0.0):
             yield ledger
-        ledger.close()
     finally:
         store.close()
 

@@ -62,7 +62,6 @@ async def _run(
         )
     finally:
         await runtime.aclose()
-        ledger.close()
         store.close()
 
 

@@ -137,7 +137,6 @@ def test_a_trace_does_not_tell_who_was_faster(slow: int, tmp_path: Path) -> None
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
         program = Program(make_workflow({"r": node}, tmp_path), Runtime(ledger, lm_spec(lm), {}, Slow(lambda r: "")))
         outcome = await program.run(Example("1", {"text": "q"}))
-        ledger.close()
         store.close()
         return outcome.trace
 

@@ -62,7 +62,6 @@ def on_nano(path: Path, database: Path) -> ExampleRun:
             return await Program(task.workflow, runtime).run(task.dataset.train[0])
         finally:
             await runtime.aclose()
-            ledger.close()
             store.close()
 
     return asyncio.run(course())

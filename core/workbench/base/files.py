@@ -150,7 +150,7 @@ def check_database_files(database: Path) -> None:
         raise StoreError(f"{database} is not a file; name another database with --db")
     if not database.parent.is_dir():
         return
-    beside = re.compile(re.escape(database.name) + r"-(wal|shm|journal|intents-\d+|[\w-]+\.lock)")
+    beside = re.compile(re.escape(database.name) + r"-(wal|shm|journal|[\w-]+\.lock)")
     for path in database.parent.iterdir():
         if not beside.fullmatch(path.name):
             continue

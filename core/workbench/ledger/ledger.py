@@ -1,10 +1,10 @@
 """The ledger, the only place where paid calls are reserved, recorded and settled.
 
 A call is answered from the journal if its content key is there. Otherwise its worst case is reserved against the
-budget, the request is logged and sent, and the answer is committed before any caller sees it. So a run that is replayed
-from its start pays for no recorded call again. A ceiling on calls is never exceeded. One on tokens or dollars can be
-exceeded only by the error of the first estimates of prompt lengths, and by answers to requests of an agent that name no
-limit (`Request.native`): for those `Request.max_tokens` is a guess.
+budget, the request is committed and sent, and the answer is committed before any caller sees it. So a run that is
+replayed from its start pays for no recorded call again. A ceiling on calls is never exceeded. One on tokens or dollars
+can be exceeded only by the error of the first estimates of prompt lengths, and by answers to requests of an agent that
+name no limit (`Request.native`): for those `Request.max_tokens` is a guess.
 
 Two counts are kept. `spent` is what the run has used up to this point, replayed calls included. Optimizers see only
 this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of
@@ -36,12 +36,11 @@ from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
 from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
-from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, estimate_prompt, price_of, unknown_price
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, split_page
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import IN_MEMORY, EarlierCalls, Journal, Store, dumps
+from workbench.store import EarlierCalls, Journal, Store, dumps
 
 
 @dataclass
@@ -83,22 +82,17 @@ class Ledger:
         self._pauses: dict[str, Pause] = defaultdict(Pause)  # by model
         self.ceilings = Ceilings(self)
         self._open = self._resumed = False  # resumed: earlier processes sent something; else lookups can be skipped
-        self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
-        self._jitter = random.Random(self._process)  # no result depends on it: delays, and keys never looked up
+        self._random = random.SystemRandom()  # no result depends on it: delays, names of attempts, keys never looked up
         self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so send nothing more to it
         self._keys = AcceptedKeys(self.journal)
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
-        log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        kept = self.recorded and str(self.store.path) != IN_MEMORY  # a kill leaves nothing of a database in memory
-        self._intents = (RequestLog if kept else NoLog)(log, self._process)
 
     def open(self) -> None:
         """Count the requests of earlier processes of this run. Called by the first call, under the run's lock."""
         if not self._open:
             self._open = True
-            record_lost_requests(self._intents, self.journal)
             self.sent = self.bill.sent()
             self._resumed = self.sent.calls > 0 or self.journal.has_answer()
 
@@ -107,11 +101,6 @@ class Ledger:
         """Return True if earlier processes of this run sent anything."""
         self.open()
         return self._resumed
-
-    def close(self) -> None:
-        """Record requests that were never answered, and delete the request log."""
-        if self._open:
-            record_lost_requests(self._intents, self.journal)
 
     # Budget
 
@@ -138,7 +127,7 @@ class Ledger:
         """
         self.open()
         if not self.recorded:  # no other call waits for this one or repeats it
-            key = f"{self._jitter.getrandbits(128):032x}"
+            key = f"{self._random.getrandbits(128):032x}"
             try:
                 return await self._pay(lm, request, role, spec, key)
             finally:
@@ -184,14 +173,14 @@ class Ledger:
         while True:
             async with limiter:
                 held = await self._reserve(lm, request, estimate, limiter)
-                sent = time.monotonic()
-                response, error = await self._attempt(lm, request, role, spec, key, held)
+                sent, attempt = time.monotonic(), self._random.getrandbits(48)
+                response, error = await self._attempt(lm, request, role, spec, key, attempt, held)
                 if error is None or error.kind != "rate_limit":  # a rate limit is no evidence about the call
                     requested += getattr(lm, "seconds", None) or time.monotonic() - sent
                 again, pause = error is not None and attempts.again(error), 0.0
                 if error is not None:
                     failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
-                    pause = pause_before(failed, error.retry_after, self._jitter)
+                    pause = pause_before(failed, error.retry_after, self._random)
                 told = error is not None and error.passed is not None and not again  # the client retries by itself
                 if (holds := self.recorded or not told) and (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
@@ -200,7 +189,9 @@ class Ledger:
                     if response is not None and error is None:
                         error = self.cut_prompts.check(lm.identity, request, response)
                     queued = max(0.0, time.monotonic() - begun - requested)
-                    return await self._settle(key, role, lm, request, estimate, response, error, requested, queued)
+                    return await self._settle(
+                        key, attempt, role, lm, request, estimate, response, error, requested, queued
+                    )
             self._failed[key] += 1
             self.count(role, Spend(1))
             if error.kind == "auth" and holds:
@@ -241,13 +232,13 @@ class Ledger:
             raise rejected
 
     async def _attempt(
-        self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, held: Spend
+        self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, attempt: int, held: Spend
     ) -> tuple[Response | None, LMError | None]:
-        """Log and send once. The reservation ends with the attempt's outcome."""
+        """Record and send once. The reservation ends with the attempt's outcome."""
         done = self._keys.send(lm.identity)
         try:
+            await self._record_sending(key, role, attempt, held)
             self.ceilings.count_as_sent(held)
-            self._intents.add(key, role, held.tokens, held.usd)
             try:
                 async with asyncio.timeout(spec.timeout + getattr(lm, "patience", 0.0)):
                     response = await lm.complete(request)
@@ -261,29 +252,38 @@ class Ledger:
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
             except asyncio.CancelledError:  # the outcome stays unknown
-                self._record_attempt(key, role, None, held)
+                self._count_as_billed(held)
                 raise
             try:
                 if error.kind == "auth" and (error.status == 403 or split_page(str(error))[1]):
                     # The key was accepted before, so something in between refused this request.
                     error.kind = FailureKind.BLOCKED if await self._keys.is_accepted(lm.identity, done) else error.kind
             finally:
-                self._record_attempt(key, role, error, held if error.kind.maybe_billed else Spend())
+                billed = held if error.kind.maybe_billed else Spend()
+                self._count_as_billed(billed)
+                self.journal.fail_attempt(key, attempt, error.kind, str(error)[:500], billed.tokens, billed.usd)
             return None, error
         finally:
             self._keys.end(lm.identity, done)
             self.ceilings.give_back(held)
 
-    def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
-        """Record an attempt without an answer, with its worst-case cost. error: None if the outcome is unknown."""
-        self.sent.prompt_tokens += billed.tokens
-        self.sent.usd += billed.usd
-        kind, message = (error.kind, str(error)[:500]) if error else (None, None)
-        self.journal.add_attempt(key, role, self._process, kind, message, billed.tokens, billed.usd)
+    async def _record_sending(self, key: str, role: str, attempt: int, held: Spend) -> None:
+        """Commit that a request is about to be sent. After a kill, its outcome is unknown."""
+        try:
+            await asyncio.shield(self.journal.add_attempt(key, role, attempt, held.tokens, held.usd))
+        except asyncio.CancelledError:  # it will not be sent
+            self.journal.delete_attempt(key, attempt)
+            raise
+
+    def _count_as_billed(self, held: Spend) -> None:
+        """Count the worst-case cost of an attempt without an answer."""
+        self.sent.prompt_tokens += held.tokens
+        self.sent.usd += held.usd
 
     async def _settle(
         self,
         key: str,
+        attempt: int,
         role: str,
         lm: LM,
         request: Request,
@@ -299,6 +299,7 @@ class Ledger:
         completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
         known = self._price(lm, response, prompt, completion)
         usd = known or 0.0
+        self.journal.delete_attempt(key, attempt)  # in the same commit as the call, which counts it
         done = self.journal.add_call(
             key,
             role=role,

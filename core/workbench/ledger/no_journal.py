@@ -30,9 +30,15 @@ class NoJournal(Journal):
     def delete_call(self, key: str) -> asyncio.Future[None]:
         return _done()
 
-    def add_attempt(
-        self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
+    def add_attempt(self, key: str, role: str, attempt: int, tokens: int, usd: float) -> asyncio.Future[None]:
+        return _done()
+
+    def fail_attempt(
+        self, key: str, attempt: int, outcome: str, message: str, tokens: int, usd: float
     ) -> asyncio.Future[None]:
+        return _done()
+
+    def delete_attempt(self, key: str, attempt: int) -> asyncio.Future[None]:
         return _done()
 
 

@@ -155,7 +155,6 @@ class Run:
             if self.ledger.recorded:
                 self.record.save_seconds(self.ledger.seconds)
                 self.store.flush()  # before another process may hold it
-            self.ledger.close()
 
     def _stop(self) -> bool:
         if self.ledger.stopping is not None:

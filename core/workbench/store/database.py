@@ -19,6 +19,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -50,7 +51,7 @@ TABLES = {
     "results": "one row for each example of an evaluation: score, failure, feedback, prediction, spans, cost; of "
     "`workbench eval` also the row itself",
     "calls": "every LM call and tool effect that was settled, under its content key",
-    "attempts": "attempts that failed, and requests whose outcome is unknown because the process was killed",
+    "attempts": "requests that failed, are in flight, or whose outcome is unknown because the process was killed",
     "texts": "large texts once, by hash",
     "events": "what happened, in order",
     "artifacts": "files that a run wrote",
@@ -393,7 +394,12 @@ def now() -> str:
 
 def insertion(into: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the statement that adds a row, given by column, followed by the values. into: e.g. `insert into calls`."""
-    return f"{into} ({', '.join(row)}) values ({', '.join('?' * len(row))})", *row.values()
+    return _insertion_sql(into, tuple(row)), *row.values()
+
+
+@cache
+def _insertion_sql(into: str, columns: tuple[str, ...]) -> str:
+    return f"{into} ({', '.join(columns)}) values ({', '.join('?' * len(columns))})"
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode

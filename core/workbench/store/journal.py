@@ -199,23 +199,25 @@ class Journal:
 
     # Attempts
 
-    def add_attempt(
-        self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
-    ) -> asyncio.Future[None]:
-        """Queue an attempt without an answer, with its possible cost; outcome: None if unknown."""
-        row = {"run_id": self.run_id, "key": key, "role": role, "process": process, "outcome": outcome}
-        row |= {"message": message, "prompt_tokens": tokens, "usd": usd}
+    def add_attempt(self, key: str, role: str, attempt: int, tokens: int, usd: float) -> asyncio.Future[None]:
+        """Queue an attempt of unknown outcome, with its worst-case cost. attempt: a number of its own."""
+        row = {"run_id": self.run_id, "key": key, "role": role, "attempt": attempt, "prompt_tokens": tokens, "usd": usd}
         return self.store.write(*insertion("insert into attempts", row))
 
-    def record_lost_attempt(self, key: str, role: str, process: int, tokens: int, usd: float) -> None:
-        """Write immediately an attempt of a process that ended before the outcome was known."""
-        row = {"run_id": self.run_id, "key": key, "role": role, "process": process, "prompt_tokens": tokens, "usd": usd}
-        self.store.execute(*insertion("insert into attempts", row))
+    def fail_attempt(
+        self, key: str, attempt: int, outcome: str, message: str, tokens: int, usd: float
+    ) -> asyncio.Future[None]:
+        """Queue the failure of an attempt, with its possible cost."""
+        return self.store.write(
+            "update attempts set outcome = ?, message = ?, prompt_tokens = ?, usd = ? "
+            "where run_id = ? and key = ? and attempt = ?",
+            *(outcome, message, tokens, usd, self.run_id, key, attempt),
+        )
 
-    def count_attempts_of(self, process: int, key: str) -> int:
-        """Count the attempts at a call that one process has recorded."""
-        sql = "select count(*) from attempts where run_id = ? and key = ? and process = ?"
-        return self.store.number(sql, self.run_id, key, process)
+    def delete_attempt(self, key: str, attempt: int) -> asyncio.Future[None]:
+        """Queue the deletion of an attempt that was answered, or not sent; one that failed stays."""
+        sql = "delete from attempts where run_id = ? and key = ? and attempt = ? and outcome is null"
+        return self.store.write(sql, self.run_id, key, attempt)
 
     def count_failed_attempts(self, key: str) -> int:
         """Count the attempts at a call that are known to have failed."""

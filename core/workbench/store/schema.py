@@ -13,6 +13,8 @@ from workbench.errors import StoreError
 #: the label) and `cluster` identify equal rows.
 #: calls: `queued` are seconds of waiting in workbench, which are not part of `seconds`; `reused` is the run that paid
 #: for a reused answer; `packed_tokens` are ids and log-probabilities (`lm.split_tokens`).
+#: attempts: recorded before a request is sent; `attempt` is its number, and `outcome` is null while it is unknown. A
+#: call that is answered deletes the last one.
 #: orders: orders of users to a running run; `candidate` is the one after whose evaluation the order took effect.
 #: seen_rows: rows seen before; `texts` are the words of a row, used to find near copies.
 #: scored_rows: rows of a split on which the `scored_candidates` of a run were scored.
@@ -73,8 +75,9 @@ create table scored_candidates (
     run_id integer not null references runs(id), split text not null, candidate text not null,
     primary key (run_id, split, candidate)) without rowid;
 """
+_M002_ATTEMPTS = "alter table attempts rename column process to attempt;\n"
 #: The statements of each version, in order. Released ones never change.
-VERSIONS = (_M001_INITIAL,)
+VERSIONS = (_M001_INITIAL, _M002_ATTEMPTS)
 SCHEMA_VERSION = len(VERSIONS)
 #: The statements that make a current database.
 SCHEMA = "".join(VERSIONS)

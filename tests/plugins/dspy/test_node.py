@@ -206,7 +206,6 @@ async def run_at_once(workflow: Workflow, rows: int, database: Path, timeout: fl
         return await asyncio.gather(*(program.run(Example(str(i), {"question": f"q{i}"})) for i in range(rows)))
     finally:
         await runtime.aclose()
-        ledger.close()
         store.close()
 
 

@@ -178,7 +178,7 @@ def test_runs_logs_and_compiled_code_are_no_leftovers_and_a_database_of_the_agen
     (tmp_path / "old.txt").write_text("a")
     Store(tmp_path / "run.db").close()
     beside = Beside([tmp_path])
-    for name in ("run.db-wal", "run.db-intents-3", "a.log", "nohup.out", "sub/a.pyc"):
+    for name in ("run.db-wal", "run.db-shm", "a.log", "nohup.out", "sub/a.pyc"):
         (tmp_path / name).write_text("more")
     (tmp_path / "result.yaml").write_text("name: t\nnodes:\n  a: {}\n")
     with closing(sqlite3.connect(tmp_path / "run.db")) as store:

@@ -425,7 +425,6 @@ def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
             ):
                 await Runtime(ledger, lm_spec("openai/none")).sandbox()
         finally:
-            ledger.close()
             store.close()
 
     asyncio.run(course())

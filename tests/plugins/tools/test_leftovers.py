@@ -46,7 +46,6 @@ def kept_state(folder: Path, database: Path, runs: int = 1) -> list[list[str]]:
                 assert outcome.prediction == {"result": row + 1}
             found.append(runtime.kept_state())
             await runtime.aclose()
-            ledger.close()
         store.close()
         return found
 

@@ -138,7 +138,6 @@ def rows(
             return await asyncio.gather(*(program.run(Example(str(i), {"task": f"row {i}"})) for i in range(count)))
         finally:
             await runtime.aclose()
-            ledger.close()
 
     try:
         return asyncio.run(course())

@@ -122,7 +122,6 @@ def test_a_fault_of_a_world_costs_no_other_row(faulty: str, tmp_path: Path) -> N
             return await asyncio.gather(*(program.run(Example(str(n), row)) for n, row in enumerate(rows)))
         finally:
             await runtime.aclose()
-            ledger.close()
             store.close()
 
     outcomes = asyncio.run(course())

@@ -89,7 +89,6 @@ def play_all(world: str, tasks: Sequence[Task], which: str, folder: Path) -> lis
             return await asyncio.gather(*(one(number, task) for number, task in enumerate(tasks)))
         finally:
             await runtime.aclose()
-            ledger.close()
             store.close()
 
     return asyncio.run(course())

@@ -183,5 +183,4 @@ def test_in_a_row_the_agents_client_asks_again_and_not_the_ledger(
         assert asyncio.run(course(server.address)) == label
         assert len(server.asked) == asked and ledger.paid.calls == asked
         assert ledger.bill.failed == {"broken": min(breaks, asked)}
-    ledger.close()
     store.close()

@@ -282,7 +282,6 @@ def run_row(server: GeminiServer, folder: Path, database: Path, number: int | No
     try:
         return asyncio.run(course()), run, ledger.paid.calls
     finally:
-        ledger.close()
         store.close()
 
 

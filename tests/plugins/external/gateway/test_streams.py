@@ -203,7 +203,6 @@ def run_row(server: Upstream, folder: Path, database: Path, run: int | None = No
     try:
         return asyncio.run(course()), (number, ledger.paid.calls, ledger.sent.usd, ledger.bill.failed)
     finally:
-        ledger.close()
         store.close()
 
 
