@@ -138,10 +138,10 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1304,
-    "cli": 3223,
+    "cli": 3090,
     "errors": 464,
     "evaluation": 1632,
-    "inference": 1199,
+    "inference": 1069,
     "ledger": 1302,
     "lm": 1157,
     "plugins": 560,
@@ -150,7 +150,7 @@ LINES = {
     "runtime": 1642,
     "spec": 2658,
     "store": 2004,
-    "study": 1555,
+    "study": 1454,
     "task": 4430,
     "workflow": 1781,
 }

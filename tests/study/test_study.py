@@ -25,10 +25,10 @@ from workbench.study import (
     Result,
     Study,
     estimate_calls,
-    recall_evaluation,
 )
 from workbench.task import Example
 from workbench.workflow import Workflow
+from workbench_training.rollouts.position import recall_evaluation
 
 ROWS = [Example(str(n), {"text": f"row {n}", "label": "yes"}) for n in range(12)]
 

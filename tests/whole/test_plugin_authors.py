@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.scaffold import PLUGIN_KINDS, new_plugin
 from workbench.errors import SpecError
+from workbench_scaffold.new import PLUGIN_KINDS, new_plugin
 
 ROOT = Path(__file__).parents[2]
 

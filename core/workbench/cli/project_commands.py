@@ -74,27 +74,3 @@ def plugin_list(as_json: bool) -> None:
         say(name)
         for kind, names in info.provides.items():
             say(one_line(f"  {KINDS[kind]}: {', '.join(names)}"))
-
-
-@plugin_command.command("new")
-@click.argument("name")
-@click.option(
-    "--kind",
-    default="optimizer",
-    show_default=True,
-    metavar="KIND",
-    help="Kind of plugin: optimizer, node, metric, reader, lm, sandbox or exporter.",
-)
-@click.option(
-    "--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Parent folder of the project."
-)
-def plugin_new(name: str, kind: str, into: Path) -> None:
-    """Create a plugin project with a working example and its tests.
-
-    It is ready to install, and its conformance tests pass.
-    """
-    from workbench.cli.scaffold import new_plugin
-
-    folder = new_plugin(name, into, kind)
-    say(f"wrote {folder}")
-    say("Next: cd into it, then pip install -e '.[test]' && python -m pytest")

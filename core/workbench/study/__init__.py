@@ -20,11 +20,6 @@ from workbench.study.evaluation import (
 from workbench.study.named import make_optimizer as make_optimizer
 from workbench.study.observation import observe_nodes as observe_nodes
 from workbench.study.perturbed import Perturbation as Perturbation, PerturbedRows as PerturbedRows
-from workbench.study.position import (
-    read_position as read_position,
-    recall_evaluation as recall_evaluation,
-    restore_position as restore_position,
-)
 from workbench.study.racing import Race as Race, p_worse as p_worse, paired_race as paired_race
 from workbench.study.sampler import (
     AskedTrial as AskedTrial,

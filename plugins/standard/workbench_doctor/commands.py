@@ -14,7 +14,7 @@ from workbench.cli import Styled, echo_json, say
 from workbench.cli.options import JSON
 
 if TYPE_CHECKING:
-    from workbench.inference import Ping
+    from workbench_doctor.ping import Ping
 
 
 @click.command("doctor")
@@ -56,7 +56,7 @@ _MARK = {
 
 def _ping(file: Path) -> list[Ping]:
     from workbench.cli.trust import require_trust
-    from workbench.inference import ping_models
+    from workbench_doctor.ping import ping_models
 
     return ping_models(require_trust(file, called=True))
 

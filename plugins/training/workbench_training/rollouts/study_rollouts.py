@@ -15,7 +15,7 @@ from workbench.base.hashing import digest
 from workbench.errors import StoreError
 from workbench.lm import HasWeights, Request, Response
 from workbench.spec import LMSpec, lm_spec
-from workbench.study import Evaluation, read_position, recall_evaluation, restore_position
+from workbench.study import Evaluation
 from workbench.task import Example
 from workbench.workflow import CallRecord
 from workbench_training.chat_behavior import ChatBehavior
@@ -30,6 +30,7 @@ from workbench_training.rollouts.node_settings import (
     find_settings,
     set_max_steps,
 )
+from workbench_training.rollouts.position import read_position, recall_evaluation, restore_position
 from workbench_training.rollouts.rollout_trees import RolloutTree
 from workbench_training.settings import Learning, Lora, Stage, TrainingSchedule
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from workbench import BudgetSpent, Study, Workflow
 from workbench.base.concurrency import gather_all
-from workbench.study import read_position, restore_position
 from workbench.task import Example, content_id
 from workbench.workflow import ExampleRun
 from workbench_training.chat_behavior import ChatBehavior
@@ -18,6 +17,7 @@ from workbench_training.objective import Objective
 from workbench_training.papers.self_play.proposal_source import ProposalSource
 from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task
 from workbench_training.papers.self_play.settings import BAND, EXAMPLES, MAX_TOKENS, Proposer
+from workbench_training.rollouts.position import read_position, restore_position
 from workbench_training.rollouts.study_rollouts import LONGEST_CALL, StudyRolloutSource, TrainedPolicy
 from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import wait_if_any

@@ -12,7 +12,8 @@ from tests.helpers.grpo_runs import write
 from workbench.errors import StoreError
 from workbench.ledger import Spend
 from workbench.run import optimize
-from workbench.study import Evaluation, Study, read_position, restore_position
+from workbench.study import Evaluation, Study
+from workbench_training.rollouts.position import read_position, restore_position
 
 
 class Stub:

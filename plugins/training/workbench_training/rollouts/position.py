@@ -18,8 +18,7 @@ from workbench.errors import StoreError
 from workbench.ledger import Spend
 
 if TYPE_CHECKING:
-    from workbench.study.evaluation import Evaluation
-    from workbench.study.study import Study
+    from workbench.study import Evaluation, Study
     from workbench.workflow import Workflow
 
 #: Bytes of a call's key that are stored to remember it (`Ledger.touched`).
