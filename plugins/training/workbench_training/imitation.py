@@ -106,12 +106,16 @@ class ImitationOptimizer(TrainingOptimizer):
         return sum(recipe.extra_calls for recipe in self.recipes.values())
 
     def changes(self, workflow: Workflow) -> dict[str, Any]:
-        """Changes of the workflow beside the weights, for rollouts and for use."""
+        """Changes of the workflow beside the weights, for use."""
         return {}
+
+    def drawing_changes(self, workflow: Workflow) -> dict[str, Any]:
+        """The same for rollouts."""
+        return self.changes(workflow)
 
     def drawn(self, workflow: Workflow) -> Workflow:
         """The workflow as its rollouts are drawn, up to the language models."""
-        changes = self.changes(workflow) | draw_one_action(workflow)
+        changes = self.drawing_changes(workflow) | draw_one_action(workflow)
         return workflow.patched(Patch(changes, note="rollouts")) if changes else workflow
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
@@ -266,7 +270,7 @@ class ImitationOptimizer(TrainingOptimizer):
             await asyncio.to_thread(record.delete_losers, self.keep)
 
     def _configure(self, source: StudyRolloutSource, workflow: Workflow) -> None:
-        source.changes = self.changes(workflow)
+        source.changes, source.candidate_changes = self.drawing_changes(workflow), self.changes(workflow)
         if self.tree is not None:
             source.tree, source.merge = self.tree, False
 

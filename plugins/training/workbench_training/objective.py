@@ -87,7 +87,7 @@ class Objective(BaseModel):
     beta: float = Field(default=0.0, ge=0)  #: weight of the divergence; 0: no reference is loaded
     resets: bool = False  #: the reference becomes the policy where that stalls or has moved far (ProRL)
     pair_loss: str = "dpo"  #: for pairs: `dpo`, or a paper's
-    pair_beta: float = 0.1  #: for pairs: temperature of the preference; weight of odds
+    pair_beta: float = 0.1  #: for pairs: temperature of the preference; weight of odds, or of the divergence
     correction: bool = True  #: weights for what the sampler drew with other probabilities (`correction.py`)
 
     @property

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from workbench.spec import Pattern
     from workbench.task import Example
     from workbench_training.learner import Learner
+    from workbench_training.model.policy import Policy
     from workbench_training.rewards import Rollout
-    from workbench_training.rollouts.sft_data import SFTExample
+    from workbench_training.rollouts.sft_data import ChatTokenizer, SFTExample
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
     from workbench_training.rollouts.token_rows import Row
     from workbench_training.settings import TrainingSchedule
@@ -34,15 +35,31 @@ class Recipe(BaseModel):
         """Changes of the workflow beside the weights, for rollouts and for use. nodes: those that are trained."""
         return {}
 
+    def drawn(self, workflow: Workflow, nodes: Collection[str]) -> dict[str, Any]:
+        """Changes of the workflow for the rollouts of `sft`; by default those of `changes`."""
+        return self.changes(workflow, nodes)
+
     @property
     def extra_calls(self) -> int:
         """Calls for each run besides the workflow's and those of rewards."""
         return 0
 
     def lessons(
-        self, group: Sequence[Rollout], nodes: Collection[str], threshold: float, errors: Pattern
+        self,
+        workflow: Workflow,
+        group: Sequence[Rollout],
+        nodes: Collection[str],
+        threshold: float,
+        errors: Pattern,
     ) -> Iterator[SFTExample] | None:
         """The chats that `sft` learns from a group of rollouts; None for its own choice."""
+        return None
+
+    def select(
+        self, policy: Policy, tokens: ChatTokenizer, examples: Sequence[SFTExample], optimizer: Any
+    ) -> tuple[list[int], str] | None:
+        """The worked examples that `sft` learns from labels, as indices in the order of each pass, and a line for the
+        log; None for all in any order."""
         return None
 
     async def choose(

@@ -10,12 +10,13 @@ learned, and those of tools are masked.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
@@ -95,6 +96,7 @@ class SFT(ImitationOptimizer):
     )
 
     _error = field_validator("error")(check_pattern)
+    _ordered: bool = PrivateAttr(False)  # a recipe has put the rows in order
 
     @model_validator(mode="after")
     def _goes_together(self) -> SFT:
@@ -139,6 +141,10 @@ class SFT(ImitationOptimizer):
     def changes(self, workflow: Workflow) -> dict[str, Any]:
         nodes = find_trained_nodes(workflow, self.address)
         return {k: v for recipe in self.recipes.values() for k, v in recipe.changes(workflow, nodes).items()}
+
+    def drawing_changes(self, workflow: Workflow) -> dict[str, Any]:
+        nodes = find_trained_nodes(workflow, self.address)
+        return {k: v for recipe in self.recipes.values() for k, v in recipe.drawn(workflow, nodes).items()}
 
     def drawn(self, workflow: Workflow) -> Workflow:
         drawn = super().drawn(workflow)
@@ -185,6 +191,11 @@ class SFT(ImitationOptimizer):
         tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study.workflow, self.address)
         if self.source == "labels":
             lessons = [label_examples(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
+            for recipe in self.recipes.values():
+                every = [lesson for some in lessons for lesson in some]
+                if (found := await asyncio.to_thread(recipe.select, policy, tokens, every, self)) is not None:
+                    lessons, self._ordered = [[every[i]] for i in found[0]], True
+                    study.log(found[1])
             rows = [[row for lesson in some for row in tokenize_example(lesson, tokens)] for some in lessons]
             chosen = [drop_repeats(some) for some in rows]
             count = sum(map(len, chosen))
@@ -196,7 +207,8 @@ class SFT(ImitationOptimizer):
             return await super().chosen(study, policy, source, tasks, schedule, round_)
         else:
             groups = await source.rollouts(tasks, schedule, round_)
-        chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
+        workflow = study.workflow
+        chosen = [drop_repeats(self._of_group(workflow, group, tokens, nodes, round_)) for group in groups]
         drawn, count = sum(map(len, groups)), sum(map(len, chosen))
         figures = describe_step(groups, [row for rows in chosen for row in rows], round_)
         study.log(f"round {round_ + 1}: {count} rows of tokens to learn from, of {drawn} rollouts", **figures)
@@ -215,12 +227,17 @@ class SFT(ImitationOptimizer):
                 )
 
     def _of_group(
-        self, group: Sequence[Rollout], tokens: ChatTokenizer, nodes: Collection[str], round_: int
+        self,
+        workflow: Workflow,
+        group: Sequence[Rollout],
+        tokens: ChatTokenizer,
+        nodes: Collection[str],
+        round_: int,
     ) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
         masked = Pattern(self.error if self.errors == "mask" else r"(?!)")
         for recipe in self.recipes.values():
-            if (lessons := recipe.lessons(group, nodes, self.threshold, masked)) is not None:
+            if (lessons := recipe.lessons(workflow, group, nodes, self.threshold, masked)) is not None:
                 for lesson in lessons:
                     yield from tokenize_example(lesson, tokens)
                 return
@@ -280,6 +297,14 @@ class SFT(ImitationOptimizer):
             return read_general_chats(rows)
         except ValueError as error:
             raise SpecError(f"{place}: {error}", path=("mixture",)) from None
+
+    def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        if not self._ordered:
+            return super().arrange(chosen, more, rng)
+        order = list(chosen)
+        for rows in more:
+            order.insert(rng.randrange(len(order) + 1), rows)
+        return order
 
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return sample_general(count, OWN_SHARE, added, rng) if self.mixture else []

@@ -57,7 +57,12 @@ class Feedback(Recipe):
         return mark_instructions(workflow, nodes, self.positive)
 
     def lessons(
-        self, group: Sequence[Rollout], nodes: Collection[str], threshold: float, errors: Pattern
+        self,
+        workflow: Workflow,
+        group: Sequence[Rollout],
+        nodes: Collection[str],
+        threshold: float,
+        errors: Pattern,
     ) -> Iterator[SFTExample]:
         return feedback_examples(group, nodes, self, threshold, errors)
 

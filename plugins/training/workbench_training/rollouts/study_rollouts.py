@@ -111,7 +111,8 @@ class StudyRolloutSource:
         self.tasks: Sequence[Example] | None = None  # that the training draws from; None: train
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
-        self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
+        self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts
+        self.candidate_changes: Mapping[str, Any] = {}  # in candidates
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
         self.judge_calls = JudgeCalls(study.lm("judge"), study.workflow.input_fields)
 
@@ -261,7 +262,7 @@ class StudyRolloutSource:
         if not isinstance(folders, Mapping):
             folders = dict.fromkeys(self.roles, folders)
         named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
-        patch = {**self.changes, **named}
+        patch = {**self.candidate_changes, **named}
         return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
 
     async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
